@@ -1,0 +1,276 @@
+"""A real ZooKeeper server as a child process, from the jars inside PySpark: the registry where there is no ensemble.
+
+It ends with its owner, however that dies. The server's process begins as a shell that leaves a watcher behind and then
+becomes the JVM: the watcher reads a pipe whose other end only the owner holds, and kills the JVM when that closes.
+(prctl's PR_SET_PDEATHSIG works on Linux only, and fires already when the *thread* that started the server ends.)
+
+One server at a time uses a data directory: its JVM holds a lock on its own log file for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import secrets
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from scribengin_registry.deadline import Deadline
+from scribengin_registry.errors import ServerFailed
+from scribengin_registry.java import JavaRuntime, find_java
+
+LOOPBACK = "127.0.0.1"
+_MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_JARS = (
+    "zookeeper-[0-9]*",
+    "zookeeper-jute-*",
+    "slf4j-api-*",
+    "commons-io-*",
+    "metrics-core-*",
+    "snappy-java-*",
+    "log4j-api-*",  # from here on: so that what the server has to say reaches its log file
+    "log4j-core-*",
+    "log4j-slf4j2-impl-*",
+)
+_JVM_OPTIONS = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dlog4j2.level=WARN",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Djava.net.preferIPv4Stack=true",
+)
+_WATCHED_EXEC = """
+exec 3<&0
+(read -r _ <&3 || kill -9 $$) >/dev/null 2>&1 &
+exec "$@" 3<&- </dev/null
+"""
+_PORTS_TRIED_MAX = 5
+_POLL_S = 0.02
+_STOP_TIMEOUT_S = 10.0
+_LOG_TAIL_BYTES = 4000
+
+
+class EmbeddedZooKeeper:
+    """A ZooKeeper server with its data in `data_dir`, on the loopback interface only.
+
+    `port=0` takes the port that this directory had last time, if it is free, else any free one; any other port is taken
+    or refused. `tick_ms` is the grain of time: sessions last from one tick to two minutes. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        port: int = 0,
+        java: JavaRuntime | None = None,
+        tick_ms: int = 500,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self._wanted_port = port
+        self._java = java
+        self._tick_ms = tick_ms
+        self._start_timeout_s = start_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        # A limit that no client ever meets, and by which our server can be told from somebody else's on the same port.
+        self._mark = 1_000_000 + secrets.randbelow(1_000_000_000)
+
+    @property
+    def hosts(self) -> str:
+        """`host:port`, as clients want it. Known once the server was started."""
+        if not self._port:
+            raise ServerFailed(f"the server of {self.data_dir} was not started yet: call start()")
+        return f"{LOOPBACK}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, or None when it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
+    def log_path(self) -> Path:
+        """What the server wrote to its output since it was last started."""
+        return self.data_dir / "zookeeper.log"
+
+    def start(self) -> EmbeddedZooKeeper:
+        """Start it and wait until it answers. Raises ServerFailed with the end of its log, JavaMissing."""
+        if self.pid is not None:
+            return self
+        self.stop()
+        try:
+            self._start(self._java or find_java(), Deadline.after(self._start_timeout_s))
+        except OSError as error:
+            self.stop()
+            raise ServerFailed(
+                f"the embedded ZooKeeper cannot use {self.data_dir} ({error}): check the path"
+            ) from error
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self, java: JavaRuntime, deadline: Deadline) -> None:
+        classpath = ":".join(map(str, _server_jars()))
+        for _ in range(_PORTS_TRIED_MAX):
+            self._port = self._choose_port()
+            self._launch(java, classpath, deadline)
+            if self._await_answer(deadline):
+                (self.data_dir / "port").write_text(str(self._port))
+                return
+            end = self._log_tail()
+            self.stop()
+            # A free port may be taken by somebody else before the server gets there: only then is another try worth it.
+            if self._wanted_port or "BindException" not in end:
+                break
+        raise ServerFailed(
+            f"the embedded ZooKeeper in {self.data_dir} did not start on port {self._port}: free that port, or give it "
+            f"more time. The end of {self.log_path}:\n{end or '(nothing)'}"
+        )
+
+    def stop(self) -> None:
+        """Stop it; its data stays. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        _dismiss_watcher(process)  # before the process is reaped: its number may be somebody else's afterwards
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> EmbeddedZooKeeper:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _choose_port(self) -> int:
+        if self._wanted_port:
+            return self._wanted_port
+        try:
+            last = int((self.data_dir / "port").read_text())
+        except (FileNotFoundError, ValueError):
+            last = 0
+        return _free_port(last) or _free_port(0)
+
+    def _launch(self, java: JavaRuntime, classpath: str, deadline: Deadline) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        with self._locked_log(deadline) as log:
+            (self.data_dir / "zoo.cfg").write_text(self._config())
+            command = [str(java.executable), *_JVM_OPTIONS, "-cp", classpath, _MAIN_CLASS, "./zoo.cfg"]
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHED_EXEC, "scribengin-zookeeper", *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.data_dir,  # what its configuration names is relative to it, for that file is not in UTF-8
+                env={**os.environ, "LC_ALL": "C.UTF-8"},  # or a JVM could not even spell the name of its directory
+                start_new_session=True,  # Ctrl-C is for the owner, which stops the server last
+            )
+
+    def _locked_log(self, deadline: Deadline) -> IO[bytes]:
+        """The log file, empty and locked. The lock belongs to whoever inherits the open file: the JVM alone."""
+        log = self.log_path.open("ab")
+        while True:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if deadline.passed:
+                    log.close()
+                    raise ServerFailed(
+                        f"another embedded ZooKeeper uses {self.data_dir}: stop that one, or use another directory"
+                    ) from None
+                deadline.pause(_POLL_S)  # the server of an owner that was killed may still be dying
+                continue
+            log.truncate(0)
+            return log
+
+    def _config(self) -> str:
+        settings: dict[str, object] = {
+            "dataDir": "./data",
+            "clientPort": self._port,
+            "clientPortAddress": LOOPBACK,
+            "tickTime": self._tick_ms,
+            "minSessionTimeout": self._tick_ms,
+            "maxSessionTimeout": 120_000,
+            "maxClientCnxns": self._mark,  # the usual 60 an address are too few where all are on one machine
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "conf,ruok,srvr",
+            "preAllocSize": 1024,  # KiB; the default allocates 64 MiB for every new log file
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _await_answer(self, deadline: Deadline) -> bool:
+        """Whether the server came to answer; False when it died, or time ran out."""
+        assert self._process is not None
+        ours = f"maxClientCnxns={self._mark}"
+        while not deadline.passed:
+            if self._process.poll() is not None:
+                return False
+            if ours in _ask(self._port, "conf").splitlines():  # and not somebody else's server on the same port
+                return True
+            deadline.pause(_POLL_S)
+        return False
+
+    def _log_tail(self) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace").strip()
+
+
+def _server_jars() -> list[Path]:
+    """The jars of the server, found without importing pyspark. Raises ServerFailed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise ServerFailed("the embedded ZooKeeper runs from PySpark's jars: run pip install pyspark")
+    directory = Path(spec.submodule_search_locations[0], "jars")
+    jars = []
+    for pattern in _JARS:
+        found = sorted(directory.glob(f"{pattern}.jar"))
+        if not found:
+            raise ServerFailed(f"there is no {pattern}.jar in {directory}: install PySpark again")
+        jars.append(found[-1])
+    return jars
+
+
+def _free_port(wanted: int) -> int:
+    """`wanted`, or any port for 0, if it can be had just now, else 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted))
+        except OSError:
+            return 0
+        return int(probe.getsockname()[1])
+
+
+def _ask(port: int, word: str) -> str:
+    """A server's answer to one of its four-letter words, "" when there is none."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=1.0) as connection:
+            connection.sendall(word.encode())
+            return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _dismiss_watcher(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # the watcher has gone already

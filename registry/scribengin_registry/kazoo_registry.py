@@ -1,0 +1,387 @@
+"""The registry on a ZooKeeper ensemble, through kazoo. Only this file and `kazoo_errors` know kazoo.
+
+What kazoo does, and what this file makes of it:
+- It returns the errors of a transaction as items of its result. Every item is looked at, and the one that really failed
+  is told from those that were merely rolled back.
+- A write that meets a broken connection ends in ConnectionLoss, whether it was sent or not: OutcomeUnknown. Therefore a
+  write is not handed to kazoo before there is a connection; then nothing was sent, and RegistryUnreachable says so.
+- It forgets its watches when the connection breaks, and calls each with an event of type NONE. That event is held back
+  until the session is either re-established or lost, because only then can anybody look again.
+- It has the state LOST only after a server told it that the session expired. Away from all servers it stays SUSPENDED.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    KazooException,
+    SessionExpiredError,
+    WriterNotClosedException,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL, make_acl, make_digest_acl
+
+from scribengin_registry.contract import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Registry,
+    SessionState,
+    Set,
+    Watch,
+    WatchEvent,
+)
+from scribengin_registry.deadline import Deadline
+from scribengin_registry.errors import (
+    NodeExists,
+    NodeMissing,
+    OutcomeUnknown,
+    RegistryError,
+    RegistryUnreachable,
+)
+from scribengin_registry.kazoo_errors import BROKEN, BYSTANDER, translated
+from scribengin_registry.paths import checked_path, checked_size, parent_of
+from scribengin_registry.session import SessionTracker
+
+# A server that is away is an exception or a state for whoever asks, not a line on stderr; the level keeps kazoo from
+# writing requests, and with them passwords, to a log that somebody turned up.
+_LOG = logging.getLogger("scribengin_registry.kazoo")
+_LOG.addHandler(logging.NullHandler())
+_LOG.setLevel(logging.WARNING)
+
+AUTH_VARIABLE = "SCRIBENGIN_REGISTRY_AUTH"
+"""The registry's user for every process of a deployment: containers inherit their launcher's environment."""
+
+_RECONNECT_DELAY_MAX_S = 1.0
+_KINDS: dict[str, Literal["created", "deleted", "changed", "children"]] = {
+    EventType.CREATED: "created",
+    EventType.DELETED: "deleted",
+    EventType.CHANGED: "changed",
+    EventType.CHILD: "children",
+}
+
+
+def connect(
+    hosts: str, *, session_timeout_s: float = 10.0, connect_timeout_s: float = 10.0, auth: str | None = None
+) -> ZooKeeperRegistry:
+    """Open a session with the ensemble at `hosts` (`host:port,host:port/chroot`); a missing chroot is created.
+
+    With `auth` ("user:password", by default from SCRIBENGIN_REGISTRY_AUTH) the session is that user's, and nodes it
+    creates can be changed by that user only, and read by anyone. The server may shorten or lengthen
+    `session_timeout_s` to what it allows. Raises RegistryUnreachable, RegistryError when `hosts` or `auth` cannot be
+    understood, NotAuthorised.
+    """
+    servers, _, chroot = hosts.partition("/")
+    client = _client(hosts, servers, session_timeout_s, auth or os.environ.get(AUTH_VARIABLE) or None)
+    registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
+    if not client.start_async().wait(connect_timeout_s):
+        # kazoo's thread may hang in connect() for as long as a session: whoever waits for an answer need not.
+        threading.Thread(target=registry.close, name="registry-give-up", daemon=True).start()
+        raise RegistryUnreachable(
+            f"no ZooKeeper server answered at {servers} within {connect_timeout_s:g} s: check the address and that the "
+            "server runs (`scribengin sandbox` starts one)"
+        )
+    try:
+        registry.enter_chroot(checked_path(f"/{chroot.strip('/')}"))
+    except BaseException:
+        registry.close()
+        raise
+    return registry
+
+
+def _client(hosts: str, servers: str, session_timeout_s: float, auth: str | None) -> KazooClient:
+    handler = SequentialThreadingHandler()
+    retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_DELAY_MAX_S, sleep_func=handler.sleep_func)
+    try:
+        return KazooClient(
+            hosts=servers,
+            timeout=session_timeout_s,
+            handler=handler,
+            default_acl=_acl(auth),
+            auth_data=[("digest", auth)] if auth else None,
+            connection_retry=retry,
+            logger=_LOG,
+        )
+    except ValueError as error:
+        raise RegistryError(f"'{hosts}' does not name a registry ({error}): write host:port,host:port/path") from error
+
+
+def _acl(auth: str | None) -> list[ACL] | None:
+    if auth is None:
+        return None
+    user, colon, password = auth.partition(":")
+    if not (user and colon and password):
+        raise RegistryError("the registry's user must be given as user:password")
+    return [make_digest_acl(user, password, all=True), make_acl("world", "anyone", read=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _KazooWatch:
+    """A `Watch` as kazoo calls it. Equal ones (same function, same path) are one registration, as kazoo keeps sets."""
+
+    tracker: SessionTracker
+    path: str
+    watch: Watch
+
+    def __call__(self, event: WatchedEvent) -> None:
+        if event.type in _KINDS:
+            self.watch(WatchEvent(_KINDS[event.type], self.path))
+        else:
+            self.tracker.when_settled(lambda: self.watch(WatchEvent("session", self.path)))
+
+
+class ZooKeeperRegistry(Registry):
+    """A session with a ZooKeeper ensemble; `connect` makes one.
+
+    Without a connection, reads and writes wait for one as long as a session and a connection may take, then raise
+    RegistryUnreachable. In the state LOST a write raises SessionLost: wait for CONNECTED, which is a new session.
+    """
+
+    def __init__(self, client: KazooClient, hosts: str, *, session_timeout_s: float) -> None:
+        self._client = client
+        self._hosts = hosts
+        self._session_timeout_s = session_timeout_s
+        self._limit_s = 2 * session_timeout_s
+        self._closing = threading.Lock()
+        self._closed = False
+        self._tracker = SessionTracker(lambda action: client.handler.dispatch_callback(Callback("session", action, ())))
+        client.add_listener(self._on_kazoo_state)
+
+    @property
+    def hosts(self) -> str:
+        return self._hosts
+
+    @property
+    def session_id(self) -> int:
+        return self._tracker.session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._session_timeout_s
+
+    @property
+    def state(self) -> SessionState:
+        return self._tracker.state
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._tracker.listen(listener)
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        watcher = self._watcher(path, watch)
+        data, stat = self._read("read", path, lambda: self._client.get_async(path, watch=watcher))
+        return _node(data, stat)
+
+    def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        try:
+            return self.get(path, watch)
+        except NodeMissing:
+            watcher = self._watcher(path, watch)
+        if self._read("look at", path, lambda: self._client.exists_async(path, watch=watcher)) is None:
+            return None
+        try:
+            return self.get(path)  # it appeared between the two; the watch is set since before this look
+        except NodeMissing:
+            return None
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        watcher = self._watcher(path, watch)
+        names = self._read("list", path, lambda: self._client.get_children_async(path, watch=watcher))
+        return sorted(names)
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        checked_size("create", path, len(data))
+        try:
+            created: str = self._write(
+                "create",
+                path,
+                lambda: self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential),
+            )
+        except NodeMissing:
+            if not parents:
+                raise
+            self._create_all(parent_of(path))
+            return self.create(path, data, ephemeral=ephemeral, sequential=sequential)
+        return created
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        checked_size("set", path, len(data))
+        stat = self._write("set", path, lambda: self._client.set_async(path, data, version))
+        return int(stat.version)
+
+    def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
+        if recursive:
+            self._delete_below(path, version)
+        self._write("delete", path, lambda: self._client.delete_async(path, version))
+
+    def commit(self, operations: Sequence[Operation]) -> list[int]:
+        if not operations:
+            return []
+        for operation in operations:
+            checked_path(operation.path)
+        largest = max(operations, key=_size)
+        checked_size("commit a transaction with", largest.path, sum(map(_size, operations)))
+        transaction = self._client.transaction()
+        for operation in operations:
+            _add(transaction, operation)
+        results = self._write("commit", operations[0].path, transaction.commit_async)
+        return self._versions(operations, results)
+
+    def sync(self, path: str = "/") -> None:
+        self._read("sync", path, lambda: self._client.sync_async(path))
+
+    def close(self) -> None:
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._tracker.move(SessionState.CLOSED)
+            try:
+                self._client.stop()
+                self._client.close()
+            except WriterNotClosedException:
+                pass  # kazoo's thread hangs in a connection that is going nowhere; the server will expire the session
+
+    def enter_chroot(self, chroot: str) -> None:
+        """Create `chroot` if it is missing, and see everything below it from now on. Before anything else is done."""
+        if chroot != "/":
+            self._create_all(chroot)
+            self._client.chroot = chroot
+
+    def _create_all(self, path: str) -> None:
+        if path == "/" or self._read("look at", path, lambda: self._client.exists_async(path)) is not None:
+            return
+        self._create_all(parent_of(path))
+        try:
+            self.create(path)
+        except NodeExists:
+            return  # somebody else was as quick
+
+    def _delete_below(self, path: str, version: int) -> None:
+        """Delete what stands below `path`, once it is sure that `path` itself may go."""
+        if version not in (ANY_VERSION, self.get(path).version):
+            raise translated(BadVersionError(), "delete", path)
+        for name in self.children(path):
+            try:
+                self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
+            except NodeMissing:
+                continue  # it vanished meanwhile
+
+    def _watcher(self, path: str, watch: Watch | None) -> _KazooWatch | None:
+        return None if watch is None else _KazooWatch(self._tracker, path, watch)
+
+    def _on_kazoo_state(self, state: str) -> None:
+        """Called on the connection's thread."""
+        if state == KazooState.CONNECTED:
+            self._tracker.move(SessionState.CONNECTED, self._client.client_id[0])
+        elif state == KazooState.SUSPENDED:
+            self._tracker.move(SessionState.SUSPENDED)
+        else:
+            self._tracker.move(SessionState.LOST)
+
+    def _read(self, act: str, path: str, send: Callable[[], Any]) -> Any:
+        """The answer to a request that may be repeated, asked for until the limit."""
+        checked_path(path)
+        deadline = Deadline.after(self._limit_s)
+        while True:
+            state = self._tracker.await_usable(deadline)
+            self._refuse_unusable(state, act, path, deadline)
+            try:
+                return send().get(timeout=deadline.remaining_s)
+            except BROKEN:
+                continue
+            except KazooException as error:
+                raise translated(error, act, path) from error
+
+    def _write(self, act: str, path: str, send: Callable[[], Any]) -> Any:
+        """The answer to a request that must not be repeated, sent only under the session that stood when we began."""
+        checked_path(path)
+        deadline = Deadline.after(self._limit_s)
+        session_id = self._tracker.session_id
+        state = self._tracker.await_settled(deadline)
+        if state is SessionState.LOST or self._tracker.session_id != session_id:
+            raise translated(SessionExpiredError(), act, path)
+        self._refuse_unusable(state, act, path, deadline)
+        try:
+            return send().get(timeout=deadline.remaining_s)
+        except (*BROKEN, RuntimeError) as error:  # RuntimeError: kazoo could not make sense of the reply
+            raise OutcomeUnknown(
+                f"the connection broke while asking to {act} {path}: it may or may not have been done; sync and read",
+                path=path,
+            ) from error
+        except KazooException as error:
+            raise translated(error, act, path) from error
+
+    def _refuse_unusable(self, state: SessionState, act: str, path: str, deadline: Deadline) -> None:
+        if state is SessionState.CLOSED:
+            raise translated(ConnectionClosedError(), act, path)
+        if state is not SessionState.CONNECTED or deadline.passed:
+            raise RegistryUnreachable(
+                f"cannot {act} {path}: no ZooKeeper server at {self._hosts} answered within {self._limit_s:g} s; check "
+                "that it runs",
+                path=path,
+            )
+
+    def _versions(self, operations: Sequence[Operation], results: Sequence[object]) -> list[int]:
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(result, KazooException) and not isinstance(result, BYSTANDER):
+                raise translated(result, type(operation).__name__.lower(), operation.path)
+        if any(isinstance(result, KazooException) for result in results):
+            raise RegistryError(f"the transaction on {operations[0].path} failed, and ZooKeeper does not say why")
+        return [_version(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+
+def _node(data: bytes | None, stat: ZnodeStat) -> Node:
+    return Node(
+        data=data or b"",
+        version=stat.version,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+        owner_session=stat.ephemeralOwner,
+        children_count=stat.numChildren,
+    )
+
+
+def _size(operation: Operation) -> int:
+    """About what the operation takes in a request, in bytes."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return 128 + len(operation.path.encode()) + len(data)
+
+
+def _add(transaction: Any, operation: Operation) -> None:
+    match operation:
+        case Create(path, data, ephemeral):
+            transaction.create(path, data, ephemeral=ephemeral)
+        case Set(path, data, version):
+            transaction.set_data(path, data, version)
+        case Delete(path, version):
+            transaction.delete(path, version)
+        case Check(path, version):
+            transaction.check(path, version)
+
+
+def _version(operation: Operation, result: Any) -> int:
+    match operation:
+        case Create():
+            return 0
+        case Set():
+            return int(result.version)
+        case Delete():
+            return -1
+        case Check(_, version):
+            return version

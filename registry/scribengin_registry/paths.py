@@ -1,0 +1,32 @@
+"""What may be sent to a registry at all: well-formed paths and sizes that a server takes."""
+
+from __future__ import annotations
+
+from scribengin_registry.errors import RegistryError
+
+REQUEST_BYTES_MAX = 900 * 1024
+"""A server drops the connection at a request of 1 MiB (its jute.maxbuffer), and nobody would know why."""
+
+
+def checked_path(path: str) -> str:
+    """`path`, if it is absolute and in its normal form. Raises RegistryError."""
+    names = path.split("/")[1:]
+    well_formed = path.startswith("/") and "\0" not in path
+    if path != "/" and not (well_formed and all(name not in ("", ".", "..") for name in names)):
+        raise RegistryError(f"'{path}' is not a registry path: write it as /a/b", path=path)
+    return path
+
+
+def checked_size(act: str, path: str, size_bytes: int) -> None:
+    """Raises RegistryError when a request about `path` is larger than a server takes."""
+    if size_bytes > REQUEST_BYTES_MAX:
+        raise RegistryError(
+            f"cannot {act} {path}: {size_bytes:,} bytes are more than the {REQUEST_BYTES_MAX:,} that a node or a "
+            "transaction of the registry may have; store it elsewhere, and its place here",
+            path=path,
+        )
+
+
+def parent_of(path: str) -> str:
+    """The path of the parent; the root is its own."""
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,82 @@
+"""What a registry client knows about its own session: the state, the id, who wants to hear of it. No ZooKeeper here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from scribengin_registry.contract import SessionState
+from scribengin_registry.deadline import Deadline
+
+Dispatch = Callable[[Callable[[], None]], None]
+
+
+class SessionTracker:
+    """The session's state, changed by the connection's thread, read and awaited by everybody else.
+
+    Whatever it has to tell goes through `dispatch`, which runs it on the thread for watches, in order: no listener runs
+    on the connection's own thread, where it could hold up the heartbeats.
+    """
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._changed = threading.Condition()
+        self._state = SessionState.SUSPENDED
+        self._session_id = 0
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._parked: list[Callable[[], None]] = []
+
+    @property
+    def state(self) -> SessionState:
+        """The state just now."""
+        return self._state
+
+    @property
+    def session_id(self) -> int:
+        """The id of the last session that was connected, 0 before the first one."""
+        return self._session_id
+
+    def listen(self, listener: Callable[[SessionState], None]) -> None:
+        """Tell `listener` of every change from now on."""
+        with self._changed:
+            self._listeners.append(listener)
+
+    def move(self, state: SessionState, session_id: int | None = None) -> None:
+        """The session is in `state` now. CLOSED is final."""
+        with self._changed:
+            if self._state in (state, SessionState.CLOSED):
+                return
+            self._state = state
+            if session_id is not None:
+                self._session_id = session_id
+            self._changed.notify_all()
+            for listener in self._listeners:
+                self._dispatch(partial(listener, state))
+            if state is not SessionState.SUSPENDED:
+                self._release_parked()
+
+    def when_settled(self, action: Callable[[], None]) -> None:
+        """Dispatch `action` as soon as it is known whether the session still stands: at once unless SUSPENDED."""
+        with self._changed:
+            self._parked.append(action)
+            if self._state is not SessionState.SUSPENDED:
+                self._release_parked()
+
+    def await_settled(self, deadline: Deadline) -> SessionState:
+        """Wait until the session is not SUSPENDED, or the deadline: the state then."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._state is not SessionState.SUSPENDED, deadline.remaining_s)
+            return self._state
+
+    def await_usable(self, deadline: Deadline) -> SessionState:
+        """Wait until the session is CONNECTED (maybe a new one) or CLOSED, or the deadline: the state then."""
+        usable = (SessionState.CONNECTED, SessionState.CLOSED)
+        with self._changed:
+            self._changed.wait_for(lambda: self._state in usable, deadline.remaining_s)
+            return self._state
+
+    def _release_parked(self) -> None:
+        parked, self._parked = self._parked, []
+        for action in parked:
+            self._dispatch(action)

@@ -1,0 +1,244 @@
+"""What a system must offer to be a source or a sink. There is deliberately no `commit()` here.
+
+A round (scribengin/ARCHITECTURE.md) plans ranges of source streams, runs the transformation, lets every sink stream
+make the output durable and invisible, and then moves the commit logs of all its streams in one registry transaction.
+That transaction is the commit. A connector therefore never commits: it *stages* before it and *completes* after it, and
+must be able to do the latter again, in another process, from the `CommitDescriptor` alone.
+
+The mistakes this contract invites:
+- A sink that makes output visible in `prepare_commit`. The round may still be rolled back, and will be, one day.
+- A sink that finds out in `complete_commit` that something is missing. Whatever can fail must fail in `prepare_commit`.
+- A `recover` that rolls back before the caller has fenced the commit log. Fence, then look: the caller does the first.
+- A source whose `plan` depends on anything but the position and the limits: a range must read the same records again.
+
+Not promised: that `complete_commit` is called by the process that called `prepare_commit`, or only once.
+
+`scribengin.testing.check_source` and `check_sink` hold an implementation against all of this.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self
+
+import pyarrow as pa
+from pydantic import model_validator
+
+from scribengin.commit import CommitDescriptor
+from scribengin.log.entry import PAYLOAD as PAYLOAD
+from scribengin.log.entry import RECORD_SCHEMA as RECORD_SCHEMA
+from scribengin.model import Config, Descriptor, JsonObject, Position
+from scribengin_registry.contract import Registry
+
+# RECORD_SCHEMA is what every connector reads and writes: a payload, and beside it what the system can carry. A source
+# may add columns after these; a sink takes batches that have at least `payload`, in any column order, and ignores what
+# it cannot carry.
+
+
+class SourceConfig(Config):
+    """The part of a source's configuration that every connector has. Subclasses add a `kind` literal."""
+
+    format: Literal["raw", "json"] = "raw"
+    """`raw`: the transformation sees the columns of `Source.schema`. `json`: payloads are decoded to `schema_ddl`."""
+    schema_ddl: str | None = None
+    """Spark DDL of the decoded columns, as in `id BIGINT, carrier STRING`; required with `format: json`."""
+
+    @model_validator(mode="after")
+    def _schema_goes_with_json(self) -> Self:
+        if (self.format == "json") != (self.schema_ddl is not None):
+            raise ValueError("schema_ddl goes with format: json, and only with it")
+        return self
+
+
+class SinkConfig(Config):
+    """The part of a sink's configuration that every connector has. Subclasses add a `kind` literal."""
+
+    format: Literal["raw", "json"] = "raw"
+    """`raw`: the transformation's output has a `payload` column (string or binary). `json`: the output's columns, but
+    for `_txid`, `_key` and `_channel`, become one JSON object a record."""
+
+
+class SourceStreamDescriptor(Descriptor):
+    """One stream of a source, the unit that tasks are made of. `name` is stable: positions are kept under it."""
+
+    source: str
+    name: str
+    data: JsonObject = {}
+
+
+class SinkStreamDescriptor(Descriptor):
+    """One stream of a sink: one writer at a time. `resource` and `name` name the physical thing, not the dataflow."""
+
+    sink: str
+    resource: str
+    name: str
+    data: JsonObject = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLimits:
+    """How much one round may read from one source stream. A single record larger than `bytes_max` is still read."""
+
+    records_max: int
+    bytes_max: int
+
+
+class ReadSplit(Protocol):
+    """A piece of a planned range that any process can read: picklable, without a registry session or an open file.
+
+    Spark's Python workers read splits side by side; `records` and `size_bytes` help to place them (estimates will do).
+    """
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The records of the split in order, in the source's schema. Raises what the system raises; skips nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """What a round reads from one source stream: the records in [start, end), in the order of `splits`."""
+
+    start: Position
+    end: Position
+    records: int
+    splits: tuple[ReadSplit, ...]
+
+
+class SourceStreamReader(ABC):
+    """Reads one stream on behalf of one task. Used by one thread; `close` releases what it holds."""
+
+    @abstractmethod
+    def initial_position(self) -> Position:
+        """Where a dataflow starts that has no position yet, as its configuration says (earliest, latest, ...)."""
+
+    @abstractmethod
+    def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
+        """The next range from `position`, within `limits`, or None when there is nothing to read now. Does not block.
+
+        Raises when the position has expired (with the choices spelled out) or the data is damaged. Never skips.
+        """
+
+    @abstractmethod
+    def wait(self, position: Position, timeout_s: float) -> bool:
+        """Block until there is something to read after `position`, or the timeout: whether there is."""
+
+    @abstractmethod
+    def lag(self, position: Position) -> int:
+        """How many records lie between `position` and the end of the stream just now."""
+
+    @abstractmethod
+    def ended(self, position: Position) -> bool:
+        """Whether the stream was sealed and nothing lies after `position`, now or ever."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+
+
+class Source(ABC):
+    """A source of one dataflow, split into streams."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema of what its splits read: RECORD_SCHEMA's columns, then the connector's own."""
+
+    @abstractmethod
+    def streams(self) -> list[SourceStreamDescriptor]:
+        """The streams there are now, in a stable order. Raises SourceMissing when there is nothing of that name."""
+
+    @abstractmethod
+    def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
+        """A reader of one of the streams."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who writes: staged output is private to one attempt, and what it leaves behind must be told from another's."""
+
+    owner: str
+    epoch: int
+    commit_log: str
+    """Registry path of the sink stream's commit log, for whoever finds staged output later."""
+
+
+class SinkStreamWriter(ABC):
+    """Writes one stream on behalf of one task, in this order:
+
+    recover, (write*, prepare_commit, complete_commit | rollback)*, close.
+
+    After an exception from any of them the writer is only good for `close`; a new one starts with `recover`.
+    """
+
+    @abstractmethod
+    def recover(self, committed: CommitDescriptor | None) -> None:
+        """Complete what `committed` names, and roll back everything else that is staged, by whomever. Idempotent.
+
+        The caller has fenced the commit log before it read `committed` there. Also called on a writer in the middle of
+        a round, when the outcome of its transaction was unknown.
+        """
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage records, invisibly. Raises RecordTooLarge and the like before anything of the batch is staged."""
+
+    @abstractmethod
+    def prepare_commit(self) -> CommitDescriptor | None:
+        """Make everything staged since the last round durable, still invisible. None when nothing was staged."""
+
+    @abstractmethod
+    def complete_commit(self, committed: CommitDescriptor) -> None:
+        """Make visible what `committed` names. Idempotent. The transaction has committed: it must not fail for good."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Drop everything staged since the last completed round."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; staged output stays for `recover` to judge. Idempotent."""
+
+
+class Sink(ABC):
+    """A sink of one dataflow, split into streams."""
+
+    @property
+    @abstractmethod
+    def resource(self) -> str:
+        """The physical thing that is written, named so that two dataflows that mean the same say the same."""
+
+    @abstractmethod
+    def streams(self, count: int) -> list[SinkStreamDescriptor]:
+        """Descriptors of the first `count` streams, in a stable order. Creates nothing."""
+
+    @abstractmethod
+    def create(self, streams: Sequence[SinkStreamDescriptor]) -> None:
+        """Create what is missing for these streams to be written. Idempotent."""
+
+    @abstractmethod
+    def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
+        """A writer of one of the streams. It takes the stream from whoever held it: the caller is its owner now."""
+
+    def maintain(self, registry: Registry, *, idle: bool) -> None:  # noqa: B027  most sinks need none
+        """Called by the dataflow's master from time to time: merge files, drop what is old. Two masters may call it at
+        once. `idle`: at the end of a drain, leave nothing for later."""
+
+    @abstractmethod
+    def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        """What readers see of the stream now, in order, in RECORD_SCHEMA: for checks and for reading back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything. Idempotent."""

@@ -1,0 +1,167 @@
+"""Lines of text as records: finding where they end, and turning them into Arrow columns and back. Pure.
+
+A line ends at its newline byte (10), which is no part of the record; a carriage return before it is. No Python object
+is made of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.connectors.contract import PAYLOAD, RECORD_SCHEMA, RoundLimits
+from scribengin.errors import DataflowError, RecordTooLarge
+
+NEWLINE = b"\n"
+LINE_BYTES_MAX = 1024 * 1024 * 1024
+"""What one Arrow column of a split can hold with room to spare."""
+BLOCK_BYTES = 1024 * 1024
+
+ReadBlock = Callable[[int, int], bytes]
+"""The bytes [start, end) of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The end of a complete line at byte `offset`, with `records` lines between the start of the scan and it."""
+
+    offset: int
+    records: int
+
+
+@dataclass(slots=True)
+class LineScan:
+    """Walks a file from `start` until a limit or its end, and notes ends of lines on the way, about one a block.
+
+    A first line larger than `limits.bytes_max` is taken whole, unless there is something else in the round already.
+    """
+
+    what: str
+    start: int
+    size: int
+    limits: RoundLimits
+    tail_is_line: bool
+    """Whether bytes after the last newline are a record."""
+    alone: bool = True
+    """Whether nothing else is in the round yet."""
+    marks: list[Mark] = field(default_factory=list)
+    complete: bool = False
+    """Whether all of the file was looked at, and no limit was in the way."""
+
+    @property
+    def end(self) -> Mark:
+        """Where the scan has got to."""
+        return self.marks[-1] if self.marks else Mark(self.start, 0)
+
+    def run(self, read: ReadBlock) -> None:
+        """Fill `marks`. Raises DataflowError when the file is shorter than `size`, RecordTooLarge."""
+        at = self.start
+        while at < self.size:
+            block = read(at, min(at + BLOCK_BYTES, self.size))
+            if not block:
+                raise DataflowError(f"{self.what}: it was cut to {at} bytes while it was read; it had {self.size}")
+            if not self._take(at, block):
+                return
+            at += len(block)
+            if at - self.end.offset > LINE_BYTES_MAX:
+                raise RecordTooLarge(
+                    f"{self.what}: the line at byte {self.end.offset} is longer than {LINE_BYTES_MAX} bytes"
+                )
+        if self.tail_is_line and self.end.offset < self.size and self._fits(self.size):
+            self._note(self.size, 1)
+        self.complete = self.end.offset == self.size or not self.tail_is_line
+
+    def _take(self, at: int, block: bytes) -> bool:
+        """Note the ends of lines in a block that begins at byte `at`: whether the next block may be looked at."""
+        within = block[: max(0, self.start + self.limits.bytes_max - at)]
+        room = self.limits.records_max - self.end.records
+        count = within.count(NEWLINE)
+        if count >= room:
+            self._note(at + int(_newlines(within)[room - 1]) + 1, room)
+            return False
+        if count:
+            self._note(at + within.rindex(NEWLINE) + 1, count)
+        if len(within) == len(block):
+            return True
+        if self.end.records or not self.alone:
+            return False
+        first = block.find(NEWLINE)  # the single line that is larger than the limit
+        if first >= 0:
+            self._note(at + first + 1, 1)
+        return first < 0
+
+    def _note(self, offset: int, records: int) -> None:
+        self.marks.append(Mark(offset, self.end.records + records))
+
+    def _fits(self, end: int) -> bool:
+        if self.end.records >= self.limits.records_max:
+            return False
+        return end - self.start <= self.limits.bytes_max or (self.alone and not self.end.records)
+
+
+def cut(start: int, marks: Iterable[Mark], piece_bytes: int) -> list[tuple[int, int, int]]:
+    """Pieces of about `piece_bytes`, cut at marks: (start, end, records) each."""
+    pieces = []
+    begin, records, last = start, 0, Mark(start, 0)
+    for last in marks:
+        if last.offset - begin >= piece_bytes:
+            pieces.append((begin, last.offset, last.records - records))
+            begin, records = last.offset, last.records
+    if last.offset > begin:
+        pieces.append((begin, last.offset, last.records - records))
+    return pieces
+
+
+def decode(text: bytes) -> pa.RecordBatch:
+    """The lines of `text` as RECORD_SCHEMA; what follows the last newline is a line, too, if there is anything."""
+    if text and not text.endswith(NEWLINE):
+        text += NEWLINE
+    ends = _newlines(text)
+    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+    offsets[1:] = ends - np.arange(len(ends))  # where each line ends once the newlines are gone
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text.translate(None, NEWLINE))]
+    payload = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+    columns = [payload if column.name == PAYLOAD else pa.nulls(len(ends), column.type) for column in RECORD_SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def batches(blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """A file that is read block by block, as RECORD_SCHEMA: about a batch a block, cut at line ends."""
+    rest = b""
+    for block in blocks:
+        text, newline, rest_of_block = block.rpartition(NEWLINE)
+        if newline:
+            yield decode(rest + text + newline)
+            rest = rest_of_block
+        else:
+            rest += block
+    if rest:
+        yield decode(rest)
+
+
+def encode(batch: pa.RecordBatch, *, what: str) -> memoryview:
+    """The payloads of a batch as lines. Raises DataflowError for a payload that is missing, null or no single line."""
+    if PAYLOAD not in batch.schema.names:
+        raise DataflowError(f"{what}: a batch with the columns {', '.join(batch.schema.names)} has no {PAYLOAD}")
+    payload = batch.column(PAYLOAD).cast(pa.large_binary())
+    if payload.null_count:
+        raise DataflowError(f"{what}: every record needs a payload; an empty one is fine, null is not")
+    if pc.any(pc.match_substring(payload, NEWLINE)).as_py():
+        raise DataflowError(
+            f"{what}: a payload holds a newline, and a file of lines cannot carry it; encode it, as JSON does"
+        )
+    lines = pc.binary_join_element_wise(
+        payload, pa.scalar(b"", pa.large_binary()), pa.scalar(NEWLINE, pa.large_binary())
+    )
+    size = pc.sum(pc.binary_length(lines)).as_py() or 0
+    return memoryview(lines.buffers()[2] or b"")[:size]
+
+
+def _newlines(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Where the newlines are."""
+    found: np.ndarray[tuple[int], np.dtype[np.intp]] = np.flatnonzero(np.frombuffer(text, np.uint8) == NEWLINE[0])
+    return found

@@ -1,0 +1,218 @@
+"""Merging: committed segments of one stream become final files, each record in exactly one of them.
+
+    write     merging/<merge> is written and made durable: nobody looks at it
+    decide    the `merge` node names it and its segments, version-checked: this is the merge's commit
+    place     it is renamed to part-<stream>-<sequence>: everybody reads it; our own readers leave its segments out
+    remove    the segments are deleted
+    finish    the node forgets it, version-checked, and says up to where everything is final
+
+A crash after any step leaves a state from which the next master goes on. Two masters may be at it at once: `decide` and
+`finish` are compare-and-set, and the steps between can be repeated. `place` precedes `remove`, durably.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+from scribengin.clock import Clock
+from scribengin.connectors.files.segments import (
+    MergeDescriptor,
+    PendingMerge,
+    SegmentKey,
+    StreamLayout,
+    Waiting,
+    abandoned_merges,
+    due,
+    merge_name,
+    segment_keys,
+)
+from scribengin.connectors.files.system import DurableFileSystem
+from scribengin.effect import effect
+from scribengin.errors import DataflowError
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeMissing, OutcomeUnknown, VersionConflict
+
+
+class StreamMerge:
+    """The merging of one stream in one process. Used by one thread."""
+
+    def __init__(
+        self,
+        files: DurableFileSystem,
+        layout: StreamLayout,
+        node: str,
+        clock: Clock,
+        *,
+        merge_bytes: int,
+        merge_age_s: float,
+    ) -> None:
+        """`node` is the registry path of the stream's `merge` node."""
+        self._files = files
+        self._layout = layout
+        self._node = node
+        self._clock = clock
+        self._merge_bytes = merge_bytes
+        self._merge_age_s = merge_age_s
+        self._seen_s: dict[SegmentKey, float] = {}
+
+    def run(self, registry: Registry, *, idle: bool) -> None:
+        """Merge what is due; with `idle` everything there is. Raises DataflowError and what the registry raises."""
+        while True:
+            node = registry.find(self._node)
+            if node is None:
+                return  # the dataflow was deleted: what waits is merged under the next one
+            state = MergeDescriptor.from_bytes(node.data, path=self._node)
+            try:
+                if state.pending is not None:
+                    self._finish(registry, state, state.pending, node.version)
+                    continue
+                self._sweep(state, node.version)
+                keys = self._due(state, idle=idle)
+                if not keys:
+                    return
+                self._merge(registry, state, keys, node.version)
+            except (VersionConflict, NodeMissing):
+                continue  # another master was faster: look again at what is left to do
+            except OutcomeUnknown:
+                registry.sync(self._node)
+            except FileNotFoundError as error:
+                raise DataflowError(
+                    f"{error.filename} is gone; submit the dataflow again to have its directories created"
+                ) from None
+
+    def _sweep(self, state: MergeDescriptor, version: int) -> None:
+        """Delete what masters wrote and could not decide on any more: they died, or somebody was faster."""
+        for name in abandoned_merges(self._files.names(self._layout.merging), state.generation, version):
+            self._files.remove(f"{self._layout.merging}/{name}")
+
+    def _due(self, state: MergeDescriptor, *, idle: bool) -> list[SegmentKey]:
+        keys = committed_segments(self._files, self._layout)
+        for key in keys:
+            if state.is_final(key):  # its deletion did not survive a power failure
+                self._files.remove(f"{self._layout.committed}/{key.name}")
+        now_s = self._clock.monotonic_s()
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in keys if not state.is_final(key)}
+        waiting = [Waiting(key, self._size(key), now_s - since_s) for key, since_s in self._seen_s.items()]
+        return due(waiting, merge_bytes=self._merge_bytes, merge_age_s=self._merge_age_s, idle=idle)
+
+    def _size(self, key: SegmentKey) -> int:
+        return self._files.size(f"{self._layout.committed}/{key.name}") or 0
+
+    def _merge(self, registry: Registry, state: MergeDescriptor, keys: list[SegmentKey], version: int) -> None:
+        try:
+            contents = self._files.snapshots([f"{self._layout.committed}/{key.name}" for key in keys])
+        except FileNotFoundError:
+            return  # another master has merged them
+        temporary = merge_name(state.generation, version, uuid.uuid4().hex[:8])
+        with effect("files.merge_write"):
+            size = self._write(temporary, contents)
+        there = self._layout.final_sequences(self._files.names(self._layout.root))
+        sequence = max([state.sequence, *(number + 1 for number in there)])
+        segments = tuple(key.name for key in keys)
+        pending = PendingMerge(
+            file=self._layout.final_name(sequence), temporary=temporary, segments=segments, bytes=size
+        )
+        try:
+            with effect("files.merge_decide"):
+                registry.set(self._node, state.begun(pending, sequence).to_bytes(), version)
+        except (VersionConflict, NodeMissing):
+            self._files.remove(f"{self._layout.merging}/{temporary}")
+            raise
+
+    def _write(self, temporary: str, contents: list[Iterator[bytes]]) -> int:
+        """Write the segments one behind the other, durably: how many bytes."""
+        file = self._files.create(f"{self._layout.merging}/{temporary}")
+        size = 0
+        try:
+            for blocks in contents:
+                for block in blocks:
+                    file.append(block)
+                    size += len(block)
+            file.sync()
+        finally:
+            file.close()
+        self._files.sync_directory(self._layout.merging)
+        return size
+
+    def _finish(self, registry: Registry, state: MergeDescriptor, pending: PendingMerge, version: int) -> None:
+        self._place(pending)
+        for name in pending.segments:
+            with effect("files.merge_remove"):
+                self._files.remove(f"{self._layout.committed}/{name}")
+        with effect("files.merge_finish"):
+            registry.set(self._node, state.finished().to_bytes(), version)
+
+    def _place(self, pending: PendingMerge) -> None:
+        """Once the merge is decided, only this step moves its file: where it is gone from `merging`, it was placed.
+
+        Whoever reads final files may have taken it away since.
+        """
+        temporary, final = f"{self._layout.merging}/{pending.temporary}", f"{self._layout.root}/{pending.file}"
+        try:
+            with effect("files.merge_place"):
+                self._files.rename(temporary, final)
+        except FileNotFoundError:
+            pass
+        except FileExistsError:
+            if self._files.size(temporary) is not None:
+                raise DataflowError(
+                    f"{final} is there already, and is not ours: move it away, and the merge will go on"
+                ) from None
+        self._files.sync_directory(self._layout.root)
+        self._files.sync_directory(self._layout.merging)
+
+
+def committed_segments(files: DurableFileSystem, layout: StreamLayout) -> list[SegmentKey]:
+    """The committed segments, without a gap: no segment is left out that is older than one of them.
+
+    A listing may miss what is renamed into the directory while it is read, and see what comes there later still. What
+    is older than something that a first listing saw was there before a second one began.
+    """
+    first = segment_keys(files.names(layout.committed))
+    if not first:
+        return []
+    return [key for key in segment_keys(files.names(layout.committed)) if key <= first[-1]]
+
+
+def visible_files(
+    files: DurableFileSystem, layout: StreamLayout, registry: Registry, node: str
+) -> Iterator[Iterator[bytes]]:
+    """The contents of a stream as readers see it now: final files, then the segments that no final file holds.
+
+    Raises DataflowError when a final file is taken away while it is read.
+    """
+    finals, segments = _snapshot(files, layout, registry, node)
+    for name in finals:
+        try:
+            yield files.snapshots([f"{layout.root}/{name}"])[0]
+        except FileNotFoundError:
+            raise DataflowError(
+                f"{layout.root}/{name} was taken away while the stream was read; read it again"
+            ) from None
+    yield from segments
+
+
+def _snapshot(
+    files: DurableFileSystem, layout: StreamLayout, registry: Registry, node: str
+) -> tuple[list[str], list[Iterator[bytes]]]:
+    while True:
+        before = registry.find(node)
+        state = None if before is None else MergeDescriptor.from_bytes(before.data, path=node)
+        pending = state.pending if state is not None else None
+        # To be asked before the final files are listed: what was placed by then is among them, or was taken away.
+        placed = pending is not None and files.size(f"{layout.merging}/{pending.temporary}") is None
+        finals = layout.final_sequences(files.names(layout.root))
+        placed = placed or (pending is not None and pending.file in finals.values())
+        keys = committed_segments(files, layout)
+        if state is not None:
+            keys = [key for key in keys if not (state.holds(key) if placed else state.is_final(key))]
+        if pending is not None and not placed and not {key.name for key in keys} >= set(pending.segments):
+            continue  # it was placed after the final files were listed
+        try:
+            opened = files.snapshots([f"{layout.committed}/{key.name}" for key in keys])
+        except FileNotFoundError:
+            continue  # merged meanwhile
+        after = registry.find(node)
+        if (after and after.version) == (before and before.version):
+            return list(finals.values()), opened

@@ -1,0 +1,187 @@
+"""`DataflowConfig`: what a user submits, as YAML, JSON or a Python value.
+
+The same value stands in the dataflow's `config` node, where operators edit it. Nothing in it is optional by accident: a
+default is what most people want, an unknown key is refused with its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from scribengin.connectors import AnySinkConfig, AnySourceConfig
+from scribengin.connectors.contract import RoundLimits
+from scribengin.errors import ConfigInvalid
+from scribengin.model import Config
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
+
+
+class ContainerConfig(Config):
+    """What one worker's container gets. The memory holds Python and the JVM of its Spark session."""
+
+    memory_mb: int = Field(default=2048, ge=256)
+    cores: int = Field(default=1, ge=1)
+
+
+class RoundConfig(Config):
+    """The limits of one round, per source stream. A larger round is cheaper a record, and is redone whole after a
+    crash.
+    """
+
+    records_max: int = Field(default=100_000, ge=1)
+    bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
+
+    def limits(self) -> RoundLimits:
+        """The same as connectors take it."""
+        return RoundLimits(self.records_max, self.bytes_max)
+
+
+class ErrorsConfig(Config):
+    """What happens to a record that the transformation cannot take.
+
+    `stop`: the task stops before it, and the dataflow's status says which record it was. `route`: it goes to the sink
+    `sink` as JSON with the reason. More than `records_max` in one round stop the task in any case: then it is not the
+    records.
+    """
+
+    action: Literal["stop", "route"] = "stop"
+    sink: str | None = None
+    records_max: int = Field(default=100, ge=1)
+
+    @model_validator(mode="after")
+    def _route_has_a_sink(self) -> ErrorsConfig:
+        if (self.action == "route") != (self.sink is not None):
+            raise ValueError("errors.action: route goes with errors.sink, and only with it")
+        return self
+
+
+class SparkConfig(Config):
+    """The Spark session of each worker. Without a master it gets one local thread a core of the container."""
+
+    master: str | None = None
+    conf: dict[str, str] = {}
+
+
+class DataflowConfig(Config):
+    """A dataflow: named sources and sinks, the transformation between them, and what it runs on."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    sources: dict[str, AnySourceConfig] = Field(min_length=1)
+    sinks: dict[str, AnySinkConfig] = Field(min_length=1)
+    transformation: str | None = None
+    """`module:function` in the package."""
+    sql: str | dict[str, str] | None = None
+    """Instead of a function: one statement for the only sink, or one a sink. Each source is a view of its name."""
+    package: str | None = None
+    """The directory that is shipped to the workers: modules and static tables. Default: the descriptor's own."""
+    settings: dict[str, Any] = {}
+    """Handed to the transformation as `context.settings`."""
+    tasks: int | None = Field(default=None, ge=1)
+    """How many tasks the streams are grouped into. Default: one a stream of the largest source."""
+    workers: int = Field(default=1, ge=0)
+    executors_per_worker: int = Field(default=1, ge=1)
+    container: ContainerConfig = ContainerConfig()
+    spark: SparkConfig = SparkConfig()
+    round: RoundConfig = RoundConfig()
+    errors: ErrorsConfig = ErrorsConfig()
+    launcher: Literal["local"] = "local"
+    session_timeout_s: float = Field(default=6.0, ge=1.0)
+    """After this long without word from a worker its tasks go to others."""
+    desired_state: Literal["running", "paused", "stopped"] = "running"
+
+    @field_validator("sources", "sinks")
+    @classmethod
+    def _plain_names(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if not re.match(r"^[A-Za-z_][A-Za-z0-9_]*$", name):
+                raise ValueError(f"'{name}' is not a name (letters, digits and _, not beginning with a digit)")
+        return value
+
+    @model_validator(mode="after")
+    def _one_transformation(self) -> DataflowConfig:
+        if (self.transformation is None) == (self.sql is None):
+            raise ValueError("give exactly one of transformation (module:function) and sql")
+        if self.transformation is not None and not re.match(r"^[\w.]+:\w+$", self.transformation):
+            raise ValueError(f"transformation '{self.transformation}' is not of the form module:function")
+        if isinstance(self.sql, str) and len(self.outputs) != 1:
+            raise ValueError(
+                f"sql is one statement but there are sinks {', '.join(self.outputs)}: give one statement a sink"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names_that_exist(self) -> DataflowConfig:
+        if self.errors.sink is not None and self.errors.sink not in self.sinks:
+            raise ValueError(f"errors.sink '{self.errors.sink}' is none of the sinks ({', '.join(self.sinks)})")
+        for sink in self.statements():
+            if sink not in self.outputs:
+                raise ValueError(f"sql names '{sink}', which is none of the sinks ({', '.join(self.outputs)})")
+        return self
+
+    @property
+    def outputs(self) -> list[str]:
+        """The sinks that the transformation writes: all but the error route."""
+        return [name for name in self.sinks if name != self.errors.sink]
+
+    def statements(self) -> dict[str, str]:
+        """The SQL statement of each sink; empty when a function transforms."""
+        if isinstance(self.sql, str):
+            return {self.outputs[0]: self.sql}
+        return self.sql or {}
+
+
+def load_config(source: str | Path | Mapping[str, Any], overrides: Mapping[str, str] | None = None) -> DataflowConfig:
+    """Read a descriptor: a path to a YAML or JSON file (or a directory that holds one of its own name), or a value.
+
+    `overrides` maps dotted keys (`sinks.out.path`) to YAML values. Relative paths of the package are made absolute,
+    from the descriptor's place. Raises ConfigInvalid.
+    """
+    if isinstance(source, Mapping):
+        return DataflowConfig.parse(_overridden(dict(source), overrides or {}), source="the dataflow")
+    path = _descriptor_path(Path(source))
+    value = _read_yaml(path)
+    if isinstance(value, dict):
+        value["package"] = str((path.parent / str(value.get("package", "."))).resolve())
+    return DataflowConfig.parse(_overridden(value, overrides or {}), source=str(path))
+
+
+def _descriptor_path(path: Path) -> Path:
+    if path.is_dir():
+        candidates = [path / f"{path.resolve().name}{suffix}" for suffix in (".yaml", ".yml", ".json")]
+        found = next((c for c in candidates if c.is_file()), None)
+        if found is None:
+            raise ConfigInvalid(f"{path} is a directory without a {candidates[0].name}: name the descriptor itself")
+        return found
+    if not path.is_file():
+        raise ConfigInvalid(f"{path}: there is no such file; name a dataflow descriptor (YAML or JSON)")
+    return path
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigInvalid(f"{path} is not text: name a dataflow descriptor (YAML or JSON)") from None
+    except yaml.YAMLError as error:
+        raise ConfigInvalid(f"{path} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise ConfigInvalid(f"{path} holds no mapping: a dataflow descriptor begins with keys like name and sources")
+    return value
+
+
+def _overridden(value: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
+    for dotted, text in overrides.items():
+        *parents, last = dotted.split(".")
+        node: Any = value
+        for parent in parents:
+            node = node.setdefault(parent, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise ConfigInvalid(f"--set {dotted}: '{'.'.join(parents)}' is not a mapping in the descriptor")
+        node[last] = yaml.safe_load(text)
+    return value

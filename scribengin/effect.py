@@ -1,0 +1,32 @@
+"""Names for the external effects of a round, so that a test can stop the process before and after each of them.
+
+Everything in the rooms of the round (log, connectors, dataflow) that changes the world outside the process, a write, an
+fsync, a rename, a registry change, stands in `with effect("name"):`. `tests/house` fails when one does not, and the
+crash tests take their list of stops from the same names, so an effect cannot be added without being tested.
+
+In production nothing is armed, and an effect costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Hook = Callable[[str], None]
+_hook: Hook | None = None
+
+
+@contextmanager
+def effect(name: str) -> Iterator[None]:
+    """Mark the block as the external effect `name`: a hook sees `name:before`, and `name:after` if it did not raise."""
+    if _hook is not None:
+        _hook(f"{name}:before")
+    yield
+    if _hook is not None:
+        _hook(f"{name}:after")
+
+
+def set_hook(hook: Hook | None) -> None:
+    """Call `hook` with every stop of this process, on the thread that reaches it. For tests: `scribengin.testing`."""
+    global _hook
+    _hook = hook

@@ -1,0 +1,1 @@
+"""Containers: where masters and workers run."""

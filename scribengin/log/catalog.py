@@ -1,0 +1,241 @@
+"""What readers know of a log: its segments, as the registry last said, and how far each may be read.
+
+The registry is asked again only after its watch fired. A segment in progress shows its growth in its `.tail` file,
+which is looked at every time: so a reader that follows a log costs the registry nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+
+from scribengin.clock import Clock
+from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, PositionTruncated
+from scribengin.log.dlsn import DLSN
+from scribengin.log.entry import HEADER_BYTES, Damage, read_body
+from scribengin.log.index import DamagePlace, EntryPlace, SegmentIndex, walk
+from scribengin.log.metadata import LogDescriptor, LogMetadata, LogState, SegmentDescriptor
+from scribengin.log.segment import SegmentStore, Tail
+
+_T = TypeVar("_T")
+_OPEN_SEGMENTS_MAX = 4
+_POLL_S_MIN = 0.001
+_POLL_S_MAX = 0.020
+
+
+def damaged(log: str, segment: int, entry: int, offset: int, damage: Damage) -> DamagedEntry:
+    """The error of a reader that cannot go on."""
+    return DamagedEntry(
+        f"log '{log}': the entry at segment {segment}, entry {entry} (byte {offset}) is damaged: {damage.reason}; "
+        "restore the segment's file from a copy, or truncate the log behind it",
+        position=str(DLSN(segment, entry, 0)),
+    )
+
+
+class SegmentReader:
+    """One segment, open for reading up to an end that the caller knows. Not thread-safe."""
+
+    def __init__(self, log: str, store: SegmentStore, segment: SegmentDescriptor) -> None:
+        self.segment = segment
+        self._store = store
+        self.path = store.path(segment.file)
+        self._log = log
+        self._view = store.open(segment.file)
+        self._index = SegmentIndex(self._view, store.load_index(segment.file))
+
+    def tail(self) -> Tail | None:
+        return self._view.tail()
+
+    def entries(self, offset: int, end: int, entry: int) -> Iterator[EntryPlace]:
+        """The entries in [offset, end), the first of which is `entry`. Raises DamagedEntry when it gets to damage."""
+        for place in walk(self._view, offset, end):
+            if isinstance(place, DamagePlace):
+                raise damaged(self._log, self.segment.segment, entry, place.offset, place.damage)
+            if (place.header.entry, place.header.epoch) != (entry, self.segment.epoch):
+                found = Damage(f"entry {place.header.entry} of epoch {place.header.epoch} stands there")
+                raise damaged(self._log, self.segment.segment, entry, place.offset, found)
+            yield place
+            entry += 1
+
+    def body(self, place: EntryPlace) -> pa.RecordBatch:
+        """The body of an entry, mapped. Raises DamagedEntry."""
+        header = place.header
+        body = read_body(header, self._view.read(place.offset + HEADER_BYTES, header.body_bytes))
+        if isinstance(body, Damage):
+            raise damaged(self._log, self.segment.segment, header.entry, place.offset, body)
+        return body
+
+    def find_entry(self, entry: int, end: int) -> EntryPlace | None:
+        """Where `entry` stands; None if the segment ends before it."""
+        row = self._index.before_entry(entry, end)
+        return self._first(row.entry, row.offset, end, lambda place: place.header.entry >= entry)
+
+    def find_sequence(self, sequence: int, end: int) -> EntryPlace | None:
+        """The entry that holds the record `sequence`; None if the segment ends before it."""
+        row = self._index.before_sequence(sequence, end)
+        return self._first(row.entry, row.offset, end, lambda place: place.header.end_sequence > sequence)
+
+    def find_txid(self, txid: int, end: int) -> EntryPlace | None:
+        """The first entry with a record whose transaction id is at least `txid`; None if there is none."""
+        row = self._index.before_txid(txid, end)
+        return self._first(
+            row.entry, row.offset, end, lambda p: p.header.carries_records and p.header.last_txid >= txid
+        )
+
+    def close(self) -> None:
+        """Close the files, and keep the index if that of a completed segment was missing, short or wrong."""
+        if not self.segment.in_progress and self._index.outgrew_kept:
+            self._store.save_index(self.segment.file, self._index.to_bytes())
+        self._view.close()
+
+    def _first(self, entry: int, offset: int, end: int, wanted: Callable[[EntryPlace], bool]) -> EntryPlace | None:
+        return next((place for place in self.entries(offset, end, entry) if wanted(place)), None)
+
+
+class LogCatalog:
+    """The segments of one log, for one reader. Not thread-safe, but for the watch.
+
+    Without `follow` it stays as it was first read, and leaves no watch behind.
+    """
+
+    def __init__(
+        self, metadata: LogMetadata, store: SegmentStore, log: LogDescriptor, clock: Clock, *, follow: bool
+    ) -> None:
+        self.log = log
+        self._follow = follow
+        self._metadata, self._store, self._clock = metadata, store, clock
+        self._stale = threading.Event()
+        self._state: LogState | None = None
+        self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
+
+    def state(self) -> LogState:
+        """The log's metadata, as of the last change that was seen. Raises LogNotFound, InconsistentLog."""
+        state = self._state
+        if state is not None and not self._stale.is_set():
+            return state
+        stale = self._stale = threading.Event()
+        known = () if state is None else state.segments
+        try:
+            state = self._metadata.state(known, (lambda _event: stale.set()) if self._follow else None)
+        except BaseException:
+            stale.set()
+            raise
+        if state.head.directory != self.log.directory:
+            stale.set()
+            raise LogNotFound(
+                f"log '{self.log.name}' was deleted, and created again; open a new reader to read the new one"
+            )
+        self._state = state
+        return state
+
+    def segment(self, number: int) -> SegmentDescriptor | None:
+        """The segment of that number, if there is one yet. Raises InconsistentLog for one that should be there."""
+        state = self.state()
+        first = state.segments[0].segment if state.segments else state.head.max_segment + 1
+        if number > state.head.max_segment:
+            return None
+        if number < first:
+            raise InconsistentLog(f"log '{self.log.name}': segment {number} is gone, the log begins with {first}")
+        return state.segments[number - first]
+
+    def reader(self, segment: SegmentDescriptor) -> SegmentReader:
+        """A reader of the segment; the last few stay open. Raises LogNotFound if its file is gone."""
+        reader = self._readers.pop(segment.segment, None)
+        if reader is None:
+            reader = SegmentReader(self.log.name, self._store, segment)
+            if len(self._readers) >= _OPEN_SEGMENTS_MAX:
+                self._readers.popitem(last=False)[1].close()
+        self._readers[segment.segment] = reader
+        return reader
+
+    def end(self, segment: SegmentDescriptor) -> Tail:
+        """How far the segment may be read just now."""
+        if segment.in_progress:
+            tail = self.reader(segment).tail()
+            return tail if tail is not None else Tail(0, 0, self.state().head.last_txid, segment.start_sequence)
+        return Tail(segment.bytes, segment.entries, segment.last_txid, segment.end_sequence)
+
+    def end_sequence(self) -> int:
+        """The sequence id that the next record gets."""
+        state = self.state()
+        segment = state.in_progress
+        return state.head.next_sequence if segment is None else self.end(segment).sequence
+
+    def end_position(self) -> DLSN:
+        """The position behind the last visible record."""
+        state = self.state()
+        if not state.segments:
+            return DLSN(state.head.max_segment + 1, 0, 0)
+        last = state.segments[-1]
+        return DLSN(last.segment, self.end(last).entries, 0)
+
+    def check_position(self, position: DLSN) -> None:
+        """Raises PositionTruncated before the first record kept, InconsistentLog for a position the log never had."""
+        head = self.state().head
+        name = self.log.name
+        if self._normal(position) < head.first:
+            raise PositionTruncated(
+                f"log '{name}': {position} was truncated, the first record kept is {head.first}; "
+                f"start from there, from a transaction id, or from the end"
+            )
+        last = self.segment(position.segment)
+        if last is None:
+            beyond = position > DLSN(head.max_segment + 1, 0, 0)
+        else:
+            beyond = not last.in_progress and position.entry > last.entries
+        if beyond:
+            raise InconsistentLog(f"log '{name}': {position} lies behind its end, so it is no position of this log")
+
+    def _normal(self, position: DLSN) -> DLSN:
+        """The end of a completed segment is the beginning of the next: no record lies between the two."""
+        segment = self.segment(position.segment)
+        ended = segment is not None and not segment.in_progress and position.entry >= segment.entries
+        return DLSN(position.segment + 1, 0, 0) if ended else position
+
+    def sequence_at(self, position: DLSN) -> int:
+        """The sequence id of the first record at or behind `position`. Raises as `check_position`, DamagedEntry."""
+        self.check_position(position)
+        segment = self.segment(position.segment)
+        if segment is None:
+            return self.end_sequence()
+        end = self.end(segment)
+        if position.entry >= end.entries:
+            return end.sequence
+        place = self.reader(segment).find_entry(position.entry, end.end)
+        if place is None:
+            return end.sequence
+        return min(place.header.sequence + position.slot, place.header.end_sequence)
+
+    def position_of(self, sequence: int) -> DLSN:
+        """Where the record `sequence` stands; the end if there is none yet. Raises DamagedEntry."""
+        for segment in self.state().segments:
+            end = self.end(segment)
+            if sequence < end.sequence:
+                place = self.reader(segment).find_sequence(sequence, end.end)
+                if place is not None:
+                    return DLSN(segment.segment, place.header.entry, sequence - place.header.sequence)
+        return self.end_position()
+
+    def await_change(self, look: Callable[[], _T | None], timeout_s: float) -> _T | None:
+        """What `look` returns, as soon as it is not None, or None after the timeout.
+
+        Looks at once, after a change of metadata, and at intervals that grow while nothing happens.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        poll_s = _POLL_S_MIN
+        while True:
+            found = look()
+            left_s = deadline_s - self._clock.monotonic_s()
+            if found is not None or left_s <= 0:
+                return found
+            self._stale.wait(min(poll_s, left_s))
+            poll_s = min(2 * poll_s, _POLL_S_MAX)
+
+    def close(self) -> None:
+        """Close all files. Idempotent."""
+        while self._readers:
+            self._readers.popitem()[1].close()

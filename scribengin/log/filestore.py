@@ -1,0 +1,228 @@
+"""The embedded segment store: a directory of files, mapped by any process of the machine.
+
+    <directory>/<18 digits>-<epoch>.log      the segment
+                                   .idx      its index, a hint
+                                   .tail     two slots of 32 bytes, written in turn: one of them always holds
+                                   .fence    its writer has been fenced
+
+An append is one `writev`, one `fdatasync`, then a look for `.fence`. Whoever fences creates that file first and scans
+afterwards: an append that was acknowledged looked before, so it was written before, so the scan sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from scribengin.effect import effect
+from scribengin.errors import Fenced, LogWriteFailed
+from scribengin.log.index import INTERVAL_BYTES, IndexRow
+from scribengin.log.mapped import FileView
+from scribengin.log.segment import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
+from scribengin.log.tail import SLOT_BYTES, slot_of
+
+_SEGMENT_FILE = re.compile(r"(\d{18})-(\d+)\.log")
+_ATTEMPTS_MAX = 3
+_BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
+
+
+class FileSegmentStore(SegmentStore):
+    """Segments as files under one root directory."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+
+    def create_log(self, directory: str) -> None:
+        path = self._root / directory
+        try:
+            _make_directory(path)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot make the log directory {path}: {error.strerror}") from error
+
+    def delete_log(self, directory: str) -> None:
+        path = self._root / directory
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                with effect("log.log_directory_remove"):
+                    shutil.rmtree(path)
+            except FileNotFoundError:
+                if not path.exists():
+                    return
+            except OSError as error:  # a writer that does not know yet may have added a file meanwhile
+                if attempt + 1 == _ATTEMPTS_MAX:
+                    raise LogWriteFailed(f"cannot remove {path}: {error.strerror}; remove it by hand") from error
+
+    def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        path = Path(self.path(name))
+        try:
+            with effect("log.segment_create"):
+                appender = FileAppender(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), fsync=fsync)
+            _sync_directory(path.parent)
+        except FileNotFoundError:
+            raise Fenced(f"the log directory {path.parent} is gone: the log was deleted; create it again") from None
+        except OSError as error:
+            raise LogWriteFailed(f"cannot create segment {path}: {error.strerror}") from error
+        return appender
+
+    def fence(self, name: SegmentName) -> None:
+        path = Path(self.path(name)).with_suffix(".fence")
+        try:
+            with effect("log.fence"):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+            _sync_directory(path.parent)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot fence segment {path}: {error.strerror}") from error
+
+    def settle(self, name: SegmentName, *, forget_from: int | None = None) -> None:
+        path = self.path(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                with effect("log.settle"):
+                    os.fdatasync(descriptor)
+                if forget_from is not None:
+                    # From the start: what the kernel caches together (a page, a folio) is kept when part of it is.
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot make segment {path} durable: {error.strerror}") from error
+
+    def open(self, name: SegmentName) -> SegmentView:
+        return FileView(self.path(name))
+
+    def path(self, name: SegmentName) -> str:
+        return f"{self._root / str(name)}.log"
+
+    def load_index(self, name: SegmentName) -> bytes:
+        try:
+            return Path(self.path(name)).with_suffix(".idx").read_bytes()
+        except OSError:
+            return b""
+
+    def save_index(self, name: SegmentName, index: bytes) -> bool:
+        path = Path(self.path(name))
+        private = path.with_suffix(f".idx-{os.getpid()}")
+        try:
+            with effect("log.index_save"):
+                private.write_bytes(index)
+                os.replace(private, path.with_suffix(".idx"))
+        except OSError:
+            return False
+        return True
+
+    def sweep(self, directory: str, keep: frozenset[tuple[int, int]], epoch: int) -> None:
+        for path in sorted((self._root / directory).glob("*.log")):
+            match = _SEGMENT_FILE.fullmatch(path.name)
+            if match and (int(match[1]), int(match[2])) not in keep and int(match[2]) < epoch:
+                with effect("log.sweep"):
+                    for suffix in (".idx", ".tail", ".fence", ".log"):
+                        path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+class FileAppender(SegmentAppender):
+    """Writes one segment file, which it has just created."""
+
+    def __init__(self, path: Path, descriptor: int, *, fsync: bool) -> None:
+        self._path = path
+        self._fence_path = str(path.with_suffix(".fence"))
+        self._fsync = fsync
+        self._file = descriptor
+        self._tail_file = self._index_file = -1
+        self._tails = 0
+        self._indexed_end = 0
+        self._index_rows: list[IndexRow] = []
+
+    def write(self, entries: Sequence[PlacedEntry]) -> None:
+        buffers: list[memoryview] = []
+        for entry in entries:
+            buffers.append(memoryview(entry.header.to_bytes()))
+            buffers.extend(memoryview(buffer) for buffer in entry.encoded.buffers if len(buffer))
+            if entry.offset - self._indexed_end >= INTERVAL_BYTES:
+                self._index_rows.append(IndexRow.of(entry.header, entry.offset))
+                self._indexed_end = entry.offset
+        try:
+            with effect("log.segment_write"):
+                _write_all(self._file, buffers)
+        except OSError as error:
+            raise self._failed("write to", error) from error
+
+    def sync(self) -> None:
+        try:
+            with effect("log.segment_sync"):
+                if self._fsync:
+                    os.fdatasync(self._file)
+        except OSError as error:
+            raise self._failed("sync", error) from error
+        if os.path.exists(self._fence_path) or not os.path.exists(self._path):
+            raise Fenced(
+                f"segment {self._path} was fenced: another writer owns the log now; open a new writer to go on"
+            )
+
+    def publish(self, tail: Tail) -> None:
+        try:
+            with effect("log.tail_write"):
+                if self._tail_file < 0:
+                    self._tail_file = os.open(self._path.with_suffix(".tail"), os.O_WRONLY | os.O_CREAT, 0o644)
+                os.pwrite(self._tail_file, slot_of(tail), self._tails % 2 * SLOT_BYTES)
+            self._tails += 1
+            self._write_index_rows()
+        except OSError as error:
+            raise self._failed("write the tail of", error) from error
+
+    def close(self) -> None:
+        for descriptor in (self._file, self._tail_file, self._index_file):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._tail_file = self._index_file = -1
+
+    def _write_index_rows(self) -> None:
+        if not self._index_rows:
+            return
+        with effect("log.index_write"):
+            if self._index_file < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                self._index_file = os.open(self._path.with_suffix(".idx"), flags, 0o644)
+            os.write(self._index_file, b"".join(row.to_bytes() for row in self._index_rows))
+        self._index_rows.clear()
+
+    def _failed(self, what: str, error: OSError) -> LogWriteFailed:
+        return LogWriteFailed(
+            f"cannot {what} segment {self._path}: {error.strerror}; what was not acknowledged may not be in the log: "
+            "make room or replace the disk, then open a new writer"
+        )
+
+
+def _write_all(file: int, buffers: list[memoryview]) -> None:
+    """One call for a group that fits into it; more only after a short write, as a full disk or a signal cause."""
+    while buffers:
+        written = os.writev(file, buffers[:_BUFFERS_A_CALL])
+        done = 0
+        while done < len(buffers) and written >= len(buffers[done]):
+            written -= len(buffers[done])
+            done += 1
+        del buffers[:done]
+        if written:
+            buffers[0] = buffers[0][written:]
+
+
+def _make_directory(path: Path) -> None:
+    """Make `path` and what is missing above it, so that all of it survives a power failure."""
+    if path.is_dir():
+        return
+    _make_directory(path.parent)
+    with effect("log.log_directory"):
+        path.mkdir(exist_ok=True)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with effect("log.directory_sync"):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,64 @@
+"""Names of logs and namespaces, under DistributedLog's rules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from scribengin.errors import ConfigInvalid, InvalidLogName
+from scribengin.model import node_name
+
+_NODE_NAME_BYTES_MAX = 200
+"""A log's name becomes one node and one directory, and file systems take 255 bytes."""
+_URI = re.compile(r"distributedlog(-[a-z]+)?://([^/]+)(/.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUri:
+    """`distributedlog-file://hosts/path`, taken apart. `hosts` is empty if the URI was a bare path."""
+
+    hosts: str
+    path: str
+
+    @classmethod
+    def parse(cls, uri: str) -> NamespaceUri:
+        """Raises ConfigInvalid."""
+        if uri.startswith("/"):
+            return cls("", _node_path(uri, uri))
+        match = _URI.fullmatch(uri)
+        if match is None:
+            raise ConfigInvalid(
+                f"'{uri}' is no namespace: expected distributedlog-file://<zookeeper hosts>/<path>, "
+                "as in distributedlog-file://localhost:2181/logs"
+            )
+        store, hosts, path = match[1], match[2], match[3] or "/"
+        if store not in (None, "-file"):
+            raise ConfigInvalid(f"'{uri}': the store '{store[1:]}' is not supported; use distributedlog-file://")
+        return cls(hosts, _node_path(path, uri))
+
+
+def check_log_name(name: str) -> str:
+    """`name` without a leading slash. Raises InvalidLogName."""
+    bare = name.removeprefix("/")
+    parts = bare.split("/")
+    why = None
+    if not bare:
+        why = "it is empty"
+    elif any(character.isspace() or ord(character) < 32 for character in bare):
+        why = "it has a space or a control character"
+    elif any(part in ("", ".", "..") for part in parts):
+        why = "one of its parts is empty, '.' or '..'"
+    elif bare.startswith("."):
+        why = "names that begin with '.' are reserved"
+    elif len(node_name(bare)) > _NODE_NAME_BYTES_MAX:
+        why = f"it takes more than {_NODE_NAME_BYTES_MAX} bytes"
+    if why is not None:
+        raise InvalidLogName(f"'{name}' cannot be the name of a log: {why}; use names as in flights/0")
+    return bare
+
+
+def _node_path(path: str, uri: str) -> str:
+    trimmed = "/" + path.strip("/")
+    if trimmed == "/" or "//" in trimmed:
+        raise ConfigInvalid(f"'{uri}' names no node for the namespace: append a path as in /logs")
+    return trimmed

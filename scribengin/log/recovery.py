@@ -1,0 +1,116 @@
+"""Bringing a segment that was left unfinished to its end: fence, look, decide (scan.py), make durable, complete.
+
+Every step may be the last one before a crash. Fencing is idempotent; deciding changes nothing; completing is one
+registry transaction that fails for anybody whose epoch is not the log's. So the next writer simply starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scribengin.clock import Clock
+from scribengin.commit import CommitLog, fence_commit_log
+from scribengin.effect import effect
+from scribengin.errors import DescriptorUnreadable, LogNotFound, RecoveryRefused
+from scribengin.log.metadata import LogMetadata, LogState, Owner, SegmentDescriptor, SegmentsHead
+from scribengin.log.scan import Found, Refusal, decide, scan
+from scribengin.log.segment import SegmentStore, Tail
+from scribengin.log.staged import StagedRange
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeMissing, OutcomeUnknown, VersionConflict
+
+Judge = Callable[[SegmentDescriptor], StagedRange | None]
+"""Says which staged range of an unfinished segment has committed. Whoever it is has fenced the commit log before it
+looked."""
+
+_FENCE_ATTEMPTS = 20
+
+
+def commit_log_judge(registry: Registry, log: str) -> Judge:
+    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it."""
+
+    def judge(segment: SegmentDescriptor) -> StagedRange | None:
+        if segment.commit_log is None:
+            raise RecoveryRefused(f"log '{log}', segment {segment.segment} has staged entries and names no commit log")
+        committed = _fenced(registry, segment.commit_log).committed
+        if committed is None or committed.kind != "log":
+            return None
+        return StagedRange.from_json(committed.data, path=segment.commit_log)
+
+    return judge
+
+
+def recover_unfinished(
+    metadata: LogMetadata, store: SegmentStore, owner: Owner, state: LogState, clock: Clock, judge: Judge
+) -> SegmentsHead:
+    """Complete the segment in progress, if there is one, and return the head. Raises RecoveryRefused, LogWriteFailed,
+    Fenced."""
+    segment = state.in_progress
+    if segment is None:
+        return state.head
+    end = _end_of(metadata.log, store, segment, state.head.last_txid, judge)
+    store.settle(segment.file)
+    with effect("log.recovery_complete"):
+        return metadata.complete_segment(owner, completed(segment, end, clock))
+
+
+def completed(segment: SegmentDescriptor, end: Tail, clock: Clock) -> SegmentDescriptor:
+    """`segment` as it came to be, ending at `end`."""
+    return segment.model_copy(
+        update={
+            "completed_ms": clock.now_ms(),
+            "bytes": end.end,
+            "entries": end.entries,
+            "records": end.sequence - segment.start_sequence,
+            "last_txid": end.last_txid,
+        }
+    )
+
+
+def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, judge: Judge) -> Tail:
+    try:
+        view = store.open(segment.file)
+    except LogNotFound as error:
+        raise RecoveryRefused(f"log '{log}', segment {segment.segment}: {error}; bring the file back") from None
+    try:
+        store.fence(segment.file)
+        tail = view.tail()
+        store.settle(segment.file, forget_from=0 if tail is None else tail.end)
+        found = scan(view, segment, start_txid=start_txid)
+        end = decide(segment, found, tail, _judged(segment, found, judge))
+    finally:
+        view.close()
+    if isinstance(end, Refusal):
+        raise RecoveryRefused(
+            f"log '{log}', segment {segment.segment} ({store.path(segment.file)}): {end.reason}; "
+            "nothing was cut: bring the file back from a copy, or delete the log"
+        )
+    return end
+
+
+def _judged(segment: SegmentDescriptor, found: Found, judge: Judge) -> StagedRange | None:
+    """Ask the judge only when it matters: if nothing was ever to be staged here, or nothing is and nobody can tell."""
+    if found.staged is None and segment.commit_log is None:
+        return None
+    try:
+        return judge(segment)
+    except RecoveryRefused:
+        if found.staged is None:
+            return None
+        raise
+
+
+def _fenced(registry: Registry, path: str) -> CommitLog:
+    for _attempt in range(_FENCE_ATTEMPTS):
+        try:
+            with effect("log.commit_log_fence"):
+                return fence_commit_log(registry, path)
+        except (VersionConflict, OutcomeUnknown):  # it was just committed, or rewritten by a lost request: look again
+            registry.sync(path)
+        except (NodeMissing, DescriptorUnreadable) as error:
+            raise RecoveryRefused(
+                f"the commit log {path} of staged entries cannot be read: {error}; restore it"
+            ) from None
+    raise RecoveryRefused(
+        f"the commit log {path} keeps changing: its task is running; stop it, or let it write the log"
+    )

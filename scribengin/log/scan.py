@@ -1,0 +1,163 @@
+"""What stands in a segment that was left unfinished, and where it therefore ends. Pure, but for reading the segment.
+
+Theory. What one fsync covers is a *group* of entries; the next group is written after that fsync. An entry says how
+many entries of its own group stand before it. Entries are numbered without a gap, and each continues the sequence ids
+of the one before. So a power failure can leave a hole only in the last group, and whatever is found behind a hole
+either belongs to the group that the hole is in (nobody was told that it is safe) or shows that what is missing had
+been made durable: damage.
+
+| what stands after the last visible entry | then |
+|---|---|
+| records (type 1) whose checksums hold | they are part of the log: they may have been acknowledged |
+| staged entries that the commit log names | they are part of the log; the segment ends after them |
+| staged entries that it does not name | the segment ends before them: rolled back |
+| named by the commit log, but not there | refuse: a committed round is missing |
+| no valid entry, and no valid entry of a later group after it | a torn tail: the segment ends before it |
+| the same, and a valid entry of a later group after it | damage: refuse, cut nothing |
+| the same, and `.tail` shows that readers were promised more | damage: refuse, cut nothing |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, EntryType, read_body, read_header
+from scribengin.log.index import DamagePlace, EntryPlace, walk
+from scribengin.log.metadata import SegmentDescriptor
+from scribengin.log.segment import SegmentView, Tail
+from scribengin.log.staged import StagedRange, read_control
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRun:
+    """Staged entries that no control record has named yet. `end` is the tail as it would be after them."""
+
+    first_entry: int
+    end: Tail
+
+    @property
+    def last_entry(self) -> int:
+        return self.end.entries - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a scan found: everything up to `visible` counts; then, perhaps, a staged run; then, perhaps, a hole."""
+
+    visible: Tail
+    staged: StagedRun | None = None
+    hole: DamagePlace | None = None
+    later_group: int | None = None
+    """Offset of a valid entry behind the hole that belongs to a later group."""
+    contradiction: str | None = None
+    """What no writer does; whoever wrote it did not follow the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing may be decided."""
+
+    reason: str
+
+
+def decide(segment: SegmentDescriptor, found: Found, tail: Tail | None, named: StagedRange | None) -> Tail | Refusal:
+    """Where the segment ends. `named` is the staged range that its commit log says has committed."""
+    if found.contradiction is not None:
+        return Refusal(found.contradiction)
+    if found.hole is not None and segment.fsync:
+        where = f"at byte {found.hole.offset} (entry {_next_entry(found)}): {found.hole.damage.reason}"
+        if found.later_group is not None:
+            return Refusal(f"damage {where}; what stands at byte {found.later_group} shows that it was safe before")
+    if tail is not None and tail.end > found.visible.end and segment.fsync:
+        return Refusal(f"readers were shown {tail.end} bytes, only {found.visible.end} of them are valid")
+    if named is None or (named.directory, named.segment) != (segment.directory, segment.segment):
+        return found.visible
+    if named.last_entry < found.visible.entries:
+        return found.visible
+    staged = found.staged
+    if staged is None or (staged.first_entry, staged.last_entry) != (named.first_entry, named.last_entry):
+        there = "none are there" if staged is None else f"{staged.first_entry} to {staged.last_entry} are there"
+        return Refusal(
+            f"its commit log says that staged entries {named.first_entry} to {named.last_entry} have committed, {there}"
+        )
+    return staged.end
+
+
+def scan(view: SegmentView, segment: SegmentDescriptor, *, start_txid: int) -> Found:
+    """Read the whole segment, both checksums of every entry. `start_txid` is the last one before it."""
+    size = view.size()
+    fold = _Fold(segment, Tail(end=0, entries=0, last_txid=start_txid, sequence=segment.start_sequence))
+    for place in walk(view, 0, size):
+        damage = place.damage if isinstance(place, DamagePlace) else _add(fold, view, place)
+        if damage is not None:
+            later = _later_group(view, segment.epoch, place.offset, size, fold.at.entries)
+            return fold.found(DamagePlace(place.offset, damage), later)
+        if fold.contradiction is not None:
+            break
+    return fold.found(None, None)
+
+
+def _add(fold: _Fold, view: SegmentView, place: EntryPlace) -> Damage | None:
+    body = read_body(place.header, view.read(place.offset + HEADER_BYTES, place.header.body_bytes))
+    return body if isinstance(body, Damage) else fold.add(place.header, lambda: read_control(body))
+
+
+class _Fold:
+    """The scan's state: entries are added one after the other."""
+
+    def __init__(self, segment: SegmentDescriptor, start: Tail) -> None:
+        self._epoch = segment.epoch
+        self._group_index = -1
+        self.visible = self.at = start
+        self.staged_first: int | None = None
+        self.contradiction: str | None = None
+
+    def add(self, header: EntryHeader, control: Callable[[], tuple[int, int] | None]) -> Damage | None:
+        """Take the next entry, or say why it cannot be the next."""
+        place = (header.epoch, header.entry, header.sequence)
+        expected = (self._epoch, self.at.entries, self.at.sequence)
+        if place != expected or header.group_index not in (0, self._group_index + 1):
+            return Damage(f"(epoch, entry, sequence id) is {place} and not {expected}")
+        before, self.at = self.at, self.at.after(header)
+        self._group_index = header.group_index
+        if header.type == EntryType.STAGED:
+            self.staged_first = before.entries if self.staged_first is None else self.staged_first
+        elif header.type == EntryType.CONTROL:
+            self._commit(control(), before.entries)
+        elif self.staged_first is not None:
+            self.contradiction = f"entry {header.entry} of type {header.type} stands among staged entries"
+        else:
+            self.visible = self.at
+        return None
+
+    def _commit(self, named: tuple[int, int] | None, entries: int) -> None:
+        if named != (self.staged_first, entries - 1):
+            self.contradiction = (
+                f"control entry {entries} names entries {named}, staged are {self.staged_first} to {entries - 1}"
+            )
+            return
+        self.staged_first, self.visible = None, self.at
+
+    def found(self, hole: DamagePlace | None, later_group: int | None) -> Found:
+        staged = None if self.staged_first is None else StagedRun(self.staged_first, self.at)
+        return Found(self.visible, staged, hole, later_group, self.contradiction)
+
+
+def _next_entry(found: Found) -> int:
+    return found.staged.end.entries if found.staged is not None else found.visible.entries
+
+
+def _later_group(view: SegmentView, epoch: int, hole: int, size: int, missing: int) -> int | None:
+    """The first valid entry at or behind `hole` whose group began after entry `missing`."""
+    epoch_bytes = epoch.to_bytes(8, "little")
+    for at in range(hole, size - HEADER_BYTES + 1, HEADER_BYTES):
+        raw = view.read(at, HEADER_BYTES)
+        if memoryview(raw)[56:] != epoch_bytes:
+            continue
+        header = read_header(raw)
+        if isinstance(header, Damage) or header.epoch != epoch or header.entry - header.group_index <= missing:
+            continue
+        if not isinstance(read_body(header, view.read(at + HEADER_BYTES, header.body_bytes)), Damage):
+            return at
+    return None

@@ -1,0 +1,162 @@
+"""What a segment store must offer: where the bytes of log segments are kept. `file` is the embedded default.
+
+A segment is written by one writer, from its beginning to its end, and its bytes are never written twice. It is named
+by its number and the epoch of the writer that made it, so no two writers ever write the same one.
+
+The mistakes this contract invites:
+- An append that acknowledges without having looked, *after* the data was durable, whether the segment has been fenced.
+- A `fence` that returns while an append of the old writer may still be acknowledged.
+- A reader that looks beyond the tail: what lies there may be staged, torn, or not durable.
+
+Not promised: that the tail survives a power failure. It may be behind then, never ahead (unless the log does without
+fsync).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from scribengin.log.entry import EncodedEntry, EntryHeader
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """A segment of one log, in the directory that the log's descriptor names."""
+
+    directory: str
+    segment: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.directory}/{self.segment:018d}-{self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """How far readers may read: the first `end` bytes, which hold `entries` entries (control entries counted).
+
+    `sequence` is the sequence id of the record that comes next, `last_txid` the transaction id of the one before.
+    """
+
+    end: int
+    entries: int
+    last_txid: int
+    sequence: int
+
+    def after(self, header: EntryHeader) -> Tail:
+        """The tail once the entry with that header stands after it."""
+        last_txid = max(self.last_txid, header.last_txid) if header.carries_records else self.last_txid
+        return Tail(self.end + header.size, self.entries + 1, last_txid, header.end_sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEntry:
+    """An entry and the place it is written to."""
+
+    offset: int
+    header: EntryHeader
+    encoded: EncodedEntry
+
+
+class SegmentAppender(ABC):
+    """Writes one segment. After any exception it is only good for `close`."""
+
+    @abstractmethod
+    def write(self, entries: Sequence[PlacedEntry]) -> None:
+        """Append entries; they need not be durable yet. Raises LogWriteFailed."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Make all that was written durable, then look for the fence. Raises LogWriteFailed, Fenced.
+
+        Only what was written before a `sync` that returned may be acknowledged.
+        """
+
+    @abstractmethod
+    def publish(self, tail: Tail) -> None:
+        """Show readers everything up to `tail`. Raises LogWriteFailed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; writes nothing. Idempotent."""
+
+
+class SegmentView(ABC):
+    """Reads one segment. Not thread-safe. What `read` returned stays valid after `close`, and after the segment is
+    gone."""
+
+    @abstractmethod
+    def tail(self) -> Tail | None:
+        """How far the writer of a segment in progress lets readers read. None: nothing yet."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes there are, visible or not."""
+
+    @abstractmethod
+    def read(self, offset: int, length: int) -> pa.Buffer:
+        """The bytes [offset, offset + length), fewer at the end of the segment. No copy where the store can."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+
+
+class SegmentStore(ABC):
+    """Where the segments of a namespace are kept."""
+
+    @abstractmethod
+    def create_log(self, directory: str) -> None:
+        """Make a place for the segments of one log. Idempotent."""
+
+    @abstractmethod
+    def delete_log(self, directory: str) -> None:
+        """Remove all segments of one log. Idempotent. Views that are open stay readable."""
+
+    @abstractmethod
+    def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        """Create a segment that must not exist. It survives a power failure from here on.
+
+        Raises LogWriteFailed, Fenced (the log was deleted).
+        """
+
+    @abstractmethod
+    def fence(self, name: SegmentName) -> None:
+        """When this returns, no append that has not been acknowledged yet ever will be. Idempotent. Raises
+        LogWriteFailed."""
+
+    @abstractmethod
+    def settle(self, name: SegmentName, *, forget_from: int | None = None) -> None:
+        """Make every byte of a segment durable; with `forget_from`, drop what was cached from that byte on.
+
+        After a failed fsync the cache may hold what the disk does not: who looks next must see the disk.
+        Raises LogWriteFailed.
+        """
+
+    @abstractmethod
+    def open(self, name: SegmentName) -> SegmentView:
+        """Open a segment for reading. Raises LogNotFound."""
+
+    @abstractmethod
+    def path(self, name: SegmentName) -> str:
+        """Where any local process may map the segment."""
+
+    @abstractmethod
+    def load_index(self, name: SegmentName) -> bytes:
+        """The segment's index as it was kept, empty if it was not. A hint: whoever uses a row checks it."""
+
+    @abstractmethod
+    def save_index(self, name: SegmentName, index: bytes) -> bool:
+        """Keep a whole index, in place of the one that was kept, and return whether that was possible.
+
+        It is a hint: a store that is full, or that readers may only read, keeps none, and lookups take longer.
+        """
+
+    @abstractmethod
+    def sweep(self, directory: str, keep: frozenset[tuple[int, int]], epoch: int) -> None:
+        """Remove segments (number, epoch) that are not in `keep` and whose epoch is before `epoch`: their writer was
+        fenced before it could register them, so they never held anything."""

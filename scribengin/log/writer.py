@@ -1,0 +1,214 @@
+"""The writer of a log: callers encode, one thread writes.
+
+`write` and `write_bulk` leave encoded entries in a queue; the writer's thread takes everything that waits there as one
+group (at most 256 entries), writes it with one call, makes it durable with one fsync, looks for the fence, shows it to
+readers, and only then resolves the futures. While it waits for the disk, the next group gathers.
+
+The mistake to avoid: using a writer after a failure. What was pending may or may not be in the log; only a new writer,
+which recovers the segment, knows. So the first failure is final, and every later call raises it.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+import pyarrow as pa
+
+from scribengin.clock import Clock
+from scribengin.errors import LogClosed, LogError
+from scribengin.log import ownership
+from scribengin.log.chain import SegmentChain
+from scribengin.log.config import LogConfig
+from scribengin.log.dlsn import DLSN, DlsnRange
+from scribengin.log.entry import EncodedEntry
+from scribengin.log.group import GroupCommit
+from scribengin.log.metadata import LogMetadata, Owner
+from scribengin.log.records import Record, body_of_batch, check_record, encoded_entries
+from scribengin.log.staged import StagedRange
+
+
+class LogWriter:
+    """Writes one log, as its only writer. Thread-safe. Made by `LogNamespace.open_writer`."""
+
+    def __init__(
+        self, metadata: LogMetadata, owner: Owner, chain: SegmentChain, config: LogConfig, *, stages: bool, clock: Clock
+    ) -> None:
+        self._metadata, self._owner, self._chain, self._config, self._clock = metadata, owner, chain, config, clock
+        self._log = metadata.log
+        self._stages = stages
+        self._groups = GroupCommit(chain, config, self._log)
+        self._calling = threading.RLock()
+        """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
+        self._last_txid = chain.last_txid
+        self._closed = self._released = False
+
+    @property
+    def epoch(self) -> int:
+        """Of this writer; a later one's is greater."""
+        return self._owner.epoch
+
+    def write(
+        self, payload: bytes, *, txid: int | None = None, key: bytes | None = None, channel: str | None = None
+    ) -> Future[DLSN]:
+        """Append one record. The future resolves when it is durable, on the writer's thread: what it calls
+        must not call the writer, which would wait for itself.
+
+        Without `txid` the record gets the time in ms, or the last transaction id if that is greater. Blocks while too
+        much is pending. Raises RecordTooLarge, TransactionIdOutOfOrder, LogError (a round is staged), LogClosed, and
+        the failure of a writer that has failed; the future raises LogWriteFailed, Fenced.
+        """
+        with self._calling:
+            self._check_appending()
+            txid = max(self._last_txid, self._clock.now_ms()) if txid is None else txid
+            record = Record(txid, channel, key, payload)
+            check_record(self._log, record, self._config, last_txid=self._last_txid)
+            future = self._groups.submit_record(record)
+            self._last_txid = max(txid, self._last_txid)
+        return future
+
+    def write_bulk(self, batch: pa.RecordBatch) -> Future[DlsnRange]:
+        """Append the rows of `batch` (at least one): `payload`, and if they are there `txid`, `key`, `channel`.
+
+        Encodes in the caller's thread. Rows without `txid` get one as `write` gives it. Raises as `write`, before
+        anything of the batch is written, and LogError for rows that are no records.
+        """
+        if not batch.num_rows:
+            raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
+        with self._calling:
+            self._check_appending()
+            entries = self._encoded(batch)
+            future = self._groups.submit_bulk(entries)
+            self._last_txid = max(self._last_txid, entries[-1].last_txid)
+        return future
+
+    def flush(self) -> DLSN:
+        """Wait until all that was written before is durable. The DLSN of the last record that this writer wrote,
+        INVALID if there is none yet.
+
+        Raises the failure of a writer that has failed.
+        """
+        return self._groups.flush()
+
+    def stage(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of `batch` so that nobody sees them until their round is committed. Needs a `commit_log`.
+
+        Raises as `write_bulk`, before anything of the batch is staged, then LogWriteFailed, Fenced.
+        """
+        if not self._stages:
+            raise LogError(f"log '{self._log}': only a writer that was opened with a commit_log can stage")
+        with self._calling:
+            self._check_open()
+            if not batch.num_rows:
+                return
+            entries = self._encoded(batch)
+            with self._exclusively() as chain:
+                chain.stage(entries)
+            self._last_txid = max(self._last_txid, entries[-1].last_txid)
+
+    def prepare(self) -> StagedRange | None:
+        """Make all that is staged durable, still invisible. None: nothing is staged. Raises LogWriteFailed, Fenced."""
+        with self._calling, self._exclusively() as chain:
+            return chain.prepare()
+
+    def commit_staged(self, staged: StagedRange) -> None:
+        """Show readers what `prepare` returned. Idempotent. Raises LogWriteFailed, Fenced, InconsistentLog."""
+        with self._calling, self._exclusively() as chain:
+            chain.commit_staged(staged)
+
+    def rollback_staged(self) -> None:
+        """Drop what is staged, if anything is. Raises Fenced, and what the registry raises."""
+        with self._calling, self._exclusively() as chain:
+            chain.rollback_staged()
+            self._last_txid = chain.last_txid
+
+    def recover(self, committed: StagedRange | None) -> None:
+        """Commit what is named, roll back the rest. Raises as `commit_staged`.
+
+        What is named may belong to a log of this name that was deleted since: then there is nothing to commit.
+        """
+        with self._calling:
+            if committed is not None and committed.directory == self._owner.directory:
+                self.commit_staged(committed)
+            self.rollback_staged()
+
+    def mark_end_of_stream(self) -> None:
+        """Flush, and seal the log: nothing can be written after it, by anybody. Raises as `flush`, Fenced."""
+        with self._calling:
+            self._check_appending()
+            with self._exclusively() as chain:
+                chain.seal()
+        self.close()
+
+    def close(self) -> None:
+        """Flush, complete the segment, give the lock back. A staged round stays, for `recover` to judge. Idempotent.
+
+        Raises the failure of the writer, unless a call has raised it before.
+        """
+        with self._calling:
+            if self._closed:
+                self._shut()
+                return
+            try:
+                if self._groups.unseen_failure is not None:
+                    self._groups.raise_failure()
+                if not self._groups.failed:
+                    with self._groups.exclusively() as chain:
+                        self._finish(chain)
+            finally:
+                self._shut()
+
+    def abort(self) -> None:
+        """Give the lock back without flushing: what is pending fails with LogClosed. Idempotent."""
+        self._groups.stop()
+        with self._calling:
+            self._shut()
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _finish(self, chain: SegmentChain) -> None:
+        if not chain.staging:
+            chain.complete(release=True)
+
+    def _shut(self) -> None:
+        """Idempotent. If the lock could not be given back the next call tries again: it would be held as long as the
+        session lives.
+        """
+        if self._released:
+            return
+        self._closed = True
+        self._groups.stop()
+        self._chain.abandon()
+        ownership.release(self._metadata, self._owner)
+        self._released = True
+
+    def _encoded(self, batch: pa.RecordBatch) -> list[EncodedEntry]:
+        now_ms = self._clock.now_ms
+        body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
+        return encoded_entries(body, self._config)
+
+    def _exclusively(self) -> AbstractContextManager[SegmentChain]:
+        self._check_open()
+        return self._groups.exclusively()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"log '{self._log}': the writer is closed; open a new one")
+
+    def _check_appending(self) -> None:
+        self._check_open()
+        if self._chain.staging:
+            raise LogError(
+                f"log '{self._log}': a round is staged; prepare and commit it, or roll it back, before you append"
+            )

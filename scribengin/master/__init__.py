@@ -1,0 +1,1 @@
+"""The master of a dataflow: state.py decides, the shell acts."""

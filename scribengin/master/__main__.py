@@ -1,0 +1,42 @@
+"""`python -m scribengin.master`: what `submit` launches, and every leading master once more behind itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.errors import ScribenginError
+from scribengin.launcher.local import LocalLauncher, scribengin_home
+from scribengin.master.leadership import MasterSettings
+from scribengin.master.shell import Master
+from scribengin_registry.kazoo_registry import connect
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the command line and be a master. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="scribengin.master", description="A master of one dataflow.")
+    parser.add_argument("--registry", required=True, help="host:port,host:port/path of the registry")
+    parser.add_argument("--dataflow", required=True)
+    parser.add_argument("--name", required=True, help="this master's name, also its container's")
+    parser.add_argument("--home", type=Path, default=None, help="default: $SCRIBENGIN_HOME, else ~/.scribengin")
+    parser.add_argument("--standbys", type=int, default=1, help="how many masters wait behind the one that leads")
+    parser.add_argument("--session-timeout-s", type=float, default=6.0)
+    options = parser.parse_args(arguments)
+    home = options.home or scribengin_home()
+    settings = MasterSettings(options.dataflow, options.name, home, options.standbys)
+    try:
+        with (
+            connect(options.registry, session_timeout_s=options.session_timeout_s) as registry,
+            LocalLauncher(home) as launcher,
+        ):
+            Master(registry, launcher, settings, SYSTEM_CLOCK).run()
+    except ScribenginError as error:
+        print(f"{options.name} ended: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

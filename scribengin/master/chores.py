@@ -1,0 +1,114 @@
+"""What a master does beside its decisions, each on a thread of its own: it may take long, and nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+
+from scribengin.dataflow.descriptors import TaskDescriptor
+from scribengin.dataflow.resources import Resources
+from scribengin.errors import ScribenginError
+from scribengin.master.events import ChoreDone, ChoreKind, MasterEvent, StreamsIgnored, TasksFound
+from scribengin.master.splitting import missing_tasks
+from scribengin_registry.contract import Registry
+
+STREAMS_PERIOD_S = 3.0
+MAINTENANCE_PERIOD_S = 2.0
+_STOP_TIMEOUT_S = 5.0
+
+Tell = Callable[[MasterEvent], None]
+Work = Callable[[Resources, ChoreKind], None]
+
+
+class Chore:
+    """Works on the dataflow's sources and sinks every so often, until it is stopped. Tells when its trouble changes."""
+
+    def __init__(
+        self, kind: ChoreKind, period_s: float, open_resources: Callable[[], Resources], work: Work, tell: Tell
+    ) -> None:
+        self._kind = kind
+        self._period_s = period_s
+        self._open_resources = open_resources
+        self._work = work
+        self._tell = tell
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._trouble: str | None = None
+        self._resources: Resources | None = None
+        self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
+
+    def start(self) -> None:
+        """Begin, at once."""
+        self._thread.start()
+
+    def become(self, kind: ChoreKind) -> None:
+        """Do it now, and as `kind` from now on: of that, every attempt is told."""
+        self._kind = kind
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after what is being done now. A chore that hangs is left behind."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            kind = self._kind
+            error = self._attempt(kind)
+            if kind == "last maintenance" or error != self._trouble:
+                self._tell(ChoreDone(kind, error))
+            self._trouble = error
+            self._woken.wait(self._period_s)
+            self._woken.clear()
+        self._close()
+
+    def _attempt(self, kind: ChoreKind) -> str | None:
+        """What went wrong, if something did; then everything is opened anew the next time."""
+        try:
+            if self._resources is None:
+                self._resources = self._open_resources()
+            self._work(self._resources, kind)
+        except Exception as error:  # noqa: BLE001  the thread's outermost loop: the dataflow's status tells of it
+            self._close()
+            if isinstance(error, ScribenginError):
+                return str(error)
+            traceback.print_exception(error)
+            return repr(error)
+        return None
+
+    def _close(self) -> None:
+        resources, self._resources = self._resources, None
+        if resources is not None:
+            resources.close()
+
+
+def find_streams(tasks: Callable[[], Mapping[str, TaskDescriptor]], tell: Tell) -> Work:
+    """List the sources' streams, and tell of the tasks that are missing for them, their sink streams being made."""
+    ignored_before: tuple[str, ...] = ()
+
+    def work(resources: Resources, _: ChoreKind) -> None:
+        nonlocal ignored_before
+        existing = tasks()
+        missing = missing_tasks(existing, resources.source_streams(), resources.config.tasks, resources.sink_streams)
+        if missing.tasks:
+            for name, sink in resources.sinks.items():
+                sink.create([stream for task in missing.tasks for stream in task.sinks if stream.sink == name])
+            tell(TasksFound(missing.tasks))
+        if missing.ignored and missing.ignored != ignored_before:
+            tell(StreamsIgnored(missing.ignored))
+        ignored_before = missing.ignored
+
+    return work
+
+
+def maintain_sinks(registry: Registry) -> Work:
+    """Have every sink put its house in order."""
+
+    def work(resources: Resources, kind: ChoreKind) -> None:
+        for sink in resources.sinks.values():
+            sink.maintain(registry, idle=kind == "last maintenance")
+
+    return work

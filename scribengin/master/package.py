@@ -1,0 +1,78 @@
+"""Shipping a dataflow's package: a copy of its directory, named by its content, which no later edit can change."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from scribengin.errors import PackageInvalid
+
+PACKAGE_BYTES_MAX = 256 * 1024 * 1024
+_CHUNK_BYTES = 1 << 20
+
+
+def ship_package(directory: Path, home: Path) -> Path:
+    """Copy a package to `<home>/packages/<hash of its content>`, unless it is there. Returns that directory.
+
+    Hidden files and byte code stay behind. Raises PackageInvalid: no such directory, too large, cannot be copied.
+    """
+    if not directory.is_dir():
+        raise PackageInvalid(f"package {directory} is no directory: name the one that holds the modules")
+    try:
+        files = list(_files(directory))
+        target = home / "packages" / _digest(directory, files)
+        if not target.is_dir():
+            _copy(directory, files, target)
+    except OSError as error:
+        raise PackageInvalid(f"package {directory} cannot be copied to {home}: {error}") from error
+    return target
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """The files of the package relative to it, in a stable order."""
+    size_bytes = 0
+    for root, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not _left_behind(name))
+        for name in sorted(name for name in names if not _left_behind(name)):
+            path = Path(root, name)
+            size_bytes += path.stat().st_size
+            if size_bytes > PACKAGE_BYTES_MAX:
+                raise PackageInvalid(
+                    f"package {directory} is larger than {PACKAGE_BYTES_MAX // 1024 // 1024} MiB: put the "
+                    "transformation into a directory of its own, or set `package`"
+                )
+            yield path.relative_to(directory)
+
+
+def _left_behind(name: str) -> bool:
+    return name.startswith(".") or name == "__pycache__"
+
+
+def _digest(directory: Path, files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.as_posix()}\0{(directory / file).stat().st_size}\0".encode())
+        with (directory / file).open("rb") as content:
+            while chunk := content.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    return digest.hexdigest()[:32]
+
+
+def _copy(directory: Path, files: list[Path], target: Path) -> None:
+    """Make `target`, which appears whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".", ignore_cleanup_errors=True) as scratch:
+        draft = Path(scratch, "package")
+        draft.mkdir()
+        for file in files:
+            (draft / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(directory / file, draft / file)
+        try:
+            draft.rename(target)
+        except OSError:
+            if not target.is_dir():  # not that somebody else was as quick
+                raise

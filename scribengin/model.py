@@ -1,0 +1,72 @@
+"""The two kinds of data classes: what a user writes (`Config`) and what exists (`Descriptor`).
+
+The seed's naming rule (`Config` is user input, `Descriptor` describes a resource), made checkable: both are frozen,
+both refuse unknown keys, both travel as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Self
+from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scribengin.errors import ConfigInvalid, DescriptorUnreadable
+
+JsonObject = dict[str, Any]
+Position = JsonObject
+"""Where a reader of one source stream stands: a small JSON object that only its connector understands."""
+
+
+class Config(BaseModel):
+    """User input: defaults where a default is honest, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @classmethod
+    def parse(cls, value: Any, *, source: str) -> Self:
+        """Validate `value`, which came from `source` (a path, an option). Raises ConfigInvalid, one line an error."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            raise ConfigInvalid(f"{source}: " + "; ".join(_readable(e) for e in error.errors())) from None
+
+
+class Descriptor(BaseModel):
+    """A resource that exists, complete, as it stands in the registry. `format` grows when its meaning changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = 1
+
+    def to_bytes(self) -> bytes:
+        """Indented JSON, because operators read and edit it in place."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, path: str) -> Self:
+        """Read what `to_bytes` wrote to the node `path`. Raises DescriptorUnreadable, naming the node."""
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            why = "; ".join(_readable(e) for e in error.errors())
+            raise DescriptorUnreadable(f"{path} does not hold a {cls.__name__}: {why}") from None
+
+
+def node_name(name: str) -> str:
+    """`name` as a single node or file name: percent-encoded, so that it holds no slash and is no dot name."""
+    encoded = quote(name, safe="")
+    return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
+
+
+def from_node_name(encoded: str) -> str:
+    """The name that `node_name` encoded."""
+    return unquote(encoded)
+
+
+def _readable(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"]) or "the whole"
+    if error["type"] == "extra_forbidden":
+        return f"unknown key '{where}'"
+    return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}"

@@ -1,0 +1,1 @@
+"""Spark: the session, and the transformation of a round."""

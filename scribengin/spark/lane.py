@@ -1,0 +1,147 @@
+"""A transformation built once and executed round after round: its own session, inputs, DataFrame and way out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from scribengin.errors import SparkUnavailable, TransformationFailed
+from scribengin.spark.drain import Drain, FileDrain, MemoryDrain
+from scribengin.spark.encoding import outputs_of, unite
+from scribengin.spark.failures import SPARK_ERRORS, failure
+from scribengin.spark.recipe import Built, Recipe
+from scribengin.spark.source import FORMAT, InputBinding, ReadSplit, RoundSource
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a lane works: into how many partitions an input is read, and whether output comes back through files."""
+
+    partitions: int
+    through_files: bool
+
+
+class Lane:
+    """Used by one thread at a time. Building it costs a second, executing it some milliseconds."""
+
+    def __init__(self, recipe: Recipe, session: SparkSession, shape: Shape, directory: Path) -> None:
+        """`directory` is empty and this lane's own. Raises what `Recipe.build` and `Recipe.check` raise."""
+        self._recipe = recipe
+        self._shape = shape
+        self._directory = directory
+        self._bindings = {name: self._binding(index) for index, name in enumerate(recipe.spec.inputs)}
+        with recipe.planning():
+            # Views and settings of the user's are private to a session; the JVM and what is broadcast are not.
+            self._session = session.newSession()
+            self._session.conf.set("spark.sql.adaptive.enabled", "false")
+            self._activate()
+            self._session.dataSource.register(RoundSource)
+            self._inputs = {name: self._load(name) for name in recipe.spec.inputs}
+            self.built = recipe.build(self._session, self._inputs)
+            self.operators = recipe.check(self.built)
+            self._drain = self._drain_of(self.built) if self.built.repeatable else None
+
+    def run(self, splits: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        """Execute it over `splits`. Raises TransformationFailed, SparkUnavailable, and what reading a split raises."""
+        drain = self._drain
+        if drain is None:  # the time or a seed is part of the plan: it is good for one round
+            with self._recipe.planning():
+                self._activate()
+                drain = self._drain_of(self._recipe.build(self._session, self._inputs))
+        for name, binding in self._bindings.items():
+            binding.bind(splits.get(name, ()))
+        try:
+            batches = drain.execute()
+        except SPARK_ERRORS as error:
+            raise self._failure(error, splits) from error
+        finally:
+            for binding in self._bindings.values():
+                binding.unbind()
+        columns = {name: frame.columns for name, frame in self.built.encoded.items()}
+        return outputs_of(batches, columns)
+
+    def run_tables(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
+        """The same over records in hand."""
+        return self.run({name: self._bindings[name].write(table) for name, table in tables.items()})
+
+    def _activate(self) -> None:
+        """Make the lane's session the one that calls without a session mean (`getActiveSession`, data sources by name).
+
+        Else it is the one that last made a DataFrame from Python values in this thread, which may be another lane's.
+        """
+        jvm = self._session._jvm
+        SparkSession._get_j_spark_session_class(jvm).setActiveSession(self._session._jsparkSession)
+
+    def _binding(self, index: int) -> InputBinding:
+        directory = self._directory / f"input-{index}"
+        directory.mkdir()
+        return InputBinding(directory, self._shape.partitions)
+
+    def _load(self, name: str) -> DataFrame:
+        binding = self._bindings[name]
+        reader = self._session.read.format(FORMAT).schema(from_arrow_schema(self._recipe.spec.inputs[name].schema))
+        return reader.option("directory", str(binding.directory)).option("partitions", binding.partitions).load()
+
+    def _drain_of(self, built: Built) -> Drain:
+        united = unite(list(built.encoded.values()))
+        if not self._shape.through_files:
+            return MemoryDrain(united)
+        directory = self._directory / "output"
+        directory.mkdir(exist_ok=True)
+        return FileDrain(united, directory)
+
+    def _failure(
+        self, error: Exception, splits: Mapping[str, Sequence[ReadSplit]]
+    ) -> TransformationFailed | SparkUnavailable:
+        judged = failure(error, f"running the transformation of {self._recipe.spec.dataflow}")
+        if isinstance(judged, SparkUnavailable):
+            # If it was the reading, its own exception says more than what a worker's traceback tells of it.
+            for split in (split for of_input in splits.values() for split in of_input):
+                for _ in split.read():
+                    pass
+        return judged
+
+
+class Lanes:
+    """The idle lanes of one transformation: a thread takes one, and makes one when there is none."""
+
+    def __init__(self, recipe: Recipe, session: SparkSession, directory: Path) -> None:
+        self._recipe = recipe
+        self._session = session
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._idle: dict[Shape, list[Lane]] = {}
+        self._made = 0
+
+    @contextmanager
+    def take(self, shape: Shape) -> Iterator[Lane]:
+        """A lane of that shape, while the block lasts. After an error that is not the records', it is dropped."""
+        with self._lock:
+            idle = self._idle.setdefault(shape, [])
+            lane = idle.pop() if idle else None
+        if lane is None:
+            lane = self._make(shape)
+        try:
+            yield lane
+        except TransformationFailed:
+            self._give_back(shape, lane)
+            raise
+        self._give_back(shape, lane)
+
+    def _make(self, shape: Shape) -> Lane:
+        with self._lock:
+            self._made += 1
+            directory = self._directory / str(self._made)
+        directory.mkdir()
+        return Lane(self._recipe, self._session, shape, directory)
+
+    def _give_back(self, shape: Shape, lane: Lane) -> None:
+        with self._lock:
+            self._idle[shape].append(lane)

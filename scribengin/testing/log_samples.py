@@ -1,0 +1,141 @@
+"""Samples for tests of the log store: batches, everything that readers see, and segments forged entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
+from scribengin.log.entry import EncodedEntry, EntryHeader, EntryType, encode
+from scribengin.log.metadata import SegmentDescriptor
+from scribengin.log.records import TXID_NONE, Record, body_of_records, control_entry
+from scribengin.log.segment import Tail
+from scribengin.log.staged import control_payload
+from scribengin_registry.contract import Registry
+
+
+def payload_batch(payloads: Iterable[bytes]) -> pa.RecordBatch:
+    """A batch that has nothing but payloads."""
+    return pa.RecordBatch.from_arrays([pa.array(list(payloads), pa.binary())], names=["payload"])
+
+
+def payloads_read(namespace: LogNamespace, log: str) -> list[bytes]:
+    """The payloads of everything that a new reader sees, in order."""
+    with namespace.open_reader(log) as reader:
+        return payloads_left(reader)
+
+
+def payloads_left(reader: LogReader) -> list[bytes]:
+    """The payloads of everything that is left to read just now. Raises what the reader raises, EndOfStream too."""
+    payloads: list[bytes] = []
+    while records := reader.read(1000):
+        payloads.extend(record.payload for record in records)
+    return payloads
+
+
+def payloads_planned(reader: LogReader, start: DLSN, records_max: int, bytes_max: int = 1 << 30) -> list[list[bytes]]:
+    """The payloads of everything from `start` on, a list for each planned range."""
+    ranges = []
+    while (plan := reader.plan(start, records_max, bytes_max)) is not None:
+        ranges.append([value for split in plan.splits for batch in split.read() for value in payloads_of(batch)])
+        start = plan.end
+    return ranges
+
+
+def payloads_of(batch: pa.RecordBatch) -> list[bytes]:
+    """The payload column, as Python objects."""
+    return list(batch.column("payload").to_pylist())
+
+
+def records_entry(payloads: Sequence[bytes], entry_type: EntryType = EntryType.RECORDS, txid: int = 1) -> EncodedEntry:
+    """An entry that holds a record for each payload."""
+    records = [Record(txid=txid, channel=None, key=None, payload=payload) for payload in payloads]
+    return encode(body_of_records(records)).as_type(entry_type)
+
+
+def descriptor_of(epoch: int = 1, *, fsync: bool = True, commit_log: str | None = None) -> SegmentDescriptor:
+    """Segment 1 of a log, in progress."""
+    return SegmentDescriptor(
+        segment=1,
+        epoch=epoch,
+        directory="log-1",
+        start_sequence=0,
+        created_ms=0,
+        fsync=fsync,
+        commit_log=commit_log,
+    )
+
+
+@dataclass
+class SegmentForge:
+    """Builds the bytes of a segment, group by group, as a writer would, or as no writer would."""
+
+    epoch: int = 1
+    at: Tail = field(default_factory=lambda: Tail(0, 0, TXID_NONE, 0))
+    data: bytearray = field(default_factory=bytearray)
+    ends: list[int] = field(default_factory=list)
+    """Where each entry ends."""
+
+    def group(self, *entries: EncodedEntry, first_index: int = 0) -> SegmentForge:
+        """Append the entries as one group, whose first `first_index` entries were written before."""
+        for index, entry in enumerate(entries, start=first_index):
+            self._append(
+                entry,
+                entry.place(entry=self.at.entries, group_index=index, sequence=self.at.sequence, epoch=self.epoch),
+            )
+        return self
+
+    def records(self, *payloads: bytes) -> SegmentForge:
+        """A group of one entry with these records."""
+        return self.group(records_entry(payloads))
+
+    def staged(self, *payloads: bytes) -> SegmentForge:
+        """A group of one staged entry with these records."""
+        return self.group(records_entry(payloads, EntryType.STAGED))
+
+    def control(self, first_entry: int, last_entry: int) -> SegmentForge:
+        """A group of one control entry that names these staged ones."""
+        return self.group(control_entry(control_payload(first_entry, last_entry), self.at.last_txid))
+
+    def _append(self, entry: EncodedEntry, header: EntryHeader) -> None:
+        self.data += header.to_bytes()
+        for buffer in entry.buffers:
+            self.data += bytes(memoryview(buffer))
+        self.at = self.at.after(header)
+        self.ends.append(len(self.data))
+
+
+def bound_namespace(registry: Registry, directory: Path, *logs: str, config: LogConfig | None = None) -> LogNamespace:
+    """A new namespace at `/logs` with its store in `directory`, holding the logs."""
+    LogNamespace.bind("/logs", directory, registry=registry)
+    namespace = LogNamespace.open("/logs", registry=registry)
+    for log in logs:
+        namespace.create(log, config)
+    return namespace
+
+
+def fill_log(namespace: LogNamespace, log: str, entries: int, rows: int = 1) -> list[bytes]:
+    """Append `entries` batches of `rows` records, three of which make a segment of 4096 bytes,
+    with transaction ids 0, 10, 20 ..."""
+    payloads = [b"%06d" % n + bytes(1000 // rows) for n in range(entries * rows)]
+    with namespace.open_writer(log) as writer:
+        for entry in range(entries):
+            part = payloads[entry * rows : (entry + 1) * rows]
+            txids = pa.array([10 * entry] * rows, pa.int64())
+            writer.write_bulk(payload_batch(part).append_column("txid", txids)).result(10)
+    return payloads
+
+
+def segment_path(namespace: LogNamespace, log: str, number: int) -> Path:
+    """The file of a segment."""
+    return Path(namespace.descriptor.location) / f"{namespace.segments(log)[number - 1].file}.log"
+
+
+def damage_segment(namespace: LogNamespace, log: str, number: int, at: int) -> None:
+    """Change one byte of a segment's file."""
+    data = bytearray(segment_path(namespace, log, number).read_bytes())
+    data[at] ^= 0xFF
+    segment_path(namespace, log, number).write_bytes(data)

@@ -1,0 +1,1 @@
+"""A worker: executors that run the rounds of their tasks."""

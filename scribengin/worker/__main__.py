@@ -1,0 +1,34 @@
+"""`python -m scribengin.worker`: what a master launches."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.errors import ScribenginError
+from scribengin.worker.shell import WorkerSettings, run_worker
+from scribengin_registry.kazoo_registry import connect
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the command line and be a worker. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="scribengin.worker", description="A worker of one dataflow.")
+    parser.add_argument("--registry", required=True, help="host:port,host:port/path of the registry")
+    parser.add_argument("--dataflow", required=True)
+    parser.add_argument("--worker", required=True, help="a name that this dataflow never had")
+    parser.add_argument("--container", default="", help="what the launcher calls this process (default: the name)")
+    parser.add_argument("--session-timeout-s", type=float, default=6.0)
+    options = parser.parse_args(arguments)
+    settings = WorkerSettings(options.dataflow, options.worker, options.container or options.worker)
+    try:
+        registry = connect(options.registry, session_timeout_s=options.session_timeout_s)
+        with registry:
+            return run_worker(registry, settings, SYSTEM_CLOCK)
+    except ScribenginError as error:
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,242 @@
+"""The process of a worker: it registers, starts Spark, and lets its executors do what the master assigns.
+
+It needs no master to go on working; it only needs its registry session. When that expires, its tasks are given to
+others at once, so it stops in the middle of whatever it does: nothing it does could be committed any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+from scribengin.clock import Clock
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import WorkerDescriptor, WorkerReport, with_bounded_errors
+from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.round import RoundTransform, TaskOwner
+from scribengin.dataflow.view import DataflowView
+from scribengin.errors import NotNarrow, TransformationFailed
+from scribengin.spark.session import start_session
+from scribengin.spark.transformation import Transformation
+from scribengin.worker import exits
+from scribengin.worker.executor import Executor
+from scribengin.worker.failures import Failure
+from scribengin.worker.reporting import ReportSchedule
+from scribengin.worker.state import Owned
+from scribengin_registry.contract import Registry, SessionState, WatchEvent
+from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, SessionLost
+
+TICK_S = 0.25
+STOP_TIMEOUT_S = 5.0
+
+Wakeup = Literal["look", "report", "leave"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Who this worker is. `name` was never used before in its dataflow; `container` is what the launcher calls it."""
+
+    dataflow: str
+    name: str
+    container: str
+
+
+class Worker:
+    """One worker, from registration to its end. `run` blocks; it must be called on the main thread."""
+
+    def __init__(self, registry: Registry, settings: WorkerSettings, clock: Clock) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._view = DataflowView(registry, settings.dataflow)
+        self._config: DataflowConfig = self._view.config_in_force().value
+        self._wakeups: queue.SimpleQueue[Wakeup | Failure] = queue.SimpleQueue()
+        self._schedule = ReportSchedule()
+        self._executors: list[Executor] = []
+        self._ready = False
+        self._leaving = False
+        self._removed = False
+
+    def run(self) -> int:
+        """Work until removed, told to end, or of no use any more. Returns the exit code."""
+        signal.signal(signal.SIGTERM, lambda *_: self._wakeups.put("leave"))
+        self._registry.on_session(self._on_session)
+        self._register()
+        with ExitStack() as opened:
+            resources = opened.enter_context(Resources(self._config, self._environment()))
+            transform = self._start_spark(resources)
+            self._start_executors(resources, transform)
+            opened.callback(self._stop_executors)
+            self._ready = True
+            self._look()
+            failure = self._work()
+        if failure is None:
+            return exits.OK
+        print(failure.text, file=sys.stderr, flush=True)
+        return exits.FAILED
+
+    # -- starting
+
+    def _register(self) -> None:
+        name = self._settings.name
+        descriptor = WorkerDescriptor(
+            name=name,
+            container=self._settings.container,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            executors=tuple(f"executor-{k}" for k in range(1, self._config.executors_per_worker + 1)),
+            started_ms=self._clock.now_ms(),
+        )
+        try:
+            self._view.register_worker(descriptor)
+        except OutcomeUnknown:
+            self._registry.sync()
+            if not self._view.lease(name):
+                raise
+
+    def _environment(self) -> Environment:
+        return Environment(registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow)
+
+    def _start_spark(self, resources: Resources) -> RoundTransform:
+        config = self._config
+        session = start_session(
+            f"{config.name}-{self._settings.name}",
+            master=config.spark.master or f"local[{config.container.cores}]",
+            memory_mb=config.container.memory_mb,
+            conf=config.spark.conf,
+        )
+        transformation = Transformation.load(resources.transformation_spec(), session)
+        with contextlib.suppress(NotNarrow, TransformationFailed):
+            transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
+        return transformation
+
+    def _start_executors(self, resources: Resources, transform: RoundTransform) -> None:
+        for number in range(1, self._config.executors_per_worker + 1):
+            name = f"executor-{number}"
+
+            def open_task(owned: Owned, name: str = name) -> TaskOwner:
+                return self._open_task(owned, name, resources, transform)
+
+            executor = Executor(
+                name, open_task, self._clock, lambda: self._wakeups.put("report"), lambda f: self._wakeups.put(f)
+            )
+            self._executors.append(executor)
+            executor.start()
+
+    def _open_task(self, owned: Owned, executor: str, resources: Resources, transform: RoundTransform) -> TaskOwner:
+        return TaskOwner(
+            self._registry,
+            self._settings.dataflow,
+            self._view.task(owned.task),
+            owner=f"{self._settings.name}/{executor}",
+            lease=owned.lease,
+            sources=resources.sources,
+            sinks=resources.sinks,
+            transform=transform,
+            round_config=self._config.round,
+            errors=self._config.errors,
+            clock=self._clock,
+        )
+
+    def _stop_executors(self) -> None:
+        for executor in self._executors:
+            executor.stop(STOP_TIMEOUT_S)
+
+    # -- working
+
+    def _work(self) -> Failure | None:
+        """Pass on what is assigned and what is reported, until this worker is to end: because of what, if it is
+        amiss."""
+        while True:
+            for wakeup in self._awaited():
+                if isinstance(wakeup, Failure):
+                    return wakeup
+                if wakeup == "look":
+                    self._look()
+                elif wakeup == "leave":
+                    self._leave()
+            self._report()
+            if (self._leaving or self._removed) and all(executor.done for executor in self._executors):
+                self._report()
+                return None
+
+    def _awaited(self) -> Sequence[Wakeup | Failure]:
+        """What has come up, each thing once; nothing, when it is only time to see to the report."""
+        found: dict[Wakeup | Failure, None] = {}
+        try:
+            found[self._wakeups.get(timeout=TICK_S)] = None
+            while True:
+                found[self._wakeups.get_nowait()] = None
+        except queue.Empty:
+            return list(found)
+
+    def _look(self) -> None:
+        """Read what is assigned to each executor, and be told when that changes."""
+        if self._removed:
+            return
+        try:
+            for executor in self._executors:
+                placements = self._view.assignments(self._settings.name, executor.name, self._on_watch)
+                executor.assign([placement.assignment for placement in placements])
+        except NodeMissing:
+            self._removed = True  # by the master: the tasks are others' now
+            for executor in self._executors:
+                executor.assign([])
+        except RegistryUnreachable:
+            self._wakeups.put("look")  # the tasks go on as they were assigned; see again
+
+    def _leave(self) -> None:
+        self._leaving = True
+        for executor in self._executors:
+            executor.leave()
+
+    def _report(self) -> None:
+        report = WorkerReport(
+            worker=self._settings.name,
+            written_ms=self._clock.now_ms(),
+            tasks=with_bounded_errors(task for executor in self._executors for task in executor.reports()),
+            spark_ready=self._ready,
+            leaving=self._leaving,
+        )
+        now_s = self._clock.monotonic_s()
+        if self._removed or not self._schedule.due(report, now_s):
+            return
+        try:
+            self._view.set_report(report)
+        except NodeMissing:
+            self._wakeups.put("look")
+        except (RegistryUnreachable, OutcomeUnknown):
+            return  # it is still due, and so written at the next occasion
+        self._schedule.written(report, now_s)
+
+    # -- on threads of the registry
+
+    def _on_watch(self, _: WatchEvent) -> None:
+        self._wakeups.put("look")
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            die(f"{self._settings.name} lost its registry session; its tasks are others' now", exits.SESSION_LOST)
+
+
+def die(message: str, code: int) -> NoReturn:
+    """End the process at once, whatever its threads are doing; the container's keeper ends what it has started."""
+    print(message, file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> int:
+    """Be a worker until it is over. Returns the exit code; never raises SessionLost."""
+    try:
+        return Worker(registry, settings, clock).run()
+    except SessionLost as error:
+        die(str(error), exits.SESSION_LOST)

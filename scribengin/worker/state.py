@@ -1,0 +1,299 @@
+"""What an executor does next with the tasks that it was given. Pure: no registry, no clock, no threads.
+
+The shell asks `next_step`, does that one thing, and says how it went; in between it passes on what the master assigns.
+A task, under one lease:
+
+    new ──taken over──► running ◄──something to read / nothing──► idle
+     ▲                    │                                        │
+     └──error, try again──┴──────► (gives back) ◄──────────────────┘
+                                       │
+                       released · finished · failed · stale
+
+The states of the last line are ends: only an assignment with a higher lease begins anew. In `new` nothing may be
+assumed about what an earlier round left; `take_over` settles it. To release a task that is not owned it is taken over
+first, so that nothing of a round is left half done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from scribengin.dataflow.descriptors import TaskAssignment, TaskReport, TaskState
+from scribengin.dataflow.round import RoundOutcome
+from scribengin.worker.failures import Failure, Remedy
+
+RETRIES_MAX = 5
+RETRY_FIRST_S = 0.2
+RETRY_MAX_S = 10.0
+LOOK_PERIOD_S = 1.0
+LOOK_AFTER_ROUND_S = 0.1
+IDLE_ROUND_S = 0.05
+"""How long one turn through idle tasks takes, and so how late a new assignment may be seen."""
+IDLE_SLICE_MIN_S = 0.001
+
+Phase = Literal["new", "running", "idle", "released", "finished", "failed", "stale"]
+_WORKING: tuple[Phase, ...] = ("new", "running", "idle")
+_REPORTED: dict[Phase, TaskState] = {
+    "new": "taking_over",
+    "running": "running",
+    "idle": "idle",
+    "released": "released",
+    "finished": "finished",
+    "failed": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A task under one lease: what a step is about."""
+
+    task: str
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Open the task if it is not open, and take it over."""
+
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class RunRound:
+    """Run one round, if there is something to read."""
+
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """See how far the task is behind, and whether its sources have come to their end."""
+
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until the task has something to read, or for that long."""
+
+    owned: Owned
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Release the task, cleanly, and close it."""
+
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Close the task, and give back what can be given back: it is nothing to do with this executor any more."""
+
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """There is nothing to do, before so long or before something is assigned (None)."""
+
+    timeout_s: float | None
+
+
+Step = TakeOver | RunRound | Look | Wait | GiveBack | Discard | Sleep
+
+
+@dataclass(slots=True)
+class _Run:
+    """One task under one lease."""
+
+    owned: Owned
+    phase: Phase = "new"
+    release: bool = False
+    ended: bool = False
+    tries: int = 0
+    not_before_s: float = 0.0
+    looked_s: float | None = None
+    looked_rounds: int = 0
+    rounds: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    records_bad: int = 0
+    lag_records: int = 0
+    last_commit_ms: int | None = None
+    round_ms: float | None = None
+    error: str | None = None
+
+    def report(self) -> TaskReport:
+        return TaskReport(
+            task=self.owned.task,
+            lease=self.owned.lease,
+            state=_REPORTED[self.phase],
+            rounds=self.rounds,
+            records_in=self.records_in,
+            records_out=self.records_out,
+            records_bad=self.records_bad,
+            lag_records=self.lag_records,
+            last_commit_ms=self.last_commit_ms,
+            round_ms=self.round_ms,
+            error=self.error,
+        )
+
+
+class ExecutorState:
+    """The tasks of one executor, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._discarded: list[Owned] = []
+        self._turn: list[str] = []
+        self._leaving = False
+
+    # -- what happened
+
+    def assigned(self, assignments: Iterable[TaskAssignment]) -> None:
+        """This is all that is assigned now."""
+        wanted = {assignment.task: assignment for assignment in assignments}
+        for task in [task for task in self._runs if task not in wanted]:
+            self._forget(self._runs.pop(task))
+        for task, assignment in wanted.items():
+            run = self._runs.get(task)
+            if run is None or run.owned.lease < assignment.lease:
+                if run is not None:
+                    self._forget(run)
+                run = self._runs[task] = _Run(Owned(task, assignment.lease))
+            if run.owned.lease == assignment.lease:
+                run.release = run.release or assignment.release
+        self._turn = [task for task in self._turn if task in wanted] + [t for t in wanted if t not in self._turn]
+
+    def leave(self) -> None:
+        """Give everything back."""
+        self._leaving = True
+
+    def taken_over(self, owned: Owned) -> None:
+        """The task is owned: nothing is staged, everything committed is complete."""
+        self._run(owned).phase = "running"
+
+    def round_done(self, owned: Owned, outcome: RoundOutcome | None, now_ms: int) -> None:
+        """A round was committed, or (None) there was nothing to read."""
+        run = self._run(owned)
+        run.phase = "idle" if outcome is None else "running"
+        run.tries, run.error = 0, None
+        if outcome is None:
+            return
+        run.rounds += 1
+        run.records_in += outcome.records_in
+        run.records_out += outcome.records_out
+        run.records_bad += outcome.records_bad
+        run.round_ms = round(outcome.total_s * 1000, 3)
+        run.last_commit_ms = now_ms
+
+    def waited(self, owned: Owned, *, readable: bool) -> None:
+        """The wait is over."""
+        if readable:
+            self._run(owned).phase = "running"
+
+    def looked(self, owned: Owned, lag_records: int, *, ended: bool, now_s: float) -> None:
+        """How far the task is behind, and whether there will never be anything more to read."""
+        run = self._run(owned)
+        run.lag_records, run.ended = lag_records, ended
+        run.looked_s, run.looked_rounds = now_s, run.rounds
+
+    def gave_back(self, owned: Owned) -> None:
+        """The task was released."""
+        run = self._run(owned)
+        run.phase = "finished" if run.ended else "released"
+
+    def failed(self, owned: Owned, failure: Failure, now_s: float) -> None:
+        """Something went wrong with the task, which is to be taken over again before anything else is done with it.
+
+        If it is discarded already, that changes nothing.
+        """
+        run = self._runs.get(owned.task)
+        if run is None or run.owned != owned or run.phase not in _WORKING:
+            return
+        if failure.remedy is Remedy.DROP:
+            run.phase = "stale"
+        else:
+            run.error = failure.text
+            run.tries += failure.remedy is Remedy.RETRY
+            run.phase = "failed" if failure.remedy is Remedy.FAIL or run.tries > RETRIES_MAX else "new"
+            run.not_before_s = now_s + min(RETRY_FIRST_S * 2.0 ** max(0, run.tries - 1), RETRY_MAX_S)
+        if run.phase != "new":
+            self._discarded.append(owned)
+
+    # -- what to do
+
+    def next_step(self, now_s: float) -> Step:
+        """The one thing to do now."""
+        if self._discarded:
+            return Discard(self._discarded.pop(0))
+        ready = [run for run in self._working() if run.not_before_s <= now_s]
+        giving_back = next((run for run in ready if run.phase != "new" and self._to_give_back(run)), None)
+        if giving_back is not None:
+            return GiveBack(giving_back.owned)
+        busy = any(run.phase != "idle" for run in ready)
+        for run in ready:
+            if run.phase == "new" or busy or self._to_look(run, now_s):
+                return self._step(run, now_s)
+        if ready:
+            return self._wait(ready)
+        return Sleep(self._until_retry(now_s))
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to give back or to close."""
+        return not self._discarded and not self._working()
+
+    def reports(self) -> list[TaskReport]:
+        """What there is to say about each task. Of a stale one nothing: it is somebody else's."""
+        return [run.report() for run in self._runs.values() if run.phase != "stale"]
+
+    def _working(self) -> list[_Run]:
+        """The tasks that there is something to do with, in turn. Who leaves takes nothing over any more."""
+        phases = _WORKING[1:] if self._leaving else _WORKING
+        return [run for task in self._turn if (run := self._runs[task]).phase in phases]
+
+    def _step(self, run: _Run, now_s: float) -> Step:
+        if run.phase == "new":
+            self._next_turn(run)
+            return TakeOver(run.owned)
+        if self._to_look(run, now_s):
+            return Look(run.owned)
+        self._next_turn(run)
+        return RunRound(run.owned)
+
+    def _wait(self, idle: list[_Run]) -> Step:
+        run = idle[0]
+        self._next_turn(run)
+        return Wait(run.owned, max(IDLE_ROUND_S / len(idle), IDLE_SLICE_MIN_S))
+
+    def _to_give_back(self, run: _Run) -> bool:
+        return run.release or self._leaving or (run.ended and run.phase == "idle")
+
+    def _to_look(self, run: _Run, now_s: float) -> bool:
+        if run.looked_s is None:
+            return True
+        news = run.phase == "idle" and run.looked_rounds != run.rounds
+        return now_s - run.looked_s >= (LOOK_AFTER_ROUND_S if news else LOOK_PERIOD_S)
+
+    def _until_retry(self, now_s: float) -> float | None:
+        waiting = [run.not_before_s - now_s for run in self._working()]
+        return max(0.0, min(waiting)) if waiting else None
+
+    def _next_turn(self, run: _Run) -> None:
+        self._turn.remove(run.owned.task)
+        self._turn.append(run.owned.task)
+
+    def _forget(self, run: _Run) -> None:
+        if run.phase in _WORKING:
+            self._discarded.append(run.owned)
+
+    def _run(self, owned: Owned) -> _Run:
+        """The run that a step was about. A step is over before anything else is assigned, so it is still there."""
+        run = self._runs[owned.task]
+        assert run.owned == owned
+        return run

@@ -1,0 +1,143 @@
+"""The local launcher against the launcher contract, and what only processes of one machine can be asked for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import LauncherError
+from scribengin.launcher import keeper, local
+from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, ContainerRequest
+from scribengin.launcher.local import LocalLauncher, scribengin_home
+from scribengin.launcher.processes import Group, start_token
+from scribengin.testing.launcher_conformance import check_launcher
+from scribengin.testing.waiting import wait_until
+
+SLEEP = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+
+
+def request(argv: list[str] | None = None) -> ContainerRequest:
+    return ContainerRequest("here:1", "flow", "worker-1", argv or SLEEP, memory_mb=256)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running(tmp_path: Path) -> Iterator[None]:
+    yield
+    if not (tmp_path / "containers").is_file():
+        with LocalLauncher(tmp_path) as launcher:
+            for container in launcher.all_containers("flow") + launcher.all_containers("conformance"):
+                launcher.kill(container)
+
+
+def test_the_local_launcher_keeps_the_launcher_contract(tmp_path: Path) -> None:
+    check_launcher(lambda: LocalLauncher(tmp_path))
+
+
+def test_a_container_whose_keeper_is_killed_ends_too_and_is_told_as_lost(tmp_path: Path) -> None:
+    with LocalLauncher(tmp_path) as launcher:
+        told: list[ContainerExit] = []
+        launcher.on_exit(lambda _, how: told.append(how))
+        container = launcher.launch(request())
+        group = Group(container.pid, keeper.mark_of(Path(container.directory)))
+        wait_until(lambda: group.pids(), what="the container's process")
+        (process,) = group.pids()
+        os.kill(container.pid, signal.SIGKILL)
+        wait_until(lambda: told, what="word of the container's end")
+        assert told[0].kind == "lost"
+        assert told[0].code is None
+        assert start_token(process) is None
+
+
+@pytest.mark.parametrize("end", ["kill", "exit"])
+def test_a_container_that_another_one_launched_outlives_it(tmp_path: Path, end: str) -> None:
+    program = f"""
+import sys, threading
+from pathlib import Path
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.local import LocalLauncher
+LocalLauncher(Path({str(tmp_path)!r})).launch(ContainerRequest("here:1", "flow", "inner", {SLEEP!r}, 256))
+if {end!r} == "kill":
+    threading.Event().wait()
+"""
+
+    def inner() -> list[ContainerDescriptor]:
+        return [c for c in launcher.containers("here:1", "flow") if c.name == "inner"]
+
+    with LocalLauncher(tmp_path) as launcher:
+        outer = launcher.launch(request([sys.executable, "-c", program]))
+        wait_until(inner, what="the inner container")
+        if end == "kill":
+            launcher.kill(outer)
+        wait_until(lambda: launcher.poll(outer), what="the outer container's end")
+        assert inner()
+        launcher.kill(inner()[0])
+        assert not inner()
+
+
+def test_a_keeper_whose_launcher_dies_before_it_says_go_starts_nothing(tmp_path: Path) -> None:
+    marker = tmp_path / "started"
+    program = f"""
+import os, signal
+from pathlib import Path
+from scribengin.launcher import local
+from scribengin.launcher.contract import ContainerRequest
+local.LocalLauncher._let_it_go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+launcher = local.LocalLauncher(Path({str(tmp_path)!r}))
+launcher.launch(ContainerRequest("here:1", "flow", "half", ["touch", {str(marker)!r}], 256))
+"""
+    with LocalLauncher(tmp_path) as launcher:
+        told: list[ContainerExit] = []
+        launcher.on_exit(lambda _, how: told.append(how))
+        outer = launcher.launch(request([sys.executable, "-c", program]))
+        wait_until(lambda: told, what="the dying launcher's end")
+        assert told[0].code == -signal.SIGKILL
+        assert [c.id for c in launcher.all_containers("flow")] == [outer.id]
+        assert not marker.exists()
+
+
+def test_a_pid_that_is_another_process_now_is_neither_watched_nor_killed(tmp_path: Path) -> None:
+    with LocalLauncher(tmp_path) as launcher:
+        told: list[ContainerDescriptor] = []
+        launcher.on_exit(lambda container, _: told.append(container))
+        real = launcher.launch(request())
+        directory = tmp_path / "containers" / "flow" / "earlier"
+        directory.mkdir()
+        earlier = real.model_copy(
+            update={"id": "flow/earlier", "start_token": "another-boot:1", "directory": str(directory)}
+        )
+        try:
+            launcher.attach(earlier)
+            wait_until(lambda: earlier in told, what="the end of the earlier container")
+            launcher.kill(earlier)
+            assert launcher.poll(real) is None
+        finally:
+            launcher.kill(real)
+
+
+def test_a_home_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "containers").write_text("a file where a directory should be")
+    with LocalLauncher(tmp_path) as launcher, pytest.raises(LauncherError, match="worker-1"):
+        launcher.launch(request())
+
+
+def test_only_so_many_ended_containers_leave_their_logs_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "KEPT_MAX", 3)
+    with LocalLauncher(tmp_path) as launcher:
+        told: list[ContainerDescriptor] = []
+        launcher.on_exit(lambda container, _: told.append(container))
+        first = launcher.launch(request())
+        for ended in range(4):
+            launcher.launch(request([sys.executable, "-c", ""]))
+            wait_until(lambda ended=ended: len(told) == ended + 1, what="the container's end")
+        assert launcher.all_containers("flow") == [first, *told[-2:]]
+        launcher.kill(first)
+
+
+def test_the_home_is_what_the_environment_says_and_else_below_the_users(tmp_path: Path) -> None:
+    assert scribengin_home({"SCRIBENGIN_HOME": str(tmp_path)}) == tmp_path
+    assert scribengin_home({}) == Path.home() / ".scribengin"

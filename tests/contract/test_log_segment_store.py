@@ -1,0 +1,225 @@
+"""What every segment store promises. The one there is keeps files; each later one joins the list."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from scribengin.errors import Fenced, LogNotFound, LogWriteFailed
+from scribengin.log.entry import EncodedEntry
+from scribengin.log.filestore import FileSegmentStore
+from scribengin.log.index import INTERVAL_BYTES, EntryPlace, walk
+from scribengin.log.segment import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
+from scribengin.log.tail import TAIL_BYTES, read_tail, slot_of
+from scribengin.testing.failpoints import failpoint
+from scribengin.testing.log_samples import records_entry
+
+NAME = SegmentName("log-1", 1, 1)
+
+
+@pytest.fixture(params=[FileSegmentStore], ids=["file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SegmentStore:
+    made: SegmentStore = request.param(tmp_path / "store")
+    made.create_log(NAME.directory)
+    return made
+
+
+class Writing:
+    """Entries placed one after the other."""
+
+    def __init__(self, appender: SegmentAppender) -> None:
+        self.appender = appender
+        self.at = Tail(0, 0, 0, 0)
+
+    def write(self, *entries: EncodedEntry) -> None:
+        placed = []
+        for index, entry in enumerate(entries):
+            header = entry.place(entry=self.at.entries, group_index=index, sequence=self.at.sequence, epoch=1)
+            placed.append(PlacedEntry(self.at.end, header, entry))
+            self.at = self.at.after(header)
+        self.appender.write(placed)
+
+    def append(self, *entries: EncodedEntry) -> None:
+        self.write(*entries)
+        self.appender.sync()
+        self.appender.publish(self.at)
+
+
+def entries_in(view: SegmentView, end: int) -> int:
+    places = list(walk(view, 0, end))
+    assert all(isinstance(place, EntryPlace) for place in places)
+    return len(places)
+
+
+def test_what_was_written_is_read_as_far_as_the_tail_says(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    view = store.open(NAME)
+    assert view.tail() is None
+    for count in range(1, 4):
+        writing.append(records_entry([b"x"] * count))
+        assert view.tail() == writing.at
+        assert entries_in(view, writing.at.end) == count
+    writing.write(records_entry([b"not shown"]))
+    assert view.tail() != writing.at
+    assert view.size() == writing.at.end
+
+
+def test_a_large_group_is_written_whole(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    writing.append(*(records_entry([os.urandom(3000)]) for _ in range(256)))
+    view = store.open(NAME)
+    assert view.size() == writing.at.end
+    assert entries_in(view, writing.at.end) == 256
+
+
+def test_what_was_read_stays_valid_after_the_view_and_the_log_are_gone(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    writing.append(records_entry([b"kept"]))
+    view = store.open(NAME)
+    read = view.read(0, writing.at.end)
+    before = read.to_pybytes()
+    view.close()
+    view.close()
+    writing.appender.close()
+    store.delete_log(NAME.directory)
+    assert read.to_pybytes() == before
+
+
+def test_reading_behind_the_end_gives_what_there_is(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    view = store.open(NAME)
+    assert view.read(0, 10).size == 0
+    writing.append(records_entry([b"x"]))
+    assert view.read(0, 10_000_000).size == writing.at.end
+    assert view.read(writing.at.end - 5, 100).size == 5
+    assert view.read(writing.at.end + 5, 100).size == 0
+
+
+def test_a_segment_is_created_once(store: SegmentStore) -> None:
+    store.create(NAME, fsync=True)
+    with pytest.raises(LogWriteFailed, match="cannot create segment"):
+        store.create(NAME, fsync=True)
+    store.create(SegmentName(NAME.directory, 1, 2), fsync=True)
+
+
+def test_a_segment_that_is_not_there_is_not_found(store: SegmentStore) -> None:
+    with pytest.raises(LogNotFound):
+        store.open(NAME)
+    store.delete_log("no such log")
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_nothing_is_acknowledged_once_the_segment_is_fenced(store: SegmentStore, fsync: bool) -> None:
+    writing = Writing(store.create(NAME, fsync=fsync))
+    writing.append(records_entry([b"acknowledged"]))
+    shown = writing.at
+    store.fence(NAME)
+    store.fence(NAME)
+    writing.write(records_entry([b"late"]))
+    with pytest.raises(Fenced):
+        writing.appender.sync()
+    view = store.open(NAME)
+    assert view.tail() == shown
+
+
+def test_a_fence_that_comes_during_the_fsync_is_seen(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    writing.write(records_entry([b"in flight"]))
+    with failpoint("log.segment_sync:after", lambda _stop: store.fence(NAME)), pytest.raises(Fenced):
+        writing.appender.sync()
+
+
+def test_a_log_that_was_deleted_under_its_writer_acknowledges_nothing(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    store.fence(NAME)
+    store.delete_log(NAME.directory)
+    writing.write(records_entry([b"late"]))
+    with pytest.raises(Fenced):
+        writing.appender.sync()
+
+
+def test_a_write_and_a_sync_that_the_disk_refuses_say_so(store: SegmentStore) -> None:
+    def refuse(_stop: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    writing = Writing(store.create(NAME, fsync=True))
+    for stop in ("log.segment_write:before", "log.segment_sync:before", "log.tail_write:before"):
+        with failpoint(stop, refuse), pytest.raises(LogWriteFailed, match="Input/output error"):
+            writing.append(records_entry([b"x"]))
+
+
+def test_an_index_is_kept_and_found_again(store: SegmentStore) -> None:
+    assert store.load_index(NAME) == b""
+    assert store.save_index(NAME, b"rows")
+    assert store.load_index(NAME) == b"rows"
+    assert store.save_index(NAME, b"more rows")
+    assert store.load_index(NAME) == b"more rows"
+
+
+def test_a_writer_leaves_an_index_row_for_every_interval(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    for _ in range(10):
+        writing.append(records_entry([bytes(INTERVAL_BYTES // 2)]))
+    assert len(store.load_index(NAME)) // 32 == 4  # entries 2, 4, 6 and 8
+
+
+def test_sweeping_removes_only_what_a_fenced_writer_never_registered(store: SegmentStore) -> None:
+    names = [SegmentName(NAME.directory, segment, epoch) for segment, epoch in [(1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]]
+    for name in names:
+        Writing(store.create(name, fsync=True)).append(records_entry([b"x"]))
+    store.sweep(NAME.directory, frozenset({(1, 1), (2, 2)}), 4)
+    left = [name for name in names if os.path.exists(store.path(name))]
+    assert [(name.segment, name.epoch) for name in left] == [(1, 1), (2, 2), (4, 4)]
+    assert store.open(names[0]).tail() is not None
+
+
+def test_a_reader_never_sees_a_tail_that_was_not_written(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=False))
+    done = threading.Event()
+    wrong = []
+
+    def look() -> None:
+        view = store.open(NAME)
+        while not done.is_set():
+            tail = view.tail()
+            if tail is not None and (tail.end % 64 or tail.sequence != tail.entries or tail.end < tail.entries * 128):
+                wrong.append(tail)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for _ in range(2000):
+        writing.append(records_entry([b"x"]))
+    done.set()
+    watcher.join()
+    assert not wrong
+
+
+def tails(*ends: int) -> bytes:
+    return b"".join(slot_of(Tail(end, 1, 1, 1)) for end in ends)
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_the_other_slot_holds_while_one_is_torn(slot: int) -> None:
+    whole = tails(64, 128)
+    for at in range(slot * 32, slot * 32 + 32):
+        torn = bytearray(whole)
+        torn[at] ^= 0xFF
+        assert read_tail(bytes(torn)) == Tail([128, 64][slot], 1, 1, 1)
+
+
+@pytest.mark.parametrize("data", [b"", bytes(TAIL_BYTES), tails(64)[:31], os.urandom(TAIL_BYTES)])
+def test_a_tail_file_without_a_valid_slot_shows_nothing(data: bytes) -> None:
+    assert read_tail(data) is None
+
+
+def test_a_view_maps_without_copying(store: SegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    writing.append(records_entry([b"x" * 1000]))
+    view = store.open(NAME)
+    first, second = view.read(0, 100), view.read(0, 100)
+    assert isinstance(first, pa.Buffer)
+    assert first.address == second.address

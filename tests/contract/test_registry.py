@@ -1,0 +1,337 @@
+"""The registry's contract, method by method and error by error, on a real server."""
+
+from __future__ import annotations
+
+import queue
+
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, SessionState, Set, WatchEvent
+from scribengin_registry.errors import (
+    NodeExists,
+    NodeMissing,
+    NodeNotEmpty,
+    NotAuthorised,
+    RegistryClosed,
+    RegistryError,
+    RegistryUnreachable,
+    VersionConflict,
+)
+from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
+from scribengin_registry.paths import REQUEST_BYTES_MAX
+
+Events = queue.SimpleQueue[WatchEvent]
+
+
+def next_event(events: Events) -> WatchEvent:
+    """The next event of a watch that put them into a queue."""
+    return events.get(timeout=10)
+
+
+def test_a_new_node_has_its_data_the_version_zero_and_the_time(registry: Registry) -> None:
+    before_ms = SYSTEM_CLOCK.now_ms()
+    assert registry.create("/a", b"one") == "/a"
+    node = registry.get("/a")
+    assert (node.data, node.version, node.owner_session, node.children_count) == (b"one", 0, 0, 0)
+    assert before_ms - 1000 <= node.created_ms == node.modified_ms <= SYSTEM_CLOCK.now_ms() + 1000
+
+
+def test_a_node_is_created_with_its_parents_on_request_only(registry: Registry) -> None:
+    with pytest.raises(NodeMissing, match="/a/b/c") as failure:
+        registry.create("/a/b/c", b"x")
+    assert failure.value.path == "/a/b/c"
+    assert registry.create("/a/b/c", b"x", parents=True) == "/a/b/c"
+    assert registry.create("/a/b/d", b"y", parents=True) == "/a/b/d"
+    assert registry.get("/a/b").children_count == 2
+    assert registry.children("/a/b") == ["c", "d"]
+
+
+def test_a_node_cannot_be_created_twice(registry: Registry) -> None:
+    registry.create("/a", b"one")
+    for parents in (False, True):
+        with pytest.raises(NodeExists) as failure:
+            registry.create("/a", b"two", parents=parents)
+        assert failure.value.path == "/a"
+    assert registry.get("/a").data == b"one"
+
+
+def test_sequential_nodes_are_numbered_in_their_order(registry: Registry) -> None:
+    paths = [registry.create("/queue/n-", sequential=True, parents=True) for _ in range(12)]
+    assert paths == [f"/queue/n-{k:010}" for k in range(12)]
+    assert [f"/queue/{name}" for name in registry.children("/queue")] == paths
+
+
+def test_set_returns_the_new_version_and_refuses_an_old_one(registry: Registry) -> None:
+    registry.create("/a")
+    assert registry.set("/a", b"1") == 1
+    assert registry.set("/a", b"2", 1) == 2
+    with pytest.raises(VersionConflict) as failure:
+        registry.set("/a", b"3", 1)
+    assert failure.value.path == "/a"
+    assert (registry.get("/a").data, registry.get("/a").version) == (b"2", 2)
+    with pytest.raises(NodeMissing):
+        registry.set("/b", b"")
+
+
+def test_find_is_get_without_the_error(registry: Registry) -> None:
+    assert registry.find("/a") is None
+    registry.create("/a", b"x")
+    found = registry.find("/a")
+    assert found == registry.get("/a")
+    registry.delete("/a")
+    with pytest.raises(NodeMissing):
+        registry.get("/a")
+    with pytest.raises(NodeMissing):
+        registry.children("/a")
+
+
+def test_delete_minds_versions_and_children(registry: Registry) -> None:
+    registry.create("/a/b", parents=True)
+    registry.set("/a", b"x")
+    with pytest.raises(NodeNotEmpty):
+        registry.delete("/a")
+    with pytest.raises(VersionConflict):
+        registry.delete("/a/b", 7)
+    registry.delete("/a/b", 0)
+    registry.delete("/a", 1)
+    with pytest.raises(NodeMissing):
+        registry.delete("/a")
+
+
+def test_a_recursive_delete_takes_everything_or_with_a_wrong_version_nothing(registry: Registry) -> None:
+    for leaf in ("/a/b/c", "/a/b/d", "/a/e"):
+        registry.create(leaf, parents=True)
+    with pytest.raises(VersionConflict):
+        registry.delete("/a", 3, recursive=True)
+    assert registry.children("/a/b") == ["c", "d"]
+    registry.delete("/a", 0, recursive=True)
+    assert registry.find("/a") is None
+    with pytest.raises(NodeMissing):
+        registry.delete("/a", recursive=True)
+
+
+def test_a_transaction_applies_everything_in_order(registry: Registry) -> None:
+    registry.create("/a", b"old")
+    registry.create("/gone")
+    versions = registry.commit(
+        [
+            Check("/a", 0),
+            Set("/a", b"new", 0),
+            Create("/b", b"parent"),
+            Create("/b/c", b"child", ephemeral=True),
+            Set("/b/c", b"changed"),
+            Delete("/gone", 0),
+        ]
+    )
+    assert versions == [0, 1, 0, 0, 1, -1]
+    assert registry.get("/a").data == b"new"
+    assert registry.get("/b/c").data == b"changed"
+    assert registry.get("/b/c").owner_session == registry.session_id
+    assert registry.find("/gone") is None
+    assert registry.commit([]) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (Set("/there", b"x", 5), VersionConflict),
+        (Set("/missing", b"x"), NodeMissing),
+        (Check("/there", 5), VersionConflict),
+        (Check("/missing", 0), NodeMissing),
+        (Create("/there"), NodeExists),
+        (Create("/missing/child"), NodeMissing),
+        (Delete("/missing"), NodeMissing),
+        (Delete("/there", 5), VersionConflict),
+        (Delete("/parent"), NodeNotEmpty),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_wrong_operation_applies_nothing_and_is_named(
+    registry: Registry, wrong: Operation, error: type[RegistryError], place: int
+) -> None:
+    registry.create("/there", b"before")
+    registry.create("/parent/child", parents=True)
+    operations: list[Operation] = [Create("/new"), Set("/parent", b"after")]
+    operations.insert(place, wrong)
+    with pytest.raises(error) as failure:
+        registry.commit(operations)
+    assert type(failure.value) is error
+    assert failure.value.path == wrong.path
+    assert registry.find("/new") is None
+    assert registry.get("/parent").version == 0
+    assert registry.get("/there").data == b"before"
+
+
+def test_of_two_wrong_operations_the_first_is_named(registry: Registry) -> None:
+    registry.create("/a")
+    with pytest.raises(VersionConflict) as failure:
+        registry.commit([Check("/a", 0), Set("/a", b"", 9), Delete("/missing")])
+    assert failure.value.path == "/a"
+
+
+def test_an_ephemeral_node_lives_as_long_as_its_session(registry: Registry, registry_hosts: str) -> None:
+    with connect(registry_hosts) as other:
+        other.create("/mark", b"x", ephemeral=True)
+        assert registry.get("/mark").owner_session == other.session_id
+        assert other.session_id != registry.session_id
+        with pytest.raises(RegistryError, match="ephemeral"):
+            registry.create("/mark/below")
+    assert registry.find("/mark") is None
+
+
+def test_a_watch_of_the_data_fires_once(registry: Registry) -> None:
+    registry.create("/a")
+    events: Events = queue.SimpleQueue()
+    registry.get("/a", events.put)
+    registry.set("/a", b"1")
+    assert next_event(events) == WatchEvent("changed", "/a")
+    registry.set("/a", b"2")
+    registry.get("/a", events.put)
+    registry.delete("/a")
+    assert next_event(events) == WatchEvent("deleted", "/a")
+    assert events.empty()
+
+
+def test_a_watch_of_a_missing_node_fires_when_it_is_created(registry: Registry) -> None:
+    events: Events = queue.SimpleQueue()
+    assert registry.find("/a", events.put) is None
+    registry.create("/a")
+    assert next_event(events) == WatchEvent("created", "/a")
+
+
+def test_get_of_a_missing_node_sets_no_watch(registry: Registry) -> None:
+    events: Events = queue.SimpleQueue()
+    with pytest.raises(NodeMissing):
+        registry.get("/a", events.put)
+    registry.create("/a")
+    assert registry.find("/a", events.put) is not None
+    registry.set("/a", b"1")
+    assert next_event(events) == WatchEvent("changed", "/a")
+    assert events.empty()
+
+
+def test_a_watch_of_the_children_fires_for_children_only(registry: Registry) -> None:
+    registry.create("/a/b", parents=True)
+    events: Events = queue.SimpleQueue()
+    registry.children("/a", events.put)
+    registry.set("/a", b"x")
+    registry.set("/a/b", b"x")
+    registry.create("/a/c")
+    assert next_event(events) == WatchEvent("children", "/a")
+    assert events.empty()
+    registry.children("/a/c", events.put)
+    registry.delete("/a/c")
+    assert next_event(events) == WatchEvent("deleted", "/a/c")
+
+
+def test_another_session_sees_a_change_after_sync(registry: Registry, registry_hosts: str) -> None:
+    with connect(registry_hosts) as other:
+        registry.create("/a", b"x")
+        other.sync()
+        assert other.get("/a").data == b"x"
+
+
+def test_everybody_reads_what_a_user_created_and_nobody_else_changes_it(
+    registry: Registry, registry_hosts: str
+) -> None:
+    with (
+        connect(registry_hosts, auth="ada:s:ecret") as ada,
+        connect(registry_hosts, auth="ada:s:ecret") as ada_elsewhere,
+        connect(registry_hosts, auth="bob:other") as bob,
+    ):
+        ada.create("/a/b", b"x", parents=True)
+        ada.commit([Create("/a/c", b"y")])
+        for stranger in (bob, registry):
+            assert stranger.get("/a/b").data == b"x"
+            assert stranger.children("/a") == ["b", "c"]
+            for change in (Set("/a/b", b"mine"), Delete("/a/b"), Create("/a/d")):
+                with pytest.raises(NotAuthorised, match=change.path):
+                    stranger.commit([Check("/a", 0), change])
+            with pytest.raises(NotAuthorised, match="/a/b"):
+                stranger.set("/a/b", b"mine")
+            with pytest.raises(NotAuthorised, match="/a/b"):
+                stranger.delete("/a/b")
+            with pytest.raises(NotAuthorised, match="/a/d"):
+                stranger.create("/a/d")
+        assert ada_elsewhere.set("/a/b", b"ours") == 1
+        ada_elsewhere.delete("/a", recursive=True)
+
+
+def test_the_user_of_a_deployment_is_taken_from_its_environment(
+    registry: Registry, registry_hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(AUTH_VARIABLE, "ada:secret")
+    with connect(registry_hosts) as ada:
+        ada.create("/a", b"x")
+    with pytest.raises(NotAuthorised, match="/a"):
+        registry.set("/a", b"mine")
+
+
+def test_what_is_too_large_is_refused_by_name_and_the_session_goes_on(registry: Registry) -> None:
+    registry.create("/a", b"x" * REQUEST_BYTES_MAX)
+    assert len(registry.get("/a").data) == REQUEST_BYTES_MAX
+    session_id = registry.session_id
+    large = b"x" * (REQUEST_BYTES_MAX + 1)
+    for attempt in (
+        lambda: registry.create("/large", large),
+        lambda: registry.set("/large", large),
+        lambda: registry.commit([Create("/small", b"x" * 1000), Create("/large", large[:-100])]),
+    ):
+        with pytest.raises(RegistryError, match=r"/large: 92\d,\d\d\d bytes") as failure:
+            attempt()
+        assert failure.value.path == "/large"
+    assert registry.find("/large") is None
+    assert registry.session_id == session_id
+
+
+@pytest.mark.parametrize("path", ["", "a", "a/b", "/a/", "//a", "/a//b", "/a/./b", "/..", "/a\0b"])
+def test_a_path_that_is_none_is_refused(registry: Registry, path: str) -> None:
+    for attempt in (
+        lambda: registry.get(path),
+        lambda: registry.create(path),
+        lambda: registry.children(path),
+        lambda: registry.delete(path, recursive=True),
+        lambda: registry.commit([Create(path)]),
+    ):
+        with pytest.raises(RegistryError, match="is not a registry path"):
+            attempt()
+
+
+def test_a_chroot_is_created_and_separates(registry: Registry, registry_hosts: str) -> None:
+    with connect(f"{registry_hosts}/deep/er") as inner:
+        assert inner.hosts == f"{registry_hosts}/deep/er"
+        events: Events = queue.SimpleQueue()
+        inner.find("/a", events.put)
+        assert inner.create("/a", b"x") == "/a"
+        assert next_event(events) == WatchEvent("created", "/a")
+        assert inner.children("/") == ["a"]
+        assert registry.get("/deep/er/a").data == b"x"
+
+
+def test_a_closed_registry_refuses_everything_and_says_so(registry_hosts: str) -> None:
+    states: list[SessionState] = []
+    with connect(registry_hosts) as registry:
+        registry.on_session(states.append)
+    registry.close()
+    assert registry.state is SessionState.CLOSED
+    wait_until(lambda: states == [SessionState.CLOSED], what="the listener to hear of it")
+    for attempt in (lambda: registry.get("/a"), lambda: registry.create("/a"), lambda: registry.sync()):
+        with pytest.raises(RegistryClosed, match="connect again"):
+            attempt()
+
+
+@pytest.mark.parametrize("hosts", ["127.0.0.1:1", "127.0.0.1:1/chroot", "no-such-host.invalid:2181"])
+def test_a_registry_that_is_not_there_is_named(hosts: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RegistryUnreachable, match=hosts.split("/")[0]):
+        connect(hosts, connect_timeout_s=0.3)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("hosts", "auth"), [("host:port", None), ("", None), ("127.0.0.1:1", "ada"), ("127.0.0.1:1", ":")]
+)
+def test_hosts_and_users_that_make_no_sense_are_refused(hosts: str, auth: str | None) -> None:
+    with pytest.raises(RegistryError, match=r"host:port|user:password"):
+        connect(hosts, auth=auth)

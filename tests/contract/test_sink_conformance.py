@@ -1,0 +1,44 @@
+"""Our own sinks pass the suite that users run on theirs, on a real registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scribengin.connectors import Environment, open_sink
+from scribengin.connectors.files import FileSinkConfig
+from scribengin.connectors.log import LogSinkConfig
+from scribengin.log import LogNamespace
+from scribengin.testing import check_sink
+from scribengin_registry.contract import Registry
+
+
+@pytest.fixture
+def environment(registry: Registry) -> Environment:
+    return Environment(registry=registry, dataflow="conformance")
+
+
+@pytest.mark.parametrize(
+    ("text", "merge_bytes", "merge_age_s"),
+    [("json", 64 * 1024 * 1024, 5.0), ("raw", 100, 0.0)],
+    ids=["as by default", "many small parts, merged at once"],
+)
+def test_files_are_a_sink(
+    environment: Environment, tmp_path: Path, text: str, merge_bytes: int, merge_age_s: float
+) -> None:
+    value = {
+        "kind": "hdfs",
+        "path": str(tmp_path / "out"),
+        "format": text,
+        "merge_bytes": merge_bytes,
+        "merge_age_s": merge_age_s,
+    }
+    config = FileSinkConfig.parse(value, source="a test")
+    check_sink(lambda: open_sink("out", config, environment), environment.registry)
+
+
+def test_a_log_is_a_sink(environment: Environment, tmp_path: Path) -> None:
+    LogNamespace.bind("/logs", tmp_path, registry=environment.registry)
+    config = LogSinkConfig.parse({"kind": "log", "log": "out"}, source="a test")
+    check_sink(lambda: open_sink("out", config, environment), environment.registry)

@@ -1,0 +1,142 @@
+"""Logs as a source: which logs a pattern means, where reading starts, and what is an error. On the real registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.connectors.contract import PlannedRange, RoundLimits
+from scribengin.connectors.log import LogSource, LogSourceConfig
+from scribengin.errors import (
+    ConfigInvalid,
+    DataflowError,
+    LogNotFound,
+    NamespaceNotBound,
+    PositionTruncated,
+    SourceMissing,
+)
+from scribengin.log import DLSN, LogNamespace
+from scribengin_registry.contract import Registry
+
+ALL = RoundLimits(10**6, 10**9)
+
+
+@pytest.fixture
+def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
+    LogNamespace.bind("/logs", tmp_path, registry=registry)
+    with LogNamespace.open("/logs", registry=registry) as opened:
+        yield opened
+
+
+def source(registry: Registry, logs: str, **settings: Any) -> LogSource:
+    config = LogSourceConfig.parse({"kind": "log", "logs": logs, **settings}, source="a test")
+    return LogSource("in", config, registry, SYSTEM_CLOCK)
+
+
+def names(opened: LogSource) -> list[str]:
+    return [stream.name for stream in opened.streams()]
+
+
+def fill(namespace: LogNamespace, log: str, *payloads: str) -> None:
+    if not namespace.exists(log):
+        namespace.create(log)
+    with namespace.open_writer(log) as writer:
+        for payload in payloads:
+            writer.write(payload.encode())
+
+
+def payloads(plan: PlannedRange | None) -> list[str]:
+    assert plan is not None, "there is nothing to read"
+    batches = [batch for split in plan.splits for batch in split.read()]
+    return [payload.decode() for batch in batches for payload in batch["payload"].to_pylist()]
+
+
+def test_a_name_is_one_log_and_a_pattern_is_all_that_match(registry: Registry, namespace: LogNamespace) -> None:
+    for log in ("flights/10", "flights/2", "flights/a/b", "flight", "other/1"):
+        namespace.create(log)
+    assert names(source(registry, "flight")) == ["flight"]
+    assert names(source(registry, "flights/*")) == ["flights/2", "flights/10", "flights/a/b"]
+    assert names(source(registry, "flights/[0-9]*")) == ["flights/2", "flights/10"]
+    assert names(source(registry, "*1")) == ["other/1"]
+
+
+def test_new_logs_are_streams_at_the_next_look(registry: Registry, namespace: LogNamespace) -> None:
+    namespace.create("in/1")
+    opened = source(registry, "in/*")
+    before = names(opened)
+    namespace.create("in/0")
+    assert (before, names(opened)) == (["in/1"], ["in/0", "in/1"])
+
+
+def test_a_source_that_means_nothing_says_what_there_is(registry: Registry, namespace: LogNamespace) -> None:
+    for number in range(9):
+        namespace.create(f"flights/{number}")
+    expected = (
+        r"source 'in': no log in /logs is called 'fligths/\*' "
+        r"\(there are: flights/0, .*flights/7, \.\.\.\); correct `logs`, or create the log"
+    )
+    with pytest.raises(SourceMissing, match=expected):
+        source(registry, "fligths/*").streams()
+    with pytest.raises(SourceMissing, match="no log in /logs is called 'flights'"):
+        source(registry, "flights").streams()
+
+
+def test_a_namespace_that_is_not_bound_is_named(registry: Registry) -> None:
+    with pytest.raises(NamespaceNotBound, match="/nowhere"):
+        source(registry, "in", namespace="/nowhere")
+
+
+def test_a_namespace_of_another_registry_is_refused(registry: Registry) -> None:
+    with pytest.raises(ConfigInvalid, match="another ensemble"):
+        source(registry, "in", namespace="distributedlog-file://elsewhere:2181/logs")
+
+
+def test_a_log_without_a_position_is_read_from_where_the_config_says(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    fill(namespace, "in", "1", "2")
+    earliest, latest = source(registry, "in"), source(registry, "in", start="latest")
+    first = earliest.open_reader(earliest.streams()[0])
+    last = latest.open_reader(latest.streams()[0])
+    end = last.initial_position()
+    assert (last.plan(end, ALL), last.lag(end)) == (None, 0)
+    fill(namespace, "in", "3")
+    assert payloads(first.plan(first.initial_position(), ALL)) == ["1", "2", "3"]
+    assert payloads(last.plan(end, ALL)) == ["3"]
+
+
+def test_earliest_is_the_first_record_that_is_kept(registry: Registry, namespace: LogNamespace) -> None:
+    fill(namespace, "in", "1")
+    fill(namespace, "in", "2")
+    opened = source(registry, "in")
+    lost = opened.open_reader(opened.streams()[0]).initial_position()
+    namespace.truncate("in", DLSN(2, 0, 0))
+    reader = opened.open_reader(opened.streams()[0])
+    assert payloads(reader.plan(reader.initial_position(), ALL)) == ["2"]
+    with pytest.raises(PositionTruncated):
+        reader.plan(lost, ALL)
+
+
+def test_something_else_is_no_position(registry: Registry, namespace: LogNamespace) -> None:
+    fill(namespace, "in", "1")
+    opened = source(registry, "in")
+    reader = opened.open_reader(opened.streams()[0])
+    with pytest.raises(DataflowError, match=r"log 'in': .* is no position in a log"):
+        reader.plan({"offset": 3}, ALL)
+
+
+def test_a_log_that_was_deleted_is_an_error(registry: Registry, namespace: LogNamespace) -> None:
+    fill(namespace, "in", "1")
+    opened = source(registry, "in")
+    stream = opened.streams()[0]
+    reader = opened.open_reader(stream)
+    start = reader.initial_position()
+    namespace.delete("in")
+    with pytest.raises(LogNotFound):
+        opened.open_reader(stream)
+    with pytest.raises(LogNotFound):
+        payloads(reader.plan(start, ALL))

@@ -1,0 +1,162 @@
+"""A small dataflow without Spark, run by real processes that the crash tests stop: logs in, a log and files out.
+
+The transformation is plain Arrow: what these tests are about is the round around it. Everything else is the real thing:
+a real ZooKeeper, real log and file connectors, real processes that die.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import ReadSplit
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.round import TaskOwner
+from scribengin.log import LogNamespace
+from scribengin_registry.contract import Registry
+
+RECORDS_PER_LOG = 50
+PADDING = "." * 8_000  # so that a round is large enough to be indexed
+FLOW = "crash"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one case runs: its own registry chroot and directory."""
+
+    hosts: str
+    directory: str
+    tasks: int
+
+    @property
+    def namespace_uri(self) -> str:
+        return f"distributedlog-file://{self.hosts}/logs"
+
+    @property
+    def config(self) -> DataflowConfig:
+        return DataflowConfig.parse(
+            {
+                "name": FLOW,
+                "sources": {"in": {"kind": "log", "logs": "in/*"}},
+                "sinks": {
+                    "even": {"kind": "log", "log": "even"},
+                    "odd": {"kind": "hdfs", "path": str(Path(self.directory) / "odd"), "format": "raw"},
+                },
+                "sql": {"even": "SELECT 1", "odd": "SELECT 1"},
+                "round": {"records_max": 20},
+            },
+            source="the crash tests",
+        )
+
+
+class EvenOdd:
+    """Splits records by the parity of their number, keeping their payloads."""
+
+    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        batches = [batch for split in inputs["in"] for batch in split.read()]
+        return self.run_tables({"in": pa.Table.from_batches(batches)})
+
+    def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
+        payloads = inputs["in"].column("payload").to_pylist()
+        even = [p for p in payloads if json.loads(p)["n"] % 2 == 0]
+        odd = [p for p in payloads if json.loads(p)["n"] % 2 == 1]
+        return {"even": [_batch(even)], "odd": [_batch(odd)]}
+
+
+def _batch(payloads: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])
+
+
+def record(task: int, n: int) -> dict[str, Any]:
+    """The n-th record of a task's log."""
+    return {"log": task, "n": n, "padding": PADDING}
+
+
+def prepare(place: Place, registry: Registry) -> None:
+    """Bind the namespace and fill one input log for each task."""
+    LogNamespace.bind(place.namespace_uri, str(Path(place.directory) / "logs"))
+    with LogNamespace.open(place.namespace_uri, registry=registry) as namespace:
+        for task in range(place.tasks):
+            namespace.create(f"in/{task}")
+            writer = namespace.open_writer(f"in/{task}")
+            payloads = [json.dumps(record(task, n)).encode() for n in range(RECORDS_PER_LOG)]
+            writer.write_bulk(_batch(payloads)).result(timeout=30)
+            writer.close()
+
+
+def run_to_the_end(registry: Registry, place: Place, lease: int, owner: str) -> None:
+    """Own all tasks in one process, as one worker does, and run rounds until nothing is left; then merge the files."""
+    environment = environment_of(registry, place)
+    with Resources(place.config, environment) as resources:
+        for name, streams in resources.sink_streams(place.tasks).items():
+            resources.sinks[name].create(streams)
+        owners = [
+            TaskOwner(
+                registry,
+                FLOW,
+                task,
+                owner=owner,
+                lease=lease,
+                sources=resources.sources,
+                sinks=resources.sinks,
+                transform=EvenOdd(),
+                round_config=place.config.round,
+                errors=place.config.errors,
+                clock=SYSTEM_CLOCK,
+            )
+            for task in resources.tasks()
+        ]
+        for task_owner in owners:
+            task_owner.take_over()
+        while any(task_owner.lag() for task_owner in owners):
+            for task_owner in owners:
+                task_owner.run_round()
+        for task_owner in owners:
+            task_owner.release()
+            task_owner.close()
+        resources.sinks["odd"].maintain(registry, idle=True)
+
+
+def environment_of(registry: Registry, place: Place) -> Environment:
+    """What connectors need from the process."""
+    return Environment(registry=registry, dataflow=FLOW)
+
+
+def outputs(registry: Registry, place: Place) -> dict[str, list[Any]]:
+    """Everything that readers see, sink by sink, stream by stream."""
+    with Resources(place.config, environment_of(registry, place)) as resources:
+        return {
+            f"{name}/{stream.name}": [
+                json.loads(payload)
+                for batch in resources.sinks[name].committed(stream)
+                for payload in batch.column("payload").to_pylist()
+            ]
+            for name, streams in resources.sink_streams(place.tasks).items()
+            for stream in streams
+        }
+
+
+def files_as_others_see_them(place: Place) -> Counter[str]:
+    """The lines of the final files: what a program that knows nothing of us reads."""
+    lines: Counter[str] = Counter()
+    for path in sorted((Path(place.directory) / "odd").glob("part-*")):
+        lines.update(path.read_text().splitlines())
+    return lines
+
+
+def expected(place: Place) -> dict[str, list[Any]]:
+    """What an undisturbed run writes: every record once, in order."""
+    wanted: dict[str, list[Any]] = {}
+    for sink, parity in (("even", 0), ("odd", 1)):
+        for task in range(place.tasks):
+            wanted[f"{sink}/{task}"] = [record(task, n) for n in range(RECORDS_PER_LOG) if n % 2 == parity]
+    return wanted

@@ -1,0 +1,110 @@
+"""Running the crash flow in processes of their own, each stopped as a case wants it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Literal
+
+from scribengin.effect import set_hook
+from scribengin.errors import ScribenginError
+from scribengin.testing.failpoints import failpoint, kill_this_process, pause_this_process, record_stops
+from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.kazoo_registry import connect
+from tests.crash.flow import Place, run_to_the_end
+
+# A fresh process for each owner, in milliseconds: forked from a server that has imported everything and started
+# nothing.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.crash.processes"])
+
+STALE = 3
+FINISHED = 0
+KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What happens to an owner: `action` at the `occurrence`-th passing of `name`."""
+
+    name: str
+    action: Literal["kill", "pause", "lose_reply"]
+    occurrence: int = 1
+
+
+def start_owner(place: Place, lease: int, stop: Stop | None = None, record_to: Path | None = None) -> ForkServerProcess:
+    """Start an owner of all tasks of the flow, under `lease`."""
+    process = _CONTEXT.Process(target=_own, args=(place, lease, stop, record_to))
+    process.start()
+    return process
+
+
+def finish(process: ForkServerProcess, timeout_s: float = 60.0) -> int:
+    """Wait for the owner's end: its exit code (negative: the signal)."""
+    process.join(timeout_s)
+    if process.exitcode is None:
+        process.kill()
+        raise AssertionError(f"an owner did not end within {timeout_s} s")
+    return process.exitcode
+
+
+def wait_until_stopped(process: ForkServerProcess) -> bool:
+    """Wait until the process is stalled by SIGSTOP (True) or has ended without meeting its stop (False)."""
+
+    def state() -> str:
+        try:
+            return Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return "Z"
+
+    wait_until(lambda: state() in "TZ", timeout_s=60, what="the owner to stall")
+    return state() == "T"
+
+
+def resume(process: ForkServerProcess) -> None:
+    """Let a stalled owner go on."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGCONT)
+
+
+def _own(place: Place, lease: int, stop: Stop | None, record_to: Path | None) -> None:
+    owner = f"owner-{lease}"
+    try:
+        if record_to is not None:
+            with record_stops() as passed:
+                _run(place, lease, owner, place.hosts)
+            record_to.write_text("\n".join(passed))
+        elif stop is None:
+            _run(place, lease, owner, place.hosts)
+        elif stop.action == "lose_reply":
+            _run_losing_a_reply(place, lease, owner, stop)
+        else:
+            action = kill_this_process if stop.action == "kill" else pause_this_process
+            with failpoint(stop.name, action, occurrence=stop.occurrence):
+                _run(place, lease, owner, place.hosts)
+    except ScribenginError as error:
+        print(f"{owner}: {type(error).__name__}: {error}", file=sys.stderr)
+        os._exit(STALE)
+    finally:
+        set_hook(None)
+    os._exit(FINISHED)
+
+
+def _run(place: Place, lease: int, owner: str, hosts: str) -> None:
+    with connect(hosts, session_timeout_s=10) as registry:
+        run_to_the_end(registry, place, lease, owner)
+
+
+def _run_losing_a_reply(place: Place, lease: int, owner: str, stop: Stop) -> None:
+    address, _, chroot = place.hosts.partition("/")
+    with (
+        ChaosProxy(address) as proxy,
+        failpoint(stop.name, lambda _stop: proxy.drop_next_reply(), occurrence=stop.occurrence),
+    ):
+        _run(place, lease, owner, f"{proxy.address}/{chroot}")

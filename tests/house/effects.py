@@ -1,0 +1,117 @@
+"""The external effects of the tree (scribengin/effect.py), found by reading it.
+
+The crash tests stop a process before and after each of `effect_names()`; `test_effects.py` fails when something in the
+rooms of the round changes the outside world without such a name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.house.outside import Outside
+from tests.house.tree import SourceFile, called_name, imported_names, resolved, shipped_files
+
+ROOMS = ("scribengin.log", "scribengin.connectors", "scribengin.dataflow")
+"""Where a round and its recovery happen."""
+
+_EFFECT = "scribengin.effect.effect"
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideCall:
+    """A call that changes the outside world: what it calls, in which function, where, whether an effect names it."""
+
+    what: str
+    function: str
+    place: str
+    named: bool
+
+
+def effect_names() -> list[str]:
+    """The name of every effect of the engine, sorted."""
+    return sorted(name for file in _engine_files() for name, _ in named_effects(file))
+
+
+def repeated_effects() -> list[str]:
+    """Names that more than one block carries: a crash test could not tell them apart."""
+    return [name for name, count in Counter(effect_names()).items() if count > 1]
+
+
+def named_effects(file: SourceFile) -> Iterator[tuple[str, str]]:
+    """Every `with effect("name"):` of a file, with its place."""
+    for node in _effect_calls(file):
+        if (name := _literal(node)) is not None:
+            yield name, f"{file.path}:{node.lineno}"
+
+
+def misused_effects(file: SourceFile) -> list[str]:
+    """Uses of `effect` other than `with effect("a literal name without a colon"):`."""
+    in_with = {
+        id(item.context_expr) for node in ast.walk(file.tree) if isinstance(node, ast.With) for item in node.items
+    }
+    calls = list(_effect_calls(file))
+    wrong = [f"{file.path}:{c.lineno} effect is not what a with statement opens" for c in calls if id(c) not in in_with]
+    for call in calls:
+        name = _literal(call)
+        if name is None or not name or ":" in name:
+            wrong.append(f"{file.path}:{call.lineno} the name of an effect is a literal without a colon")
+    return wrong
+
+
+def outside_calls(file: SourceFile) -> Iterator[OutsideCall]:
+    """Every call of a file that changes the outside world."""
+    outside, meant = Outside(file), imported_names(file)
+
+    def visit(node: ast.AST, function: str, named: bool) -> Iterator[OutsideCall]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from visit_all([*node.decorator_list, *_defaults(node)], function, named)
+            yield from visit_all(node.body, f"{function}.{node.name}", False)
+        elif isinstance(node, ast.Lambda):  # it runs later, when the block around it may be over
+            yield from visit(node.body, function, False)
+        elif isinstance(node, ast.With):
+            for item in node.items:  # from left to right: an effect names what is opened after it
+                yield from visit(item.context_expr, function, named)
+                named = named or _is_effect(item.context_expr, meant)
+            yield from visit_all(node.body, function, named)
+        else:
+            if isinstance(node, ast.Call) and (what := outside.changes(node)):
+                yield OutsideCall(what, function, f"{file.path}:{node.lineno}", named)
+            yield from visit_all(ast.iter_child_nodes(node), function, named)
+
+    def visit_all(nodes: object, function: str, named: bool) -> Iterator[OutsideCall]:
+        for node in nodes:  # type: ignore[attr-defined]  # some iterable of nodes; ast gives several types of them
+            yield from visit(node, function, named)
+
+    return visit_all(file.tree.body, file.module, False)
+
+
+def in_rooms(file: SourceFile) -> bool:
+    """Whether a file belongs to the rooms of the round."""
+    return any(file.module == room or file.module.startswith(f"{room}.") for room in ROOMS)
+
+
+def _engine_files() -> list[SourceFile]:
+    return [file for file in shipped_files() if not file.module.startswith("scribengin.testing")]
+
+
+def _effect_calls(file: SourceFile) -> Iterator[ast.Call]:
+    meant = imported_names(file)
+    return (node for node in ast.walk(file.tree) if isinstance(node, ast.Call) and _is_effect(node, meant))
+
+
+def _is_effect(node: ast.expr, meant: dict[str, str]) -> bool:
+    return isinstance(node, ast.Call) and resolved(called_name(node), meant) == _EFFECT
+
+
+def _literal(call: ast.Call) -> str | None:
+    one = len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.Constant)
+    return call.args[0].value if one and isinstance(call.args[0].value, str) else None  # type: ignore[attr-defined]
+
+
+def _defaults(node: ast.AST) -> list[ast.expr]:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    return [default for default in [*node.args.defaults, *node.args.kw_defaults] if default is not None]

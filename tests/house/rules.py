@@ -1,0 +1,156 @@
+"""House rules about text and calls: each takes one file and returns what is wrong with it, a line each."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from tests.house.tree import CODE_ROOTS, SourceFile, called_name, dotted, enclosing, functions, imported_names, resolved
+
+LINE_COLUMNS_MAX = 120
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+TIME_READERS = frozenset(
+    [f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns")]
+    + [f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")]
+    + ["datetime.date.today"]
+)
+SKIPPING = frozenset({"skip", "skipif", "skipUnless", "skipIf", "xfail", "importorskip", "expectedFailure"})
+
+# What is written differently here so that this file does not break the rules it states.
+_UNFINISHED = re.compile(r"\bTO" + r"DO\b|\bFIX" + r"ME\b|\bXX" + r"X\b|NotImplemented" + r"Error")
+_THIS_MACHINE = re.compile(r"(?<![\w.~}])/(?:wor[k]|roo[t]|tmp/brie[f])/")
+_PACKAGE_INDEX = re.compile(
+    r"pypi\.(?!org/project/)[a-z]|pythonhosted\.|repo1?\.maven|[/.@](?:artifactory|nexus|jfrog)\b"
+    r"|--(?:extra-)?index[-]url|--find[-]links|--trusted[-]host|PIP_(?:EXTRA_)?INDEX[_]URL",
+    re.IGNORECASE,
+)
+
+
+def too_long(file: SourceFile) -> list[str]:
+    """Lines, files and functions over their limits."""
+    lines = file.text.splitlines()
+    wrong = [f"{file.path}:{n} {len(line)} columns" for n, line in enumerate(lines, 1) if len(line) > LINE_COLUMNS_MAX]
+    if len(lines) > FILE_LINES_MAX:
+        wrong.append(f"{file.path} {len(lines)} lines")
+    for function in functions(file):
+        if function.lines > FUNCTION_LINES_MAX:
+            wrong.append(f"{file.path}:{function.node.lineno} {function.name} {function.lines} lines")
+    return wrong
+
+
+def unfinished(text: str) -> list[str]:
+    """Marks of work put off."""
+    return _matches(_UNFINISHED, text)
+
+
+def machine_paths(text: str) -> list[str]:
+    """Paths that exist on the machine where this was written, and nowhere else."""
+    return _matches(_THIS_MACHINE, text)
+
+
+def package_indexes(text: str) -> list[str]:
+    """Hosts and options that say where packages come from: that is the reader's own configuration."""
+    return _matches(_PACKAGE_INDEX, text)
+
+
+def time_readers(file: SourceFile) -> list[str]:
+    """Uses of a clock, called or handed on."""
+    return _uses(file, TIME_READERS)
+
+
+def sleepers(file: SourceFile) -> list[str]:
+    """Fixed sleeps."""
+    return _uses(file, frozenset({"time.sleep", "asyncio.sleep"}))
+
+
+def skippers(file: SourceFile) -> list[str]:
+    """Tests that are left out, or may fail."""
+    meant = imported_names(file)
+    wrong = []
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Attribute | ast.Name) and (name := resolved(dotted(node), meant)):
+            first, last = name.split(".")[0], name.split(".")[-1]
+            if first in ("pytest", "unittest") and last in SKIPPING:
+                wrong.append(f"{file.path}:{node.lineno} {name}")
+    return wrong
+
+
+def blanket_handlers(file: SourceFile) -> Iterator[tuple[str, str]]:
+    """Handlers that catch everything and go on: (`module:function`, place). One that raises again swallows nothing."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ExceptHandler) and _catches_everything(node) and not _raises_again(node):
+            yield f"{file.module}:{enclosing(file, node)}", f"{file.path}:{node.lineno}"
+        if isinstance(node, ast.Call) and called_name(node).split(".")[-1] == "suppress" and _any_blanket(node.args):
+            yield f"{file.module}:{enclosing(file, node)}", f"{file.path}:{node.lineno}"
+
+
+def wrong_exports(file: SourceFile) -> list[str]:
+    """Where a package's `__all__` is not what its `__init__` re-exports and defines."""
+    declared = _declared(file.tree)
+    offered = _offered(file.tree)
+    if declared is None:
+        return [f"{file.path} re-exports {sorted(offered)} without __all__"] if offered else []
+    wrong = [f"{file.path} __all__ names {name}, which is not there" for name in sorted(set(declared) - offered)]
+    wrong += [f"{file.path} {name} is not in __all__" for name in sorted(offered - set(declared))]
+    return wrong + [
+        f"{file.path} __all__ names {n} twice" for n in sorted({n for n in declared if declared.count(n) > 1})
+    ]
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> list[str]:
+    return [f"{n}: {m.group()}" for n, line in enumerate(text.splitlines(), 1) for m in pattern.finditer(line)]
+
+
+def _uses(file: SourceFile, names: frozenset[str]) -> list[str]:
+    meant = imported_names(file)
+    return [
+        f"{file.path}:{node.lineno} {name}"
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
+        if (name := resolved(dotted(node), meant)) in names
+    ]
+
+
+def _catches_everything(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or _any_blanket([handler.type])
+
+
+def _any_blanket(types: Iterable[ast.expr]) -> bool:
+    flat = [t for node in types for t in (node.elts if isinstance(node, ast.Tuple) else [node])]
+    return any(dotted(t).split(".")[-1] in ("Exception", "BaseException") for t in flat)
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and (last.exc is None or last.cause is not None)
+
+
+def _declared(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            return [str(name) for name in ast.literal_eval(node.value)]
+    return None
+
+
+def _offered(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and _is_ours(node):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if not name.startswith("_")}
+
+
+def _is_ours(node: ast.ImportFrom) -> bool:
+    return node.level > 0 or (node.module or "").split(".")[0] in CODE_ROOTS

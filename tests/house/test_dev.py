@@ -1,0 +1,149 @@
+"""tools/dev.py: the parts that decide, its command line, and that Ctrl-C ends it and what it started."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from scribengin.testing.waiting import wait_until
+from tests.house.tree import ROOT
+
+DEV = ROOT / "tools" / "dev.py"
+
+DRIVER = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("dev", sys.argv[1])
+dev = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(dev)
+dev.set_up = lambda: None
+dev.COMMANDS["child"] = lambda arguments: dev.run([sys.executable, "-c", *arguments])
+sys.exit(dev.main(["child", *sys.argv[2:]]))
+"""
+CHILD = """
+import pathlib, signal, sys
+try:
+    pathlib.Path(sys.argv[1]).touch()
+    signal.pause()
+except KeyboardInterrupt:
+    pathlib.Path(sys.argv[2]).write_text("cleaned up")
+"""
+
+
+@pytest.fixture(scope="module")
+def dev() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dev", DEV)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "25-ea"', 25),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", 0),
+    ],
+)
+def test_the_major_version_of_java_is_read(dev: ModuleType, text: str, major: int) -> None:
+    assert dev.parse_java_major(text) == major
+
+
+def test_no_java_is_found_where_there_is_none_that_is_new_enough(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'java version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert dev.find_java() is None
+    old.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    assert dev.find_java() == (str(old), 17)
+
+
+def test_each_kind_of_test_run_leaves_out_what_it_says(dev: ModuleType) -> None:
+    assert dev.pytest_arguments("", ["-k", "dlsn"]) == ["-m", "not full", "--durations=15", "-k", "dlsn"]
+    assert dev.pytest_arguments("--full", ["--full", "-x"]) == ["--durations=15", "-x"]
+    fast = dev.pytest_arguments("--fast", ["--fast"])
+    assert fast[:2] == ["-m", "not spark and not full"]
+    assert "tests/house" in fast
+    assert "tests/integration" not in fast
+    assert dev.pytest_arguments("--fast", ["--fast", "tests/house"])[3:] == ["tests/house"]
+
+
+def test_the_set_up_is_repeated_when_its_grounds_change(dev: ModuleType) -> None:
+    assert dev.stamp_text(True) == dev.stamp_text(True)
+    assert dev.stamp_text(True) != dev.stamp_text(False)
+
+
+def test_a_python_that_cannot_make_environments_names_the_package_to_install(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=f"install the package python3.{sys.version_info.minor}-venv"):
+        dev.make_environment()
+
+
+def test_a_home_directory_that_cannot_be_used_does_not_stop_the_set_up(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "new"))
+    assert dev.cache_options() == []
+    monkeypatch.setenv("HOME", "/dev/null/none")
+    assert dev.cache_options() == ["--no-cache-dir"]
+
+
+def test_an_older_python_can_read_the_file_far_enough_to_say_so() -> None:
+    tree = ast.parse(DEV.read_text(encoding="utf-8"), feature_version=(3, 7))
+    check = next(
+        n for n, node in enumerate(tree.body) if isinstance(node, ast.If) and "version_info" in ast.unparse(node)
+    )
+    assert all(isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) for node in tree.body[:check])
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["tests"], 2)])
+def test_a_wrong_command_line_is_refused_before_anything_is_set_up(arguments: list[str], code: int) -> None:
+    ended = subprocess.run([sys.executable, str(DEV), *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    assert "python3 tools/dev.py" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_being_told_to_stop_ends_the_command_cleanly(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    running, cleaned = tmp_path / "running", tmp_path / "cleaned"
+    command = [sys.executable, "-c", DRIVER, str(DEV), CHILD, str(running), str(cleaned)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until(running.exists, what="the command to run")
+    os.kill(process.pid, number)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (code, "")
+    assert cleaned.read_text() == "cleaned up"
+
+
+def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DRIVER, str(DEV)]
+    assert subprocess.run([*command, "raise SystemExit(7)"], check=False).returncode == 7
+    assert subprocess.run([*command, "import os; os.abort()"], check=False).returncode == 128 + signal.SIGABRT
+
+
+def test_continuous_integration_runs_two_commands_and_nothing_else() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert [line for line in lines if line.startswith("python3")] == lines[-2:]
+    assert lines[-2:] == ["python3 tools/dev.py lint", "python3 tools/dev.py test"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

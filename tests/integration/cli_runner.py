@@ -1,0 +1,83 @@
+"""Runs the real command line: in this process where that is enough, as a process of its own where it must be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from scribengin_registry.contract import Registry
+from scribengin_tools import cli
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its output as JSON."""
+        return json.loads(self.out)
+
+
+class CommandLine:
+    """Commands for one registry."""
+
+    def __init__(self, hosts: str, capture: pytest.CaptureFixture[str]) -> None:
+        self.hosts = hosts
+        self._capture = capture
+
+    def __call__(self, *line: str) -> Done:
+        """Run a command in this process."""
+        self._capture.readouterr()
+        code = cli.run(line)
+        out, err = self._capture.readouterr()
+        return Done(code, out, err)
+
+    def ok(self, *line: str) -> Done:
+        """Run a command that must work."""
+        done = self(*line)
+        assert done.code == 0, done.err
+        return done
+
+    def process(self, *line: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a command as a process."""
+        return subprocess.Popen(
+            command(line),
+            env={**os.environ, "SCRIBENGIN_REGISTRY": self.hosts},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def fed(self, text: str, *line: str) -> Done:
+        """Run a command as a process that reads `text`."""
+        with self.process(*line, stdin=subprocess.PIPE) as process:
+            out, err = process.communicate(text)
+        return Done(process.returncode, out, err)
+
+
+def command(line: Sequence[str]) -> list[str]:
+    """The arguments of a process that runs a command."""
+    return [sys.executable, "-m", "scribengin_tools.cli", *line]
+
+
+def whole_tree(registry: Registry, path: str = "/") -> dict[str, bytes]:
+    """Every node of a registry below `path`, with its data."""
+    below = {
+        node: data
+        for child in registry.children(path)
+        for node, data in whole_tree(registry, f"{path.rstrip('/')}/{child}").items()
+    }
+    return {path: registry.get(path).data, **below}

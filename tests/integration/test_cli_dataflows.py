@@ -1,0 +1,278 @@
+"""`list`, `status`, `history`, `logs`, `stop`, `start`, `kill`, `delete`: on real masters, without workers or Spark."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import DataflowConfig, load_config
+from scribengin.dataflow.descriptors import DataflowStatus, HistoryEvent, TaskReport
+from scribengin.dataflow.view import DataflowView
+from scribengin.errors import DataflowNotFound
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.local import LocalLauncher
+from scribengin.log import LogNamespace
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import VersionConflict
+from scribengin_tools.ending import masters, set_desired_state
+from tests.integration.cli_runner import CommandLine
+
+CONFIG: DataflowConfig = load_config(
+    {
+        "name": "quiet",
+        "sources": {"words": {"kind": "log", "logs": "words/*"}},
+        "sinks": {"loud": {"kind": "log", "log": "loud"}},
+        "sql": "SELECT payload FROM words",
+        "workers": 0,
+        "session_timeout_s": 1,
+    }
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def line(
+    registry: Registry,
+    registry_hosts: str,
+    tmp_path: Path,
+    home: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[CommandLine]:
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
+    with LogNamespace.open("/logs", registry=registry) as logs:
+        logs.create("words/0")
+        logs.create("loud/0")
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY", registry_hosts)
+    commands = CommandLine(registry_hosts, capfd)
+    yield commands
+    commands("kill", "quiet")
+
+
+@pytest.fixture
+def view(registry: Registry) -> DataflowView:
+    """A dataflow that was submitted, and whose masters have all died."""
+    view = DataflowView(registry, "quiet")
+    view.submit(CONFIG, ["log:/logs/loud"], SYSTEM_CLOCK.now_ms())
+    return view
+
+
+def running(view: DataflowView, error: str | None = None) -> DataflowStatus:
+    """A status as a master writes it."""
+    tasks = (
+        TaskReport(task="task-0", lease=1, state="running", records_in=12_345, records_out=12_000, lag_records=17),
+        TaskReport(task="task-1", lease=2, state="failed", error="Traceback (most recent call last):\nValueError: no"),
+    )
+    status = view.status().model_copy(
+        update={"state": "running", "tasks": tasks, "tasks_total": 3, "tasks_unassigned": ("task-2",), "error": error}
+    )
+    view.set_status(status)
+    return status
+
+
+def test_list_and_status_show_what_the_master_wrote(line: CommandLine, view: DataflowView) -> None:
+    status = running(view, error="the disk is full")
+    assert line.ok("list", "--json").json == [status.model_dump(mode="json")]
+    assert line.ok("list").out.splitlines()[1].split()[:5] == ["quiet", "running", "3", "0", "17"]
+    shown = line.ok("status", "quiet").out
+    for words in ("the disk is full", "none is alive", "12,345", "task-2", "ValueError: no"):
+        assert words in shown
+    found = line.ok("status", "quiet", "--json").json
+    assert {**found, **status.model_dump(mode="json")} == found
+    assert (found["masters"], found["desired_state"], found["owners"]) == (0, "running", {})
+
+
+def test_an_empty_registry_has_no_dataflows(line: CommandLine) -> None:
+    assert line.ok("list", "--json").json == []
+    assert line.ok("list").out == ""
+
+
+def test_status_tells_of_an_edit_that_cannot_be_read(line: CommandLine, view: DataflowView) -> None:
+    view.registry.set(view.paths.config, b'{"name": "quiet", "wrokers": 3}')
+    assert "unknown key 'wrokers'" in line.ok("status", "quiet").out
+    assert "asked to stop" in line.ok("stop", "quiet", "--no-wait").out
+    assert view.config().value.desired_state == "stopped", "the edit that could not be read was replaced"
+    assert line.ok("kill", "quiet").out.startswith("killed dataflow 'quiet'")
+
+
+def test_status_watch_follows_the_dataflow(line: CommandLine, view: DataflowView) -> None:
+    with line.process("status", "quiet", "--watch", "--json") as watching:
+        assert watching.stdout is not None
+        assert '"state": "starting"' in watching.stdout.readline()
+        running(view)
+        assert '"state": "running"' in watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        assert watching.communicate() == ("", "")
+    assert watching.returncode == 130
+
+
+def test_history_shows_the_events_in_order(line: CommandLine, view: DataflowView) -> None:
+    assert "nothing has happened" in line.ok("history", "quiet").err
+    view.add_history(
+        [HistoryEvent(at_ms=1000, kind="one", message="first"), HistoryEvent(at_ms=2, kind="b", message="")]
+    )
+    assert [event["kind"] for event in line.ok("history", "quiet", "--json").json] == ["one", "b"]
+    assert "first" in line.ok("history", "quiet").out
+
+
+def test_stop_without_wait_only_asks(line: CommandLine, view: DataflowView) -> None:
+    running(view)
+    assert "is asked to stop" in line.ok("stop", "quiet", "--no-wait").out
+    assert view.config().value.desired_state == "stopped"
+    assert "to be stopped" in line.ok("status", "quiet").out
+
+
+def test_stop_says_so_when_no_master_is_left_to_do_it(line: CommandLine, view: DataflowView) -> None:
+    running(view)
+    done = line("stop", "quiet")
+    assert done.code == 2
+    assert "has no master any more" in done.err
+    assert "scribengin kill quiet" in done.err
+
+
+def test_stop_of_a_dataflow_that_failed_is_a_failure(line: CommandLine, view: DataflowView) -> None:
+    running(view)
+
+    def fail() -> None:
+        wait_until(lambda: view.config().value.desired_state == "stopped", what="the stop to be asked for")
+        view.set_status(view.status().model_copy(update={"state": "failed", "error": "it broke"}))
+
+    failing = threading.Thread(target=fail)
+    failing.start()
+    done = line("stop", "quiet")
+    failing.join()
+    assert done.code == 1
+    assert "it broke" in done.err
+
+
+def test_edits_by_several_people_do_not_undo_each_other(view: DataflowView, home: Path) -> None:
+    def edit(workers: int) -> None:
+        wait_until(lambda: _edited(view, workers), what="the edit")
+
+    editing = [threading.Thread(target=edit, args=(workers,)) for workers in (3, 4)]
+    for thread in editing:
+        thread.start()
+    set_desired_state(view, "stopped")
+    for thread in editing:
+        thread.join()
+    config = view.config().value
+    assert config.desired_state == "stopped"
+    assert config.workers in (3, 4)
+
+
+def _edited(view: DataflowView, workers: int) -> bool:
+    config = view.config()
+    try:
+        view.set_config(config.value.model_copy(update={"workers": workers}), config.version)
+    except VersionConflict:
+        return False
+    return True
+
+
+def test_a_dataflow_is_started_stopped_and_started_again(line: CommandLine, view: DataflowView) -> None:
+    line.ok("kill", "quiet")
+    for _time in range(2):
+        assert line.ok("start", "quiet").out == "started dataflow 'quiet'\n"
+        wait_until(lambda: masters(view), timeout_s=60, what="a master")
+        assert "nothing to start" in line("start", "quiet").err
+        assert line.ok("stop", "quiet").out == "dataflow 'quiet' is stopped\n"
+    assert line.ok("stop", "quiet").out == "dataflow 'quiet' was stopped already\n"
+    names = [process["name"] for process in line.ok("logs", "quiet", "--json").json]
+    assert len(names) == len(set(names))
+    wait_until(lambda: nothing_runs(line), timeout_s=30, what="the last master to end")
+
+
+def nothing_runs(line: CommandLine) -> bool:
+    """Whether every process of the dataflow has ended."""
+    return all(not process["running"] for process in line.ok("logs", "quiet", "--json").json)
+
+
+def test_kill_ends_masters_for_good_and_start_goes_on(line: CommandLine, view: DataflowView) -> None:
+    line.ok("kill", "quiet")
+    line.ok("start", "quiet")
+    wait_until(lambda: masters(view), timeout_s=60, what="a master")
+    killed = line.ok("kill", "quiet").out
+    assert killed.startswith("killed dataflow 'quiet' (master-")
+    assert view.status().state == "killed"
+    assert nothing_runs(line)
+    assert "was killed already" in line.ok("kill", "quiet").out
+    assert line.ok("start", "quiet").code == 0
+
+
+def test_kill_says_when_only_another_registry_has_such_a_dataflow(
+    line: CommandLine, view: DataflowView, home: Path
+) -> None:
+    asleep = [sys.executable, "-c", "import signal; signal.pause()"]
+    with LocalLauncher(home) as launcher:
+        other = launcher.launch(ContainerRequest("localhost:1", "quiet", "worker-1", asleep, 256))
+        try:
+            assert "for the registry localhost:1" in line.ok("kill", "quiet").out
+            assert launcher.poll(other) is None
+        finally:
+            launcher.kill(other)
+
+
+def test_delete_is_for_dataflows_that_have_ended(line: CommandLine, view: DataflowView) -> None:
+    running(view)
+    done = line("delete", "quiet")
+    assert done.code == 2
+    assert "stop it first" in done.err
+    line.ok("kill", "quiet")
+    assert line.ok("delete", "quiet").out == "dataflow 'quiet' is deleted\n"
+    with pytest.raises(DataflowNotFound):
+        view.status()
+    assert line("status", "quiet").code == 2
+
+
+def test_logs_shows_and_follows_what_processes_say(line: CommandLine, view: DataflowView, home: Path) -> None:
+    talk = "import sys, signal; print('one'); print('two', flush=True); print('three', file=sys.stderr, flush=True); "
+    assert "has run on this machine" in line.ok("logs", "quiet").err
+    with LocalLauncher(home) as launcher:
+        argv = [sys.executable, "-c", talk + "signal.pause()"]
+        worker = launcher.launch(ContainerRequest(line.hosts, "quiet", "worker-1", argv, 256))
+        said = launcher.logs(worker).stderr
+        wait_until(lambda: said.exists() and said.read_text(), timeout_s=60, what="the worker to speak")
+        assert line.ok("logs", "quiet").out.splitlines() == ["== worker-1 (running)", "one", "two", "three"]
+        assert line.ok("logs", "quiet", "-n", "1").out.splitlines() == ["== worker-1 (running)", "two", "three"]
+        assert "there are: worker-1" in line("logs", "quiet", "--worker", "worker-9").err
+        with line.process("logs", "quiet", "--follow", "--worker", "worker-1", "-n", "0") as following:
+            check_that_it_follows(following, launcher.logs(worker).stdout)
+        launcher.kill(worker)
+    assert "killed" in line.ok("logs", "quiet").out.splitlines()[0]
+
+
+def check_that_it_follows(following: subprocess.Popen[str], file: Path) -> None:
+    """What a process says later is shown behind its name. Nobody can see when following has begun: so say it often."""
+    shown: list[str] = []
+
+    def read() -> None:
+        assert following.stdout is not None
+        shown.append(following.stdout.readline())
+
+    reading = threading.Thread(target=read)
+    reading.start()
+
+    def said() -> bool:
+        with file.open("a") as output:
+            output.write("later\n")
+        return bool(shown)
+
+    wait_until(said, timeout_s=30, what="something to be shown")
+    reading.join()
+    following.send_signal(signal.SIGINT)
+    following.communicate()
+    assert shown == ["worker-1 | later\n"]
+    assert following.returncode == 130

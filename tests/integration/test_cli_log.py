@@ -1,0 +1,199 @@
+"""`scribengin log` and `scribengin registry` on a real registry and a real store."""
+
+from __future__ import annotations
+
+import select
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scribengin.log import LogNamespace
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from tests.integration.cli_runner import CommandLine, whole_tree
+
+
+@pytest.fixture
+def line(
+    registry: Registry,
+    registry_hosts: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY", registry_hosts)
+    return CommandLine(registry_hosts, capfd)
+
+
+def test_what_is_written_is_read_back_line_by_line(line: CommandLine) -> None:
+    assert line.ok("log", "create", "a/0").out == "created a/0\n"
+    assert "wrote 2 records" in line.ok("log", "write", "a/0", "one", "zwölf").err
+    assert line.fed("three\n\nfive", "log", "write", "a/0").code == 0
+    assert line.ok("log", "read", "a/0").out.splitlines() == ["one", "zwölf", "three", "", "five"]
+    assert line.ok("log", "read", "a/0", "-n", "1").out == "one\n"
+
+
+def test_a_long_stream_arrives_whole(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    text = "".join(f"{number}\n" for number in range(300_000))
+    assert "wrote 300,000 records" in line.fed(text, "log", "write", "a").err
+    assert line.ok("log", "read", "a").out == text
+
+
+def test_json_tells_all_about_a_record_and_its_place_can_be_started_from(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    line.ok("log", "write", "a", "one", "two", "three")
+    records = [
+        line.ok("log", "read", "a", "--json", "--from", place, "-n", "1").json for place in ("earliest", "1/0/2")
+    ]
+    assert [record["payload"] for record in records] == ["one", "three"]
+    assert records[1] == {**records[1], "dlsn": "1/0/2", "sequence_id": 2, "key": None, "channel": None}
+
+
+def test_a_payload_that_is_no_text_is_shown_as_base64(line: CommandLine, registry: Registry) -> None:
+    line.ok("log", "create", "a")
+    with LogNamespace.open("/logs", registry=registry) as logs, logs.open_writer("a") as writer:
+        writer.write(b"\xff\x00", key=b"k").result()
+    assert line.ok("log", "read", "a", "--json").json == {
+        **line.ok("log", "read", "a", "--json").json, "payload_base64": "/wA=", "key": "k",
+    }  # fmt: skip
+
+
+def test_list_and_info_show_what_a_log_holds(line: CommandLine) -> None:
+    line.ok("log", "create", "a/0", "a/1", "b", "--set", "segment_bytes_max=8192")
+    line.ok("log", "write", "a/1", "one", "two")
+    found = line.ok("log", "list", "a/", "--json").json
+    assert [(log["log"], log["records"]) for log in found] == [("a/0", 0), ("a/1", 2)]
+    shown = line.ok("log", "list").out.splitlines()
+    assert [row.split()[:2] for row in shown] == [["LOG", "RECORDS"], ["a/0", "0"], ["a/1", "2"], ["b", "0"]]
+    info = line.ok("log", "info", "a/1", "--json").json
+    assert (info["end"], info["sealed"], info["config"]["segment_bytes_max"]) == ("1/1/0", False, 8192)
+    assert "nobody just now" in line.ok("log", "info", "a/1").out
+
+
+def test_tail_follows_a_log_until_it_is_sealed(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    line.ok("log", "write", "a", "one")
+    with line.process("log", "tail", "a", "--from", "earliest") as tail:
+        assert tail.stdout is not None
+        assert tail.stdout.readline() == "one\n"
+        line.ok("log", "write", "a", "two")
+        assert tail.stdout.readline() == "two\n"
+        line.ok("log", "write", "a", "three", "--seal")
+        assert tail.stdout.read() == "three\n"
+    assert tail.returncode == 0
+    assert "was sealed" in line("log", "write", "a", "four").err
+
+
+def test_tail_begins_at_the_end_and_ctrl_c_ends_it(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    line.ok("log", "write", "a", "before")
+    with line.process("log", "tail", "a") as tail:
+        wait_until(lambda: _shows_something(line, tail), timeout_s=30, what="the tail to have begun")
+        tail.send_signal(signal.SIGINT)
+        out, err = tail.communicate()
+    assert set(out.splitlines()) == {"after"}
+    assert err == ""
+    assert tail.returncode == 130
+
+
+def _shows_something(line: CommandLine, tail: subprocess.Popen[str]) -> bool:
+    """Nobody can see from outside when a tail has begun: so write until it shows something."""
+    line.ok("log", "write", "a", "after")
+    return bool(select.select([tail.stdout], [], [], 0.1)[0])
+
+
+def test_creating_is_all_or_nothing(line: CommandLine, registry: Registry) -> None:
+    line.ok("log", "create", "b")
+    before = whole_tree(registry)
+    for names in (["a", "b"], ["a", "not a name"], ["a", "../b"]):
+        done = line("log", "create", *names)
+        assert done.code == 2
+        assert names[1] in done.err
+    assert line("log", "create", "c", "--set", "segment_bytes=1").code == 2
+    assert line("log", "create", "c", "--set", "fsync=maybe").code == 2
+    assert whole_tree(registry) == before
+
+
+def test_deleting_is_all_or_nothing_and_asks_for_force_when_somebody_writes(
+    line: CommandLine, registry: Registry
+) -> None:
+    line.ok("log", "create", "a", "b")
+    with LogNamespace.open("/logs", registry=registry) as logs, logs.open_writer("b"):
+        before = whole_tree(registry)
+        assert line("log", "delete", "a", "b").code == 2
+        assert line("log", "delete", "a", "nope").code == 2
+        assert whole_tree(registry) == before
+        assert line.ok("log", "delete", "a", "b", "--force").out == "deleted a, b\n"
+    assert line.ok("log", "list", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log", "read", "nope"],
+        ["log", "tail", "nope"],
+        ["log", "info", "nope"],
+        ["log", "write", "nope", "x"],
+        ["log", "read", "a", "--from", "yesterday"],
+        ["log", "read", "a", "--from", "7/0/0"],
+        ["log", "list", "--namespace", "/elsewhere"],
+        ["log", "list", "--namespace", "ftp://x/logs"],
+        ["registry", "get", "/nope/at/all"],
+        ["registry", "tree", "/nope"],
+        ["status", "nope"],
+        ["history", "nope"],
+        ["logs", "nope"],
+        ["stop", "nope"],
+        ["kill", "nope"],
+        ["delete", "nope"],
+        ["start", "nope"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_there_is_one_line_and_exit_code_2(line: CommandLine, registry: Registry, words: list[str]) -> None:
+    line.ok("log", "create", "a")
+    before = whole_tree(registry)
+    done = line(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("scribengin: ")
+    assert done.err.count("\n") == 1
+    assert whole_tree(registry) == before
+
+
+def test_a_registry_that_is_away_is_named_within_seconds(line: CommandLine) -> None:
+    done = line("list", "--registry", "127.0.0.1:1")
+    assert done.code == 2
+    assert "no ZooKeeper server answered at 127.0.0.1:1 within 5 s" in done.err
+
+
+@pytest.mark.parametrize("hosts", ["a:b:c", " ", "http://somewhere"])
+def test_an_address_that_makes_no_sense_is_bad_input(line: CommandLine, hosts: str) -> None:
+    done = line("list", "--registry", hosts)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+
+
+def test_the_option_goes_before_the_variable(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY", "127.0.0.1:1")
+    line.ok("log", "list", "--registry", line.hosts)
+    line.ok("log", "list", "--namespace", f"distributedlog-file://{line.hosts}/logs")
+
+
+def test_the_registry_can_be_looked_at(line: CommandLine, registry: Registry) -> None:
+    registry.create("/x/y", b'{"a": 1}', parents=True)
+    registry.create("/x/binary", b"\xff")
+    registry.create("/x/mine", ephemeral=True)
+    drawn = line.ok("registry", "tree", "/x").out
+    assert 'y  {"a": 1}' in drawn
+    assert "mine (ephemeral)" in drawn
+    assert "binary  1 B" in drawn
+    tree = line.ok("registry", "tree", "/x", "--json").json
+    assert tree["children"]["y"]["data"] == {"a": 1}
+    assert tree["children"]["mine"]["ephemeral"] is True
+    assert line.ok("registry", "tree", "/", "--depth", "1", "--json").json["children"]["x"]["children"] == {}
+    assert line.ok("registry", "get", "/x/y").out == '{"a": 1}\n'
+    assert line.ok("registry", "get", "/x/binary", "--json").json["data"] == {"base64": "/w=="}

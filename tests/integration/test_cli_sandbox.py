@@ -1,0 +1,137 @@
+"""`scribengin sandbox`: what it prints connects, its data stays, and it ends what still runs in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.view import DataflowView
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.local import LocalLauncher
+from scribengin_registry.kazoo_registry import connect
+from tests.integration.cli_runner import command
+
+CONFIG = DataflowConfig.model_validate(
+    {
+        "name": "still",
+        "sources": {"words": {"kind": "log", "logs": "words"}},
+        "sinks": {"loud": {"kind": "log", "log": "loud"}},
+        "sql": "SELECT * FROM words",
+    }
+)
+
+
+@contextmanager
+def sandbox(*options: str, home: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running sandbox, and the address that it prints."""
+    environment = {**os.environ, "SCRIBENGIN_HOME": str(home)}
+    line = command(["sandbox", *options])
+    with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            printed = ""
+            while not (found := re.search(r"export SCRIBENGIN_REGISTRY=(\S+)", printed)):
+                text = process.stdout.readline()
+                assert text, process.communicate()
+                printed += text
+            yield process, found[1]
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[int, str, str]:
+    """Send a signal, and return how the sandbox ends."""
+    process.send_signal(number)
+    out, err = process.communicate()
+    return process.returncode, out, err
+
+
+def test_a_sandbox_ends_in_order_and_the_next_one_finds_its_data(tmp_path: Path) -> None:
+    with sandbox("--dir", str(tmp_path / "place"), home=tmp_path) as (process, hosts):
+        scribengin(hosts, "log", "create", "a")
+        scribengin(hosts, "log", "write", "a", "one")
+        code, out, err = ended(process, signal.SIGINT)
+        assert (code, err) == (0, "")
+        assert "its data is kept" in out
+    with sandbox("--dir", str(tmp_path / "place"), home=tmp_path) as (process, hosts):
+        assert scribengin(hosts, "log", "read", "a") == "one\n"
+        assert ended(process, signal.SIGTERM)[0] == 0
+
+
+def test_a_sandbox_takes_the_port_it_is_given_and_one_directory_at_a_time(tmp_path: Path) -> None:
+    with sandbox(home=tmp_path) as (process, hosts):
+        port = hosts.rpartition(":")[2]
+        taken = run("sandbox", "--dir", str(tmp_path / "other"), "--port", port, home=tmp_path)
+        assert taken.returncode == 2
+        assert taken.stderr.startswith("scribengin: ")
+        assert port in taken.stderr
+        ended(process)
+    with sandbox("--port", port, home=tmp_path) as (process, again):
+        assert again == hosts
+        ended(process)
+
+
+def test_a_sandbox_whose_server_dies_says_so(tmp_path: Path) -> None:
+    with sandbox(home=tmp_path) as (process, _hosts):
+        for child in server_processes(process.pid):
+            os.kill(child, signal.SIGKILL)
+        _out, err = process.communicate()
+        assert process.returncode == 2
+        assert "ZooKeeper has died" in err
+        assert err.count("\n") == 1
+
+
+def test_at_its_end_a_sandbox_kills_the_dataflows_that_still_run_in_it(tmp_path: Path) -> None:
+    asleep = [sys.executable, "-c", "import signal; signal.pause()"]
+    with sandbox(home=tmp_path) as (process, hosts), LocalLauncher(tmp_path) as launcher:
+        with connect(hosts) as registry:
+            DataflowView(registry, "still").submit(CONFIG, ["log:/logs/loud"], SYSTEM_CLOCK.now_ms())
+        container = launcher.launch(ContainerRequest(hosts, "still", "worker-1", asleep, 256))
+        stranger = launcher.launch(ContainerRequest("elsewhere:1", "still", "worker-1", asleep, 256))
+        try:
+            _code, out, _err = ended(process)
+            assert "killed dataflow 'still' (worker-1)" in out
+            assert launcher.poll(container) is not None
+            assert launcher.poll(stranger) is None
+        finally:
+            launcher.kill(stranger)
+    with sandbox(home=tmp_path) as (process, hosts), LocalLauncher(tmp_path) as launcher:
+        assert '"killed"' in scribengin(hosts, "status", "still", "--json")
+        container = launcher.launch(ContainerRequest(hosts, "still", "worker-1", asleep, 256))
+        assert_ends_silently(process)
+        assert launcher.poll(container) is not None
+
+
+def assert_ends_silently(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C as it is behind `| tee`, which ends first: then nobody hears what the sandbox has to say."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+
+
+def run(*line: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "SCRIBENGIN_HOME": str(home)}
+    return subprocess.run(command(line), env=environment, capture_output=True, text=True, check=False)
+
+
+def scribengin(hosts: str, *line: str) -> str:
+    """The output of a command that must work."""
+    done = subprocess.run(command([*line, "--registry", hosts]), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def server_processes(pid: int) -> list[int]:
+    """The children of a process."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,153 @@
+"""A dataflow with two workers, as processes, on Spark: everything arrives exactly once whatever is killed.
+
+One dataflow lives through all of these tests, each of which leaves it running; the last one stops it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin_registry.embedded import EmbeddedZooKeeper
+from tests.integration.cluster import Cluster, Flow, running_cluster, start
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+LOGS = ("in/0", "in/1", "in/2", "in/3")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("registry")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(server.hosts, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def flow(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Flow:
+    feed(cluster)
+    files: Path = tmp_path_factory.mktemp("files")
+    return start(
+        cluster,
+        name="flow",
+        sources={"src": {"kind": "log", "logs": "in/*"}},
+        sinks={"out": {"kind": "log", "log": "out"}, "files": {"kind": "hdfs", "path": str(files)}},
+        sql={"out": "SELECT payload FROM src", "files": "SELECT payload FROM src"},
+        workers=2,
+        round={"records_max": 50},
+        session_timeout_s=6,
+    )
+
+
+def feed(cluster: Cluster) -> None:
+    for log in LOGS:
+        cluster.append(log, 200)
+
+
+def test_what_stands_in_the_logs_comes_out_of_both_sinks(flow: Flow) -> None:
+    flow.wait_until_delivered(*LOGS)
+    flow.wait_for_workers(2)
+    flow.wait_for_state("running")
+
+
+def test_a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow: Flow, cluster: Cluster) -> None:
+    victim = flow.ready_workers()[0]
+    feed(cluster)
+    os.kill(flow.view.worker(victim).pid, signal.SIGKILL)
+    flow.wait_until_delivered(*LOGS)
+    flow.wait_for_workers(2)
+    assert victim not in flow.ready_workers()
+    flow.wait(lambda: any(e.kind == "recovered" for e in flow.view.history().events), "the history to say so")
+
+
+def test_a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster: Cluster) -> None:
+    leader, workers = flow.master(), flow.ready_workers()
+    flow.kill_master()
+    feed(cluster)
+    flow.wait_until_delivered(*LOGS)
+    flow.wait(lambda: flow.status.master not in (None, leader), "another master")
+    assert flow.ready_workers() == workers
+
+
+def test_master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster: Cluster) -> None:
+    flow.master()
+    feed(cluster)
+    os.kill(flow.view.worker(flow.ready_workers()[0]).pid, signal.SIGKILL)
+    flow.kill_master()
+    flow.wait_until_delivered(*LOGS)
+    flow.wait_for_workers(2)
+
+
+def test_a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(
+    flow: Flow, cluster: Cluster
+) -> None:
+    victim = flow.ready_workers()[0]
+    process = flow.view.worker(victim).pid
+    feed(cluster)
+    os.kill(process, signal.SIGSTOP)
+    feed(cluster)
+    flow.wait_until_delivered(*LOGS)
+    with contextlib.suppress(ProcessLookupError):  # the master has killed it for not leaving by itself
+        os.kill(process, signal.SIGCONT)
+    flow.wait_for_workers(2)
+    flow.wait(lambda: victim not in [c.name for c in flow.containers()], "the stalled worker to be gone")
+    feed(cluster)
+    flow.wait_until_delivered(*LOGS)
+
+
+def test_a_registry_that_is_started_again_costs_nobody_anything(
+    flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper
+) -> None:
+    leader, workers = flow.master(), flow.ready_workers()
+    feed(cluster)
+    server.stop()
+    server.start()
+    flow.wait_until_delivered(*LOGS)
+    assert flow.ready_workers() == workers
+    flow.wait(lambda: flow.view.placement_head().value.master == leader, "the master to lead on")
+
+
+def test_fewer_workers_take_all_tasks_over_without_a_loss(flow: Flow, cluster: Cluster) -> None:
+    flow.edit(workers=1)
+    feed(cluster)
+    flow.wait(lambda: len([c for c in flow.containers() if c.name.startswith("worker-")]) == 1, "one worker")
+    flow.wait_until_delivered(*LOGS)
+
+
+def test_a_bad_edit_changes_nothing_and_is_shown(flow: Flow) -> None:
+    flow.edit(executors_per_worker=5)
+    flow.wait(lambda: "executors_per_worker" in (flow.status.config_error or ""), "the refusal")
+    assert flow.status.state == "running"
+    flow.edit(executors_per_worker=1)
+    flow.wait(lambda: flow.status.config_error is None, "the refusal to go")
+
+
+def test_a_new_stream_gets_a_task_while_the_others_go_on(flow: Flow, cluster: Cluster) -> None:
+    cluster.append("in/4", 100)
+    flow.wait(lambda: len(flow.view.tasks()) == 5, "a fifth task")
+    flow.wait_until_delivered(*LOGS, "in/4")
+
+
+def test_stopping_drains_everything_and_leaves_nothing_behind(flow: Flow, cluster: Cluster) -> None:
+    flow.edit(desired_state="stopped")
+    flow.wait_for_state("stopped")
+    flow.wait(lambda: not flow.containers(), "all processes to leave")
+    assert flow.view.workers() == []
+    want = cluster.expected(*LOGS, "in/4")
+    assert flow.delivered() == {"out": want, "files": want}
+    assert final_lines(flow) == want.total()
+
+
+def final_lines(flow: Flow) -> int:
+    """Lines of the final files: what a program that knows nothing of us reads."""
+    files = Path(flow.config.sinks["files"].model_dump()["path"])
+    return sum(len(part.read_text().splitlines()) for part in files.glob("part-*"))

@@ -1,0 +1,77 @@
+"""The demo as a user runs it, with fewer flights: it ends well though a master and a worker die, and it cleans up."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scribengin.launcher.local import LocalLauncher
+from scribengin.testing.waiting import wait_until
+from scribengin_tools.demo.flights import load_flights
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
+
+RECORDS = 20_000
+
+
+def start_demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "scribengin_tools.demo", "--dir", str(directory), "--keep", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a line of a table without borders."""
+    return re.split(r" {2,}", line.strip())
+
+
+def running_containers(directory: Path) -> list[str]:
+    """What still runs of the demo whose directory stands in `directory`."""
+    names = []
+    for home in directory.glob("scribengin-demo-*/home"):
+        with LocalLauncher(home) as launcher:
+            for dataflow in ("flight_delays", "flight_names"):
+                found = launcher.all_containers(dataflow)
+                names += [container.name for container in found if launcher.poll(container) is None]
+    return names
+
+
+def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_killed(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both")
+    output, errors = demo.communicate(timeout=400)
+    assert demo.returncode == 0, output + errors
+    flights = load_flights(RECORDS)
+    measured = {row[0]: row[1:] for row in map(cells_of, output.splitlines())}
+    for name, read, written in (
+        ("log flights/*", RECORDS, RECORDS),
+        ("log delayed/*", RECORDS, len(flights.delayed())),
+        ("files cancelled", RECORDS, len(flights.cancelled())),
+        ("log named/*", len(flights.delayed()), len(flights.delayed())),
+    ):
+        assert measured[name][:6] == [f"{read:,}", f"{written:,}", f"{written:,}", "0", "0", "0"], output
+    assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
+    assert "stood still" in output
+    assert running_containers(tmp_path) == []
+
+
+def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path, "--records", "2000")
+    try:
+        wait_until(lambda: len(running_containers(tmp_path)) >= 2, 120, "the demo's masters to run")
+        demo.send_signal(signal.SIGINT)
+        _, errors = demo.communicate(timeout=60)
+    finally:
+        demo.kill()
+    assert demo.returncode == 130
+    assert errors.strip() == "demo: interrupted; everything it had started is stopped"
+    assert running_containers(tmp_path) == []

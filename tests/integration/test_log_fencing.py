@@ -1,0 +1,143 @@
+"""One writer at a time: the lock makes the second wait, the fence makes the first stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import (
+    Fenced,
+    LogNotFound,
+    OwnershipAcquireFailed,
+)
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.testing.log_samples import bound_namespace, payloads_read
+from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
+
+LOG = "flights/0"
+
+
+@pytest.fixture
+def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
+    return bound_namespace(registry, tmp_path / "store", LOG)
+
+
+@pytest.fixture
+def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
+    """The same namespace through a session of its own, as another process has it."""
+    with connect(registry_hosts) as session:
+        yield LogNamespace.open(namespace.path, registry=session)
+
+
+def test_a_second_writer_waits_for_the_first(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    first = namespace.open_writer(LOG)
+    first.write(b"first")
+    with pytest.raises(OwnershipAcquireFailed, match=r"is being written by .*steal=True"):
+        elsewhere.open_writer(LOG, timeout_s=0.05)
+    with pytest.raises(OwnershipAcquireFailed):
+        namespace.open_writer(LOG, timeout_s=0)
+    opened: list[object] = []
+    waiting = threading.Thread(target=lambda: opened.append(elsewhere.open_writer(LOG, timeout_s=10)))
+    waiting.start()
+    first.close()
+    waiting.join(10)
+    assert len(opened) == 1
+    assert first.epoch < opened[0].epoch  # type: ignore[attr-defined]  # it is the writer that the thread opened
+    opened[0].close()  # type: ignore[attr-defined]  # the same
+
+
+def test_stealing_fences_the_owner_at_once(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    stale = namespace.open_writer(LOG)
+    stale.write(b"acknowledged").result(10)
+    with elsewhere.open_writer(LOG, steal=True) as owner:
+        late = stale.write(b"late")
+        with pytest.raises(Fenced):
+            late.result(10)
+        owner.write(b"owner's").result(10)
+        with pytest.raises(Fenced):
+            stale.write(b"later still")
+        with pytest.raises(Fenced):
+            stale.flush()
+        stale.close()
+        assert elsewhere.info(LOG).writer is not None
+    assert payloads_read(namespace, LOG) == [b"acknowledged", b"owner's"]
+
+
+def test_a_fenced_writer_says_so_when_it_is_closed(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    stale = namespace.open_writer(LOG)
+    stale.write(b"acknowledged").result(10)
+    elsewhere.open_writer(LOG, steal=True).close()
+    stale.write(b"late")
+    with pytest.raises(Fenced):
+        stale.close()
+    assert payloads_read(namespace, LOG) == [b"acknowledged"]
+
+
+def test_a_stale_writer_cannot_open_or_complete_a_segment(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    idle, rolling = namespace.open_writer(LOG), None
+    elsewhere.open_writer(LOG, steal=True).close()
+    with pytest.raises(Fenced, match="replaced by that of epoch"):
+        idle.write(b"first of all").result(10)
+    assert namespace.segments(LOG) == ()
+    namespace.create("rolling", LogConfig(segment_bytes_max=4096))
+    rolling = namespace.open_writer("rolling")
+    rolling.write(bytes(5000)).result(10)
+    elsewhere.open_writer("rolling", steal=True).close()
+    with pytest.raises(Fenced):
+        rolling.write(b"after the roll").result(10)
+    with elsewhere.open_writer("rolling") as owner:
+        owner.write(b"owner's").result(10)
+    assert payloads_read(namespace, "rolling") == [bytes(5000), b"owner's"]
+    directory = Path(namespace.descriptor.location) / namespace.segments("rolling")[0].directory
+    assert len(list(directory.glob("*.log"))) == 2
+
+
+def test_the_owner_cannot_be_fenced_by_whoever_it_replaced(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    stale = namespace.open_writer(LOG)
+    with elsewhere.open_writer(LOG, steal=True) as owner:
+        stale.abort()
+        owner.write(b"x").result(10)
+        assert namespace.info(LOG).writer is not None
+        with pytest.raises(OwnershipAcquireFailed):
+            namespace.open_writer(LOG, timeout_s=0.05)
+
+
+def test_a_dead_session_frees_the_lock(namespace: LogNamespace, registry_hosts: str) -> None:
+    session = connect(registry_hosts, session_timeout_s=2.0)
+    abandoned = LogNamespace.open(namespace.path, registry=session).open_writer(LOG)
+    abandoned.write(b"acknowledged").result(10)
+    session.close()
+    with namespace.open_writer(LOG, timeout_s=10) as writer:
+        writer.write(b"next").result(10)
+    assert payloads_read(namespace, LOG) == [b"acknowledged", b"next"]
+
+
+def test_a_deleted_log_fences_its_writer(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    writer = namespace.open_writer(LOG)
+    writer.write(b"x").result(10)
+    elsewhere.delete(LOG)
+    with pytest.raises(Fenced):
+        writer.write(b"y").result(10)
+    writer.abort()
+    with pytest.raises(LogNotFound):
+        namespace.open_writer(LOG)
+
+
+def test_a_writer_of_a_deleted_log_does_not_write_into_its_namesake(
+    namespace: LogNamespace, elsewhere: LogNamespace
+) -> None:
+    stale = namespace.open_writer(LOG)
+    elsewhere.delete(LOG)
+    elsewhere.create(LOG)
+    namesake = elsewhere.open_writer(LOG)
+    assert namesake.epoch == stale.epoch
+    with pytest.raises(Fenced):
+        stale.write(b"late").result(10)
+    stale.abort()
+    namesake.write(b"x").result(10)
+    namesake.close()
+    assert payloads_read(namespace, LOG) == [b"x"]

@@ -1,0 +1,95 @@
+"""Truncation: what was given up is an error to whoever still wants it, and nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import (
+    InconsistentLog,
+    PositionTruncated,
+)
+from scribengin.log import DLSN, LogConfig, LogNamespace, TransactionId
+from scribengin.testing.log_samples import (
+    bound_namespace,
+    fill_log,
+    payloads_left,
+    payloads_planned,
+    payloads_read,
+)
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
+
+LOG = "flights/0"
+
+
+@pytest.fixture
+def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
+    return bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
+
+
+@pytest.fixture
+def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
+    """The same namespace through a session of its own, as another process has it."""
+    with connect(registry_hosts) as session:
+        yield LogNamespace.open(namespace.path, registry=session)
+
+
+def test_a_truncated_position_is_an_error_and_the_start_is_what_is_kept(
+    namespace: LogNamespace, elsewhere: LogNamespace
+) -> None:
+    payloads = fill_log(namespace, LOG, 7, 3)
+    with namespace.open_reader(LOG, DLSN(1, 0, 0)) as reader:
+        reader.read(1)
+        assert elsewhere.truncate(LOG, DLSN(2, 1, 2))
+
+        def truncated() -> bool:
+            try:
+                return reader.plan(DLSN(1, 0, 1), 1, 1) is None
+            except PositionTruncated:
+                return True
+
+        wait_until(truncated, what="the truncation to be seen")
+        late = DLSN(2, 1, 1)
+        for call in (reader.read_batch, lambda: reader.lag(late), lambda: namespace.open_reader(LOG, late)):
+            with pytest.raises(PositionTruncated, match="the first record kept is"):
+                call()
+        assert payloads_planned(reader, DLSN(2, 1, 2), 100) == [payloads[14:]]
+    assert payloads_read(namespace, LOG) == payloads[14:]
+    with namespace.open_reader(LOG, TransactionId(0)) as reader:
+        assert payloads_left(reader) == payloads[14:]
+    assert namespace.first_dlsn(LOG) == DLSN(2, 1, 2)
+    assert namespace.count(LOG) == 7
+    assert namespace.count(LOG, DLSN(2, 2, 0), DLSN(3, 0, 1)) == 4
+
+
+def test_truncating_forgets_no_more_than_it_says(namespace: LogNamespace) -> None:
+    payloads = fill_log(namespace, LOG, 7, 3)
+    assert not namespace.truncate(LOG, DLSN.INVALID)
+    assert not namespace.truncate(LOG, DLSN.INITIAL)
+    assert namespace.truncate(LOG, DLSN(1, 2, 0))
+    assert not namespace.truncate(LOG, DLSN(1, 1, 0))
+    assert payloads_read(namespace, LOG) == payloads[6:]
+    with pytest.raises(InconsistentLog):
+        namespace.truncate(LOG, DLSN(9, 0, 0))
+    assert namespace.truncate(LOG, namespace.end_dlsn(LOG))
+    assert payloads_read(namespace, LOG) == []
+    assert namespace.last_record(LOG) is None
+    with namespace.open_writer(LOG) as writer:
+        writer.write(b"next").result(10)
+    assert payloads_read(namespace, LOG) == [b"next"]
+    last = namespace.last_record(LOG)
+    assert last is not None
+    assert last.sequence_id == 21
+
+
+def test_truncating_under_a_writer_does_not_fence_it(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
+    with namespace.open_writer(LOG) as writer:
+        for n in range(10):
+            writer.write(b"%06d" % n + bytes(1000)).result(10)
+            if n == 5:
+                assert elsewhere.truncate(LOG, DLSN(2, 0, 0))
+    assert len(payloads_read(namespace, LOG)) == 7

@@ -1,0 +1,189 @@
+"""The embedded ZooKeeper: a real server that keeps its data, and never outlives its owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.embedded import LOOPBACK, EmbeddedZooKeeper
+from scribengin_registry.errors import ServerFailed
+from scribengin_registry.java import JavaRuntime
+from scribengin_registry.kazoo_registry import connect
+
+OWNER = """
+import sys
+from scribengin_registry.embedded import EmbeddedZooKeeper
+from scribengin_registry.kazoo_registry import connect
+
+server = EmbeddedZooKeeper(sys.argv[1]).start()
+with connect(server.hosts) as registry:
+    registry.create("/kept", b"by an owner that is gone")
+print(server.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server of the test's own, not started."""
+    embedded = EmbeddedZooKeeper(tmp_path / "zookeeper")
+    yield embedded
+    embedded.stop()
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process runs; one that is dead and waits to be reaped does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def start_owner(data_dir: Path) -> tuple[subprocess.Popen[str], int]:
+    """A process that owns a server with its data in `data_dir`, and the server's process id."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(data_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert owner.stdout is not None
+    return owner, int(owner.stdout.readline())
+
+
+def test_it_answers_and_its_processes_end_with_stop(server: EmbeddedZooKeeper) -> None:
+    assert server.pid is None
+    with pytest.raises(ServerFailed, match="start"):
+        _ = server.hosts
+    assert server.start() is server
+    pid = server.pid
+    assert pid is not None
+    family = [psutil.Process(pid), *psutil.Process(pid).children()]
+    assert len(family) == 2, "the JVM and its watcher"
+    assert server.start().pid == pid, "starting it again changes nothing"
+    with connect(server.hosts) as registry:
+        assert registry.children("/") == ["zookeeper"]
+    server.stop()
+    server.stop()
+    wait_until(lambda: not any(is_running(p.pid) for p in family), what="the server's processes to end")
+    assert server.pid is None
+
+
+def test_data_and_port_survive_a_restart(server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    with server, connect(server.hosts) as registry:
+        hosts = server.hosts
+        registry.create("/a", b"kept")
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as again, connect(again.hosts) as registry:
+        assert again.hosts == hosts
+        assert registry.get("/a").data == b"kept"
+
+
+def test_data_survives_the_servers_sudden_death_and_the_session_goes_on(server: EmbeddedZooKeeper) -> None:
+    server.start()
+    with connect(server.hosts, session_timeout_s=60) as registry:
+        session_id = registry.session_id
+        for k in range(20):
+            registry.create(f"/n{k}", ephemeral=True)
+        pid = server.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: server.pid is None, what="the server's death to be seen")
+        server.start()
+        assert len(registry.children("/")) == 21
+        assert registry.session_id == session_id
+
+
+def test_it_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+    owner, pid = start_owner(tmp_path / "zookeeper")
+    assert is_running(pid)
+    owner.kill()
+    owner.wait()
+    wait_until(lambda: not is_running(pid), what="the orphaned server to end")
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as successor, connect(successor.hosts) as registry:
+        assert registry.get("/kept").data == b"by an owner that is gone"
+
+
+def test_a_successor_takes_over_the_data_at_once(tmp_path: Path) -> None:
+    owner, _ = start_owner(tmp_path / "zookeeper")
+    owner.kill()  # the successor starts while the orphan may still be dying
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as successor, connect(successor.hosts) as registry:
+        assert registry.get("/kept").data == b"by an owner that is gone"
+    owner.wait()
+
+
+def test_it_dies_with_an_owner_that_forgets_it(tmp_path: Path) -> None:
+    owner, pid = start_owner(tmp_path / "zookeeper")
+    owner.communicate("\n", timeout=20)
+    assert owner.returncode == 0
+    wait_until(lambda: not is_running(pid), what="the forgotten server to end")
+
+
+def test_it_outlives_the_thread_that_started_it(server: EmbeddedZooKeeper) -> None:
+    starter = threading.Thread(target=server.start)
+    starter.start()
+    starter.join()
+    with connect(server.hosts) as registry:
+        assert registry.children("/") == ["zookeeper"]
+
+
+def test_a_second_server_on_the_same_data_is_refused(server: EmbeddedZooKeeper) -> None:
+    server.start()
+    with pytest.raises(ServerFailed, match="another embedded ZooKeeper uses"):
+        EmbeddedZooKeeper(server.data_dir, start_timeout_s=0.5).start()
+    with connect(server.hosts) as registry:
+        assert registry.children("/") == ["zookeeper"]
+
+
+def test_a_port_that_was_asked_for_is_taken_or_refused_with_the_servers_own_words(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as occupied:
+        port = occupied.getsockname()[1]
+        with pytest.raises(ServerFailed, match=f"(?s)port {port}.*BindException"):
+            EmbeddedZooKeeper(tmp_path, port=port).start()
+    with EmbeddedZooKeeper(tmp_path, port=port) as server:
+        assert server.hosts == f"{LOOPBACK}:{port}"
+
+
+def test_a_port_that_is_gone_is_replaced_by_another(server: EmbeddedZooKeeper) -> None:
+    with server, connect(server.hosts) as registry:
+        registry.create("/a", b"kept")
+        port = int(server.hosts.rpartition(":")[2])
+    with socket.create_server((LOOPBACK, port)), server, connect(server.hosts) as registry:
+        assert server.hosts != f"{LOOPBACK}:{port}"
+        assert registry.get("/a").data == b"kept"
+
+
+def test_a_java_that_does_not_run_is_an_error_with_what_it_said(tmp_path: Path) -> None:
+    broken = tmp_path / "java"
+    broken.write_text("#!/bin/sh\necho this is no Java\nexit 3\n")
+    broken.chmod(0o755)
+    server = EmbeddedZooKeeper(tmp_path / "zookeeper", java=JavaRuntime(tmp_path, broken, 17))
+    with pytest.raises(ServerFailed, match="this is no Java"):
+        server.start()
+    assert server.pid is None
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_data_directory_may_have_any_name(tmp_path: Path, locale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    directory = tmp_path / "José's data = 日本 \\x #1"
+    with EmbeddedZooKeeper(directory) as server, connect(server.hosts) as registry:
+        registry.create("/a")
+    assert sorted(path.name for path in directory.iterdir()) == ["data", "port", "zoo.cfg", "zookeeper.log"]
+
+
+def test_a_data_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ServerFailed, match="file/zookeeper"):
+        EmbeddedZooKeeper(tmp_path / "file" / "zookeeper").start()

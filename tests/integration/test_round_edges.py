@@ -1,0 +1,218 @@
+"""Rounds at the edges of what can happen to their streams, in one process, on real connectors and a real registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import ReadSplit
+from scribengin.connectors.files.local import LocalFileSystem
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import TaskAssignment, WorkerDescriptor
+from scribengin.dataflow.ownership import TaskOwnership
+from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.round import TaskOwner
+from scribengin.dataflow.settling import settle
+from scribengin.dataflow.view import DataflowView, Versioned
+from scribengin.errors import PositionTruncated
+from scribengin.log import DLSN, LogNamespace
+from scribengin.master.reading import Reader
+from scribengin.testing.failpoints import failpoint
+from scribengin.testing.proxy import ChaosProxy, any_transaction
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import OutcomeUnknown
+from scribengin_registry.kazoo_registry import connect
+
+
+class Copy:
+    """Every payload to the only sink."""
+
+    def __init__(self, sink: str) -> None:
+        self._sink = sink
+
+    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        return {self._sink: [batch.select(["payload"]) for split in inputs["in"] for batch in split.read()]}
+
+    def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
+        return {self._sink: inputs["in"].select(["payload"]).to_batches()}
+
+
+@pytest.fixture
+def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
+    """The namespace that the dataflows below read and write, with an empty log `in/0`."""
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
+    with LogNamespace.open("/logs", registry=registry) as opened:
+        opened.create("in/0")
+        yield opened
+
+
+def resources(registry: Registry, sink: Mapping[str, Any], **source: Any) -> Resources:
+    config = DataflowConfig.parse(
+        {
+            "name": "flow",
+            "sources": {"in": {"kind": "log", "logs": "in/*", **source}},
+            "sinks": {"out": dict(sink)},
+            "sql": "SELECT payload FROM in",
+        },
+        source="the test",
+    )
+    return Resources(config, Environment(registry=registry, dataflow="flow"))
+
+
+LOG_SINK = {"kind": "log", "log": "out"}
+
+
+def owner(registry: Registry, opened: Resources, lease: int) -> TaskOwner:
+    opened.sinks["out"].create(opened.sink_streams(1)["out"])
+    taken = TaskOwner(
+        registry,
+        "flow",
+        opened.tasks()[0],
+        owner=f"owner-{lease}",
+        lease=lease,
+        sources=opened.sources,
+        sinks=opened.sinks,
+        transform=Copy("out"),
+        round_config=opened.config.round,
+        errors=opened.config.errors,
+        clock=SYSTEM_CLOCK,
+    )
+    taken.take_over()
+    return taken
+
+
+def append(namespace: LogNamespace, numbers: range) -> None:
+    with namespace.open_writer("in/0") as writer:
+        payloads = pa.array([str(n).encode() for n in numbers], pa.binary())
+        writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(30)
+
+
+def delivered(opened: Resources) -> list[int]:
+    stream = opened.sink_streams(1)["out"][0]
+    return [int(p) for batch in opened.sinks["out"].committed(stream) for p in batch.column("payload").to_pylist()]
+
+
+def test_latest_is_where_the_dataflow_began_also_for_whoever_takes_over_before_the_first_commit(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    append(namespace, range(5))
+    with resources(registry, LOG_SINK, start="latest") as opened:
+        first = owner(registry, opened, 1)
+        append(namespace, range(5, 15))
+        first.close()
+        second = owner(registry, opened, 2)
+        second.run_round()
+        assert delivered(opened) == list(range(5, 15))
+
+
+def test_a_log_that_was_deleted_and_created_again_is_not_taken_for_the_one_that_was_read(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    append(namespace, range(10))
+    with resources(registry, LOG_SINK) as opened:
+        first = owner(registry, opened, 1)
+        first.run_round()
+        first.release()
+        first.close()
+        namespace.delete("in/0")
+        namespace.create("in/0")
+        append(namespace, range(100, 110))
+        with pytest.raises(PositionTruncated, match="'in/0' was deleted and created again"):
+            owner(registry, opened, 2).run_round()
+        assert delivered(opened) == list(range(10))
+
+
+def test_a_log_may_be_truncated_up_to_the_first_record_that_was_not_read(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    append(namespace, range(10))
+    with resources(registry, LOG_SINK) as opened:
+        task = owner(registry, opened, 1)
+        task.run_round()
+        append(namespace, range(10, 20))
+        namespace.truncate("in/0", DLSN(2, 0, 0))
+        task.run_round()
+        assert delivered(opened) == list(range(20))
+
+
+def test_a_rename_by_the_owner_before_is_durable_before_the_commit_that_forgets_it(
+    registry: Registry, namespace: LogNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = LocalFileSystem.sync_directory
+
+    def recording(self: LocalFileSystem, path: str) -> None:
+        synced.append(path)
+        sync(self, path)
+
+    monkeypatch.setattr(LocalFileSystem, "sync_directory", recording)
+    append(namespace, range(10))
+    with resources(registry, {"kind": "hdfs", "path": str(tmp_path / "files")}) as opened:
+        first = owner(registry, opened, 1)
+        first.run_round()
+        first.release()
+        first.close()
+        append(namespace, range(10, 20))
+        second = owner(registry, opened, 2)
+        synced.clear()
+        second.run_round()
+        assert str(tmp_path / "files" / "_scribengin" / "committed" / "0") in synced
+
+
+def test_what_was_committed_and_not_completed_is_completed_before_a_dataflow_is_deleted(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(_stop: str) -> None:
+        raise Killed
+
+    append(namespace, range(10))
+    with resources(registry, LOG_SINK) as opened:
+        view = DataflowView(registry, "flow")
+        view.submit(opened.config, [opened.sinks["out"].resource], now_ms=1)
+        view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
+        first = owner(registry, opened, 1)
+        with failpoint("round.commit:after", die), pytest.raises(Killed):
+            first.run_round()
+        assert delivered(opened) == []
+        head = view.placement_head()
+        view.commit_placement(Versioned(head.value.model_copy(update={"next_lease": 2}), head.version), [])
+        settle(view)
+        assert delivered(opened) == list(range(10))
+
+
+def test_a_master_reads_a_worker_whose_removal_was_cut_short(registry: Registry, namespace: LogNamespace) -> None:
+    with resources(registry, LOG_SINK) as opened:
+        view = DataflowView(registry, "flow")
+        view.submit(opened.config, [], now_ms=1)
+    executors = ("executor-1", "executor-2")
+    view.register_worker(
+        WorkerDescriptor(name="w1", container="w1", host="h", pid=1, executors=executors, started_ms=1)
+    )
+    assignment = TaskAssignment(task="task-0", lease=1)
+    registry.create(view.paths.assignment("w1", "executor-2", "task-0"), assignment.to_bytes())
+    registry.delete(view.paths.executor("w1", "executor-1"))
+    snapshot = Reader(view, lambda _look: None).snapshot([])
+    assert [placement.assignment for placement in snapshot.placements] == [assignment]
+
+
+def test_an_owner_that_nobody_replaced_is_told_of_a_lost_reply_and_not_that_it_is_stale(
+    registry: Registry, registry_hosts: str
+) -> None:
+    address, _, chroot = registry_hosts.partition("/")
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}") as flapping:
+        ownership = TaskOwnership(flapping, "flow", "task-0", "owner-1", 1, ["/scribengin/locks/sources/flow.in/0"])
+        ownership.take()
+        proxy.drop_next_reply(to=any_transaction)
+        with pytest.raises(OutcomeUnknown):
+            ownership.begin({"/scribengin/locks/sources/flow.in/0/commit-log": {"at": 0}})
+        ownership.take()
+        assert ownership.logs["/scribengin/locks/sources/flow.in/0/commit-log"].position == {"at": 0}

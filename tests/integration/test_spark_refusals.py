@@ -1,0 +1,66 @@
+"""Transformations that cannot work: refused before anything runs, in the words of whoever wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.errors import ConfigInvalid, PackageInvalid
+from scribengin.spark.transformation import InputSpec, Transformation
+from tests.integration.spark_samples import UPPER, spec
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELEC payload FROM src", "PARSE_SYNTAX_ERROR"),
+        ("SELECT paylod FROM src", "UNRESOLVED_COLUMN"),
+        ("SELECT payload FROM other", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELECT key FROM src", "no column 'payload'"),
+        ("SELECT txid AS payload FROM src", "'payload' is bigint"),
+        ("SELECT payload, key, key FROM src", "two columns named 'key'"),
+    ],
+)
+def test_sql_that_cannot_work_is_refused_in_one_line(spark: SparkSession, sql: str, said: str) -> None:
+    with pytest.raises(ConfigInvalid, match=said) as refused:
+        Transformation.load(spec(sql={"out": sql}), spark).check()
+    assert "'out'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "said"), [(None, "needs a schema_ddl"), ("id INTT", "schema_ddl"), ("_key INT", "_key")]
+)
+def test_a_schema_that_cannot_work_is_refused(spark: SparkSession, ddl: str | None, said: str) -> None:
+    source = InputSpec("src", RECORD_SCHEMA, "json", ddl)
+    with pytest.raises(ConfigInvalid, match=said):
+        Transformation.load(spec(sql={"out": UPPER}, inputs=[source]), spark).check()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return None", "returns NoneType"),
+        ("return {'out': src, 'aut': src}", "'aut', which is none of the sinks"),
+        ("return {}", "nothing for sink 'out'"),
+        ("return {'out': None}", "None for every sink"),
+        ("return {'out': 3}", "returns int for 'out'"),
+        ("return src.select('nope')", "UNRESOLVED_COLUMN"),
+        ("raise KeyError('limit')", "KeyError: 'limit'"),
+        ("src.count(); return src", "must only describe"),
+        ("return context.spark.read.csv(context.path('no.csv'))", "holds no 'no.csv'"),
+    ],
+)
+def test_a_function_that_cannot_work_is_refused(
+    spark: SparkSession, package: Callable[..., Path], body: str, said: str
+) -> None:
+    directory = package(flow=f"def transform(inputs, context):\n    src = inputs['src']\n    {body}\n")
+    with pytest.raises(PackageInvalid, match=said) as refused:
+        Transformation.load(spec("flow:transform", package=directory), spark).check()
+    assert "JVM stacktrace" not in str(refused.value)

@@ -1,0 +1,168 @@
+"""The session's life: where it starts, what it leaves behind, and what is said when it cannot start or dies.
+
+Each test runs its session in a process of its own: a process has one, and the other tests share theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from scribengin.spark.scratch import ScratchDirectory
+
+pytestmark = pytest.mark.spark
+
+FLOW = """
+from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.spark.transformation import *
+import pyarrow as pa
+def load(session):
+    sql = {"out": "SELECT upper(cast(payload as string)) AS payload FROM src"}
+    inputs, outputs = {"src": InputSpec("src", RECORD_SCHEMA)}, {"out": OutputSpec("out")}
+    return Transformation.load(TransformationSpec("flow", None, sql, None, {}, inputs, outputs), session)
+RECORDS = pa.table([[0], ["c"], [b"k"], [b"a"]], schema=RECORD_SCHEMA)
+"""
+
+
+def run(script: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `script` in a new process, whose temporary directory is `tmp_path/tmp`."""
+    temp = tmp_path / "tmp"
+    temp.mkdir(exist_ok=True)
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temp), **environment}
+    text = f"from scribengin.spark.session import *\nfrom scribengin.errors import *\n{FLOW}{textwrap.dedent(script)}"
+    return subprocess.run(
+        [sys.executable, "-c", text], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_session_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """From a directory that cannot be written, with output of a user's function in the log, twice in a process."""
+    here = tmp_path / "read-only"
+    here.mkdir(mode=0o555)
+    script = f"""
+    import os
+    os.chdir({str(here)!r})
+    before = dict(os.environ)
+    for turn in range(2):
+        session = start_session("quiet", memory_mb=1024)
+        print(load(session).run_tables({{"src": RECORDS}})["out"][0]["payload"].to_pylist())
+        stop_session()
+    stop_session()
+    assert before.items() <= os.environ.items()
+    assert not {{"SPARK_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"}} & (os.environ.keys() - before.keys())
+    """
+    done = run(script, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[b'A']\n[b'A']\n", "")
+    assert [entry.name for entry in (tmp_path / "tmp").iterdir()] == []
+    assert list(here.iterdir()) == []
+
+
+def test_a_long_path_of_the_temporary_directory_works(tmp_path: Path) -> None:
+    """Unix sockets must have short paths; there are none then."""
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    done = run(
+        'print(load(start_session("deep")).run_tables({"src": RECORDS})["out"][0].num_rows)', tmp_path, TMPDIR=str(deep)
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert list(deep.iterdir()) == []
+
+
+def test_a_round_of_64_mib_fits_a_small_heap(tmp_path: Path) -> None:
+    """The driver maps the output: it needs far less than a few times the round."""
+    script = """
+    import resource
+    rows = 64 * 1024
+    payload = pa.array([b"%01024d" % n for n in range(rows)], pa.binary())
+    table = pa.table([range(rows), ["c"] * rows, [b"k"] * rows, payload], schema=RECORD_SCHEMA)
+    transformation = load(start_session("small", memory_mb=1024))
+    transformation.run_tables({"src": table.slice(0, 10)})
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3):
+        outputs = transformation.run_tables({"src": table})
+        print(sum(batch.num_rows for batch in outputs["out"]))
+    grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) // 1024
+    print(grown_mb if grown_mb > 4 * 64 else "little")
+    """
+    assert run(script, tmp_path).stdout.split() == ["65536", "65536", "65536", "little"]
+
+
+def test_without_java_one_line_says_so(tmp_path: Path) -> None:
+    script = """
+    from scribengin_registry import java
+    java._candidates = lambda: iter([])  # this machine has one; what is under test is what is said without
+    try:
+        start_session("no-java")
+    except SparkUnavailable as error:
+        print(error)
+    """
+    done = run(script, tmp_path)
+    assert done.stdout.startswith("Spark needs Java: no Java 17")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_session_that_does_not_start_says_why_and_can_be_tried_again(tmp_path: Path) -> None:
+    script = """
+    for conf in ({"spark.driver.memory": "lots"}, {"spark.master": "local[no]"}, {}):
+        try:
+            session = start_session("tries", conf=conf)
+            print(session.range(3).count())
+        except SparkUnavailable as error:
+            print(error)
+    try:
+        start_session("second")
+    except SparkUnavailable as error:
+        print(error)
+    """
+    first, second, third, fourth = run(script, tmp_path).stdout.splitlines()
+    assert first.startswith("Spark did not start: Invalid maximum heap size")
+    assert second.startswith("Spark did not start: ")
+    assert "local[no]" in second
+    assert third == "3"
+    assert "has a Spark session already" in fourth
+
+
+def test_a_jvm_that_dies_is_told_from_bad_records(tmp_path: Path) -> None:
+    script = """
+    import os, signal
+    from pyspark import SparkContext
+    session = start_session("dies")
+    transformation = load(session)
+    transformation.run_tables({"src": RECORDS})
+    process = SparkContext._gateway.proc
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    for run in (lambda: transformation.run_tables({"src": RECORDS}), lambda: load(session).check()):
+        try:
+            run()
+        except SparkUnavailable as error:
+            print(error)
+    stop_session()
+    print(load(start_session("again")).run_tables({"src": RECORDS})["out"][0].num_rows)
+    """
+    done = run(script, tmp_path)
+    first, second, third = done.stdout.splitlines()
+    assert first.startswith("Spark's JVM went away while running the transformation of flow")
+    assert second.startswith("Spark's JVM went away while planning the transformation of flow")
+    assert third == "1"
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import os, signal\nstart_session('killed')\nos.kill(os.getpid(), signal.SIGKILL)"
+    assert run(script, tmp_path).returncode == -signal.SIGKILL
+    left = list((tmp_path / "tmp").iterdir())
+    assert len(left) == 1
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    mine = ScratchDirectory()
+    other = ScratchDirectory()
+    assert not left[0].exists()
+    assert mine.path.exists()
+    mine.remove()
+    other.remove()

@@ -1,0 +1,1 @@
+"""Transcripts of what a master decides."""

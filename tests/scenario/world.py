@@ -1,0 +1,282 @@
+"""A small world around a `MasterState`: what stands in the registry, which containers run, what time it is.
+
+It takes one line of a transcript at a time, lets it happen, and answers with what the master decides. Instructions are
+carried out at once in the model; workers do nothing by themselves, every step of theirs is a line of the transcript.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import (
+    DataflowStatus,
+    PlacementHead,
+    TaskAssignment,
+    TaskDescriptor,
+    TaskReport,
+    WorkerReport,
+)
+from scribengin.dataflow.view import Placement
+from scribengin.launcher.contract import ContainerExit
+from scribengin.master import events as ev
+from scribengin.master.placement import Slot
+from scribengin.master.state import MasterState
+
+STARTED_S = 1000.0
+
+
+@dataclass
+class World:
+    """One dataflow. `run` is the only thing to call."""
+
+    config: DataflowConfig = field(default_factory=lambda: make_config())
+    config_version: int = 0
+    edited_version: int = 0
+    head: PlacementHead = field(default_factory=lambda: PlacementHead(master="master-1", epoch=1, unsettled=1))
+    status: DataflowStatus = field(
+        default_factory=lambda: DataflowStatus(dataflow="flow", state="starting", config_version=0)
+    )
+    tasks: dict[str, TaskDescriptor] = field(default_factory=dict)
+    workers: dict[str, ev.WorkerSnapshot] = field(default_factory=dict)
+    places: dict[str, tuple[Slot, TaskAssignment]] = field(default_factory=dict)
+    containers: list[str] = field(default_factory=list)
+    unclean: set[str] = field(default_factory=set)
+    """Tasks that have had an owner who did not bring them to an end: something of a round may be left half done."""
+    standbys: int = 0
+    now_s: float = STARTED_S
+    master: MasterState | None = None
+
+    def run(self, line: str) -> list[str]:
+        """Let one line happen. Returns what came of it, as lines."""
+        first, *rest = shlex.split(line)
+        command: Callable[[str, list[str]], list[str]] = getattr(self, f"do_{first.replace('-', '_')}", self.do_worker)
+        return command(first, rest)
+
+    # -- lines that begin with a verb
+
+    def do_submit(self, _: str, options: list[str]) -> list[str]:
+        values = dict(option.split("=") for option in options)
+        self.standbys = int(values.pop("standbys", "0"))
+        self.config = make_config(**{name: int(value) for name, value in values.items()})
+        return self._begin("master-1")
+
+    def do_new_master(self, _: str, names: list[str]) -> list[str]:
+        self.head = self.head.model_copy(update={"master": names[0], "epoch": self.head.epoch + 1, "unsettled": 1})
+        return self._begin(names[0])
+
+    def do_tasks(self, _: str, counts: list[str]) -> list[str]:
+        first = len(self.tasks)
+        return self._happen(ev.TasksFound(tuple(make_task(k) for k in range(first, first + int(counts[0])))))
+
+    def do_edit(self, _: str, options: list[str]) -> list[str]:
+        self.edited_version += 1
+        values: dict[str, Any] = dict(option.split("=") for option in options)
+        edited = self.config.model_dump() | {k: int(v) if v.isdigit() else v for k, v in values.items()}
+        return self._happen(ev.ConfigEdited(self.edited_version, DataflowConfig.parse(edited, source="the transcript")))
+
+    def do_spoil(self, _: str, words: list[str]) -> list[str]:
+        self.edited_version += 1
+        return self._happen(ev.ConfigEdited(self.edited_version, None, " ".join(words)))
+
+    def do_advance(self, _: str, words: list[str]) -> list[str]:
+        self.now_s += float(words[0])
+        return self._happen(ev.Tick())
+
+    def do_ignore(self, _: str, streams: list[str]) -> list[str]:
+        return self._happen(ev.StreamsIgnored(tuple(streams)))
+
+    def do_maintenance(self, _: str, error: list[str]) -> list[str]:
+        return self._happen(ev.ChoreDone("maintenance", " ".join(error) or None))
+
+    def do_last_maintenance(self, _: str, error: list[str]) -> list[str]:
+        return self._happen(ev.ChoreDone("last maintenance", " ".join(error) or None))
+
+    def do_show(self, _: str, __: list[str]) -> list[str]:
+        status = self.status
+        lines = [f"{status.state}, config {status.config_version}, workers {', '.join(status.workers) or 'none'}"]
+        lines += [f"config error: {status.config_error}"] if status.config_error else []
+        lines += [f"error: {line}" for line in (status.error or "").splitlines() if line]
+        for task, (slot, assignment) in sorted(self.places.items()):
+            mark = " (release)" if assignment.release else ""
+            lines.append(f"{task} on {slot.worker}/{slot.executor} lease {assignment.lease}{mark}")
+        lines += [f"{task} waits" for task in status.tasks_unassigned]
+        return lines
+
+    # -- lines that begin with a worker or another container: worker-1 registers
+
+    def do_worker(self, name: str, words: list[str]) -> list[str]:
+        """`worker-1 registers`, `worker-1 is ready`, `worker-1 runs task-0 ...`, and so on."""
+        verb, *rest = words
+        deeds: dict[str, Callable[[str, list[str]], list[str]]] = {
+            "registers": self._registers,
+            "is": lambda who, _: self._reports(who, ready=True),
+            "leaves": lambda who, _: self._reports(who, leaving=True),
+            "runs": lambda who, tasks: self._reports(who, state="running", tasks=tasks),
+            "releases": lambda who, tasks: self._reports(who, state="released", tasks=tasks),
+            "finishes": lambda who, tasks: self._reports(who, state="finished", tasks=tasks),
+            "fails": lambda who, told: self._reports(who, state="failed", tasks=told[:1], error=" ".join(told[1:])),
+            "expires": self._expires,
+            "exits": self._exits,
+            "cannot": lambda who, why: self._cannot(who, " ".join(why[1:])),
+        }
+        return deeds[verb](name, rest)
+
+    def _registers(self, name: str, rest: list[str]) -> list[str]:
+        executors = tuple(f"executor-{k}" for k in range(1, self.config.executors_per_worker + 1))
+        self.workers[name] = ev.WorkerSnapshot(name, executors, alive=True, report=make_report(name))
+        return self._happen(ev.WorkerRegistered(name, executors))
+
+    def _reports(self, name: str, *, state: str = "", tasks: list[str] | None = None, **changes: Any) -> list[str]:
+        before = self.workers[name].report
+        assert before is not None
+        reports = {report.task: report for report in before.tasks}
+        error = changes.pop("error", None)
+        for task, (slot, assignment) in self.places.items():
+            if state and slot.worker == name and (not tasks or task in tasks):
+                if state in ("released", "finished"):
+                    self.unclean.discard(task)
+                reports[task] = TaskReport.model_validate(
+                    {"task": task, "lease": assignment.lease, "state": state, "error": error}
+                )
+        ready = changes.get("ready", before.spark_ready)
+        report = before.model_copy(
+            update={
+                "tasks": tuple(reports.values()),
+                "spark_ready": ready,
+                "leaving": changes.get("leaving", before.leaving),
+            }
+        )
+        self.workers[name] = replace(self.workers[name], report=report)
+        return self._happen(ev.ReportRead(report))
+
+    def _expires(self, name: str, _: list[str]) -> list[str]:
+        self.workers[name] = replace(self.workers[name], alive=False)
+        return self._happen(ev.WorkerLost(name))
+
+    def _exits(self, name: str, rest: list[str]) -> list[str]:
+        """`worker-1 exits 2 the last line of its log`"""
+        code, *log = rest or ["0"]
+        kind = "killed" if code == "killed" else "exited"
+        how = ContainerExit(kind, None if kind == "killed" else int(code), f"exit code {code}")
+        self.containers.remove(name)
+        if name in self.workers:
+            self.workers[name] = replace(self.workers[name], alive=False)
+        return self._happen(ev.ContainerExited(name, how, " ".join(log)))
+
+    def _cannot(self, name: str, why: str) -> list[str]:
+        self.containers.remove(name)
+        return self._happen(ev.LaunchFailed(name, why))
+
+    # -- the model
+
+    def _begin(self, name: str) -> list[str]:
+        placements = [Placement(slot.worker, slot.executor, a, 0) for slot, a in self.places.values()]
+        snapshot = ev.DataflowSnapshot(
+            dataflow="flow",
+            config=self.config,
+            config_version=self.config_version,
+            head=self.head,
+            status=self.status,
+            tasks=dict(self.tasks),
+            workers=dict(self.workers),
+            placements=tuple(placements),
+            containers=tuple(self.containers),
+        )
+        self.master = MasterState(snapshot, master=name, standbys=self.standbys, now_s=self.now_s)
+        return self._happen(ev.Tick())
+
+    def _happen(self, event: ev.MasterEvent) -> list[str]:
+        assert self.master is not None, "a transcript begins with `submit`"
+        instructions = self.master.handle([event], self.now_s)
+        self.head = self.master.head
+        for instruction in instructions:
+            self._apply(instruction)
+        return [describe(instruction) for instruction in instructions] or ["nothing"]
+
+    def _apply(self, instruction: ev.Instruction) -> None:
+        match instruction:
+            case ev.AcceptConfig(config, version):
+                self.config, self.config_version = config, version
+            case ev.RemoveWorker(name):
+                del self.workers[name]
+                self.places = {t: place for t, place in self.places.items() if place[0].worker != name}
+            case ev.Release(task, slot, lease):
+                assert self.places[task] == (slot, TaskAssignment(task=task, lease=lease)), f"{task} is not there"
+                self.places[task] = (slot, TaskAssignment(task=task, lease=lease, release=True))
+            case ev.Assign(task, slot, lease, previous, release):
+                stood = self.places.get(task)
+                assert (stood[0] if stood else None) == previous, f"{task} stands elsewhere"
+                assert slot.executor in self.workers[slot.worker].executors, f"{slot} is not there"
+                self.places[task] = (slot, TaskAssignment(task=task, lease=lease, release=release))
+                self.unclean.add(task)
+            case ev.Unassign(task, _):
+                del self.places[task]
+            case ev.CreateTasks(tasks):
+                self.tasks.update({task.name: task for task in tasks})
+            case ev.LaunchWorker(name) | ev.LaunchStandby(name):
+                self.containers.append(name)
+            case ev.PublishStatus(status):
+                self.status = status
+            case _:
+                return
+
+
+def make_config(**changes: Any) -> DataflowConfig:
+    """The smallest config there is."""
+    return DataflowConfig.parse(
+        {
+            "name": "flow",
+            "sources": {"in": {"kind": "log", "logs": "in/*"}},
+            "sinks": {"out": {"kind": "log", "log": "out"}},
+            "sql": "SELECT payload FROM in",
+            **changes,
+        },
+        source="the transcript",
+    )
+
+
+def make_task(number: int) -> TaskDescriptor:
+    """A task of one source stream and one sink stream."""
+    return TaskDescriptor(
+        name=f"task-{number}",
+        sources=(SourceStreamDescriptor(source="in", name=f"in/{number}"),),
+        sinks=(SinkStreamDescriptor(sink="out", resource="log:/logs/out", name=str(number)),),
+    )
+
+
+def make_report(worker: str) -> WorkerReport:
+    """What a worker says at first: nothing."""
+    return WorkerReport(worker=worker, written_ms=0)
+
+
+def describe(instruction: ev.Instruction) -> str:
+    """An instruction as one line of a transcript."""
+    match instruction:
+        case ev.AcceptConfig(_, version):
+            return f"AcceptConfig version {version}"
+        case ev.Release(task, slot, lease):
+            return f"Release {task} on {slot.worker}/{slot.executor} lease {lease}"
+        case ev.Assign(task, slot, lease, previous, release):
+            moved = f" from {previous.worker}/{previous.executor}" if previous else ""
+            return f"Assign {task} to {slot.worker}/{slot.executor} lease {lease}{moved}" + (" (release)" * release)
+        case ev.Unassign(task, slot):
+            return f"Unassign {task} from {slot.worker}/{slot.executor}"
+        case ev.CreateTasks(tasks):
+            return f"CreateTasks {' '.join(task.name for task in tasks)}"
+        case ev.RecordHistory(kind, message):
+            return f"history: {kind}: {' / '.join(message.splitlines())}"
+        case ev.PublishStatus(status):
+            trouble = re.sub(r"\s*\n\s*", " / ", status.error or "")
+            return f"status: {status.state}" + (f", error: {trouble}" if trouble else "")
+        case ev.RunLastMaintenance():
+            return "RunLastMaintenance"
+        case ev.Leave(state):
+            return f"Leave {state}"
+        case ev.RemoveWorker(name) | ev.LaunchWorker(name) | ev.LaunchStandby(name) | ev.KillContainer(name):
+            return f"{type(instruction).__name__} {name}"

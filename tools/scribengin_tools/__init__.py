@@ -1,0 +1,1 @@
+"""What operators run: the `scribengin` command, the demo, the benchmarks."""

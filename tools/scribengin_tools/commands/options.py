@@ -1,0 +1,95 @@
+"""Options that commands share, and what they are turned into: a registry session, a namespace, overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from scribengin.log import LogNamespace
+    from scribengin_registry.contract import Registry
+
+REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
+DEFAULT_NAMESPACE = "/logs"
+_CONNECT_TIMEOUT_S = 5.0
+
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="HOSTS",
+        envvar=REGISTRY_VARIABLE,
+        help="The ZooKeeper registry, as in host:port,host:port/path.",
+        show_default=False,
+    ),
+]
+NamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        metavar="PATH",
+        help="Where the logs are: a node of the registry, or distributedlog-file://HOSTS/PATH.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a value: KEY is dotted as in sinks.out.path, VALUE is YAML. Repeatable.",
+        show_default=False,
+    ),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The dataflow.", show_default=False)]
+
+
+@contextmanager
+def connected(hosts: str | None) -> Iterator[Registry]:
+    """A session with the registry at `hosts`. Raises ConfigInvalid (none was given), RegistryUnreachable."""
+    from scribengin.errors import ConfigInvalid
+    from scribengin_registry.errors import RegistryError
+    from scribengin_registry.kazoo_registry import connect
+
+    if not hosts or not hosts.strip():
+        raise ConfigInvalid(
+            f"no registry was given: set {REGISTRY_VARIABLE} or pass --registry, as in 127.0.0.1:2181 "
+            "(`scribengin sandbox` starts one and prints its address)"
+        )
+    try:
+        registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
+    except RegistryError as error:
+        if type(error) is RegistryError:  # not a server's answer: the address makes no sense
+            raise ConfigInvalid(str(error)) from error
+        raise
+    with registry:
+        yield registry
+
+
+@contextmanager
+def opened_namespace(hosts: str | None, namespace: str) -> Iterator[LogNamespace]:
+    """The log namespace, in the registry at `hosts` unless it names its own. Raises NamespaceNotBound and the like."""
+    from scribengin.log import LogNamespace
+
+    if "://" in namespace:
+        with LogNamespace.open(namespace) as opened:
+            yield opened
+        return
+    with connected(hosts) as registry, LogNamespace.open(namespace, registry=registry) as opened:
+        yield opened
+
+
+def overrides(pairs: Sequence[str] | None) -> dict[str, str]:
+    """`--set` options as a mapping. Raises ConfigInvalid for one that is not of the form KEY=VALUE."""
+    from scribengin.errors import ConfigInvalid
+
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise ConfigInvalid(f"--set {pair}: write --set KEY=VALUE, as in --set workers=2")
+        found[key.strip()] = value
+    return found

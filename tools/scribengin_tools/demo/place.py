@@ -1,0 +1,106 @@
+"""Everything the demo and the benchmarks run on: an embedded ZooKeeper, a log namespace on the local disk, dataflows as
+processes. What was started here is stopped at the end, by its own identity and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Literal
+
+from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import DataflowState, DataflowStatus
+from scribengin.dataflow.view import DataflowView
+from scribengin.errors import DataflowError
+from scribengin.launcher.contract import tail_of_log
+from scribengin.launcher.local import LocalLauncher
+from scribengin.log import LogNamespace
+from scribengin.master.submit import submit
+from scribengin_registry.contract import Registry
+from scribengin_registry.embedded import EmbeddedZooKeeper
+from scribengin_registry.kazoo_registry import connect
+from scribengin_tools.containers import kill_containers
+from scribengin_tools.ending import set_desired_state
+
+NAMESPACE = "/logs"
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An installation of its own. `home` is where containers and packages go."""
+
+    registry: Registry
+    namespace: LogNamespace
+    store: Path
+    home: Path
+    launcher: LocalLauncher
+    clock: Clock
+    _submitted: list[str] = field(default_factory=list)
+
+    def submit(self, config: DataflowConfig) -> DataflowView:
+        """Start a dataflow. Raises what `submit` raises."""
+        self._submitted.append(config.name)  # first: what a submit leaves behind that fails half way is cleared, too
+        submit(self.registry, config, self.home)
+        return DataflowView(self.registry, config.name)
+
+    def desire(self, dataflow: str, state: Literal["running", "paused", "stopped"]) -> None:
+        """Ask a dataflow's master for a state."""
+        set_desired_state(DataflowView(self.registry, dataflow), state)
+
+    def await_state(self, dataflow: str, *states: DataflowState, timeout_s: float) -> DataflowStatus:
+        """Wait until the dataflow is in one of `states`. Raises DataflowError when it fails, or does not get there."""
+        what = f"{dataflow} to be {' or '.join(states)}"
+        self.wait_until(lambda: self.check(dataflow).state in states, timeout_s, what)
+        return self.check(dataflow)
+
+    def check(self, dataflow: str) -> DataflowStatus:
+        """The dataflow's status. Raises DataflowError if it has failed, with its error."""
+        status = DataflowView(self.registry, dataflow).status()
+        if status.state in ("failed", "killed"):
+            raise DataflowError(f"dataflow '{dataflow}' is {status.state}: {status.error}\n{self.last_words(dataflow)}")
+        return status
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Look until `condition` holds. Raises DataflowError, naming `what`, after `timeout_s`."""
+        deadline_s = self.clock.monotonic_s() + timeout_s
+        while not condition():
+            if self.clock.monotonic_s() > deadline_s:
+                words = "\n".join(self.last_words(dataflow) for dataflow in self._submitted)
+                raise DataflowError(f"waited {timeout_s:g} s in vain for {what}\n{words}")
+            Event().wait(_LOOK_S)
+
+    def last_words(self, dataflow: str) -> str:
+        """The ends of the logs of all containers of a dataflow."""
+        words = []
+        for container in self.launcher.all_containers(dataflow):
+            logs = self.launcher.logs(container)
+            said = tail_of_log(logs.stderr) or tail_of_log(logs.stdout)
+            ended = self.launcher.poll(container)
+            how = f"ended: {ended.reason}" if ended else "runs"
+            words.append(f"--- {container.name} of {dataflow} ({how}; {logs.stderr})\n{said or '(it said nothing)'}")
+        return "\n".join(words)
+
+    def end_processes(self) -> None:
+        """Kill every container that still runs."""
+        for dataflow in self._submitted:
+            kill_containers(self.registry.hosts, dataflow, self.home)
+
+
+@contextmanager
+def embedded_place(directory: Path, clock: Clock = SYSTEM_CLOCK) -> Iterator[Place]:
+    """Start everything below `directory`, and stop it at the end. Raises JavaMissing, ServerFailed."""
+    home, store = directory / "home", directory / "logs"
+    with EmbeddedZooKeeper(directory / "zookeeper") as server, connect(server.hosts) as registry:
+        LogNamespace.bind(NAMESPACE, store, registry=registry)
+        launcher = LocalLauncher(home)
+        with LogNamespace.open(NAMESPACE, registry=registry) as namespace, launcher:
+            place = Place(registry, namespace, store, home, launcher, clock)
+            try:
+                yield place
+            finally:
+                place.end_processes()

@@ -1,0 +1,159 @@
+"""Ending dataflows: asking one to stop, killing one that cannot be asked, and waiting for what becomes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.descriptors import FINAL_STATES, DataflowState, DataflowStatus, HistoryEvent
+from scribengin.dataflow.view import DataflowView
+from scribengin.errors import ConfigInvalid, DataflowBusy, DataflowError
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeMissing, VersionConflict
+from scribengin_tools.containers import kill_containers, names_of, running_for_other_registries
+from scribengin_tools.watching import Change
+
+_CHANGES_TRIED_MAX = 10
+_LOOK_S = 1.0
+_LEAVING_MAX_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What was killed: `containers` are for people, `elsewhere` names workers of other machines that
+    may still run, `other_registries` those for which a dataflow of that name runs here."""
+
+    dataflow: str
+    state_before: DataflowState
+    containers: str
+    elsewhere: tuple[str, ...]
+    other_registries: tuple[str, ...]
+
+    @property
+    def anything(self) -> bool:
+        """Whether there was anything to kill."""
+        return bool(self.containers) or self.state_before not in FINAL_STATES
+
+    @property
+    def line(self) -> str:
+        """The whole, for people."""
+        line = f"killed dataflow '{self.dataflow}' ({self.containers or 'nothing of it ran on this machine'})"
+        if self.elsewhere:
+            line += f"; workers on other machines may still run: {', '.join(self.elsewhere)}: kill it there, too"
+        if self.other_registries and not self.containers:
+            line += (
+                f"; a dataflow of that name runs here for the registry {', '.join(self.other_registries)}: "
+                "if that is the same one, give it in those words"
+            )
+        return line
+
+
+def set_desired_state(view: DataflowView, wanted: Literal["running", "paused", "stopped"]) -> bool:
+    """Edit the dataflow's config, and return whether that changed it. Raises DataflowNotFound, and DataflowBusy when
+    others keep editing it.
+
+    An edit that the master has refused is replaced by the config in force: else this one would be refused with it.
+    """
+    for _attempt in range(_CHANGES_TRIED_MAX):
+        config = view.config_to_edit()
+        if config.value.desired_state == wanted:
+            return False
+        try:
+            view.set_config(config.value.model_copy(update={"desired_state": wanted}), config.version)
+        except VersionConflict:
+            continue
+        return True
+    raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
+
+
+def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
+    """End every process of a dataflow on this machine, now. What was not committed is redone when it runs again.
+
+    Raises DataflowNotFound, LauncherError.
+    """
+    view = DataflowView(registry, name)
+    status = view.status()
+    elsewhere = _workers_elsewhere(view)
+    with contextlib.suppress(ConfigInvalid):  # a bad edit: killing must be possible whatever stands there
+        set_desired_state(view, "stopped")  # or a master on another machine would start everything anew
+    containers = names_of(kill_containers(registry.hosts, name, home))
+    others = running_for_other_registries(registry.hosts, name, home)
+    killed = Killed(name, status.state, containers, elsewhere, tuple(others))
+    if killed.anything:
+        view.set_status(
+            view.status().model_copy(update={"state": "killed", "workers": (), "master": None, "tasks_unassigned": ()})
+        )
+        event = HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind="killed", message=containers or "nothing ran here")
+        view.add_history([event])
+    return killed
+
+
+def wait_for_state(
+    view: DataflowView, until: Callable[[DataflowStatus], bool], seen: Callable[[DataflowStatus], None]
+) -> DataflowStatus:
+    """Return the first status that satisfies `until`; `seen` hears of each before. Raises DataflowNotFound, and
+    DataflowBusy when no master is left to bring the dataflow there."""
+    orphaned_since_s: float | None = None
+    patience_s = 3 * view.config().value.session_timeout_s
+    while True:
+        changed = Change()
+        status = view.status(changed)
+        if until(status):
+            return status
+        seen(status)
+        now_s = SYSTEM_CLOCK.monotonic_s()
+        if masters(view):
+            orphaned_since_s = None
+        elif orphaned_since_s is None:
+            orphaned_since_s = now_s
+        elif now_s - orphaned_since_s > patience_s:
+            raise DataflowBusy(
+                f"dataflow '{view.dataflow}' is {status.state} and has no master any more: see `scribengin logs "
+                f"{view.dataflow}`; `scribengin kill {view.dataflow}` ends what is left of it"
+            )
+        changed.wait(_LOOK_S)
+
+
+def ended_badly(status: DataflowStatus) -> DataflowError:
+    """The error of whoever waited for something better: what the dataflow says of itself, then what became of it."""
+    name = status.dataflow
+    line = f"dataflow '{name}' is {status.state}: see `scribengin history {name}`, `scribengin logs {name}`"
+    return DataflowError(f"{status.error}\n{line}" if status.error else line)
+
+
+def masters(view: DataflowView) -> int:
+    """How many processes stand for election as master, the leader included."""
+    try:
+        return len(view.registry.children(view.paths.master))
+    except NodeMissing:
+        return 0
+
+
+def await_masters_gone(view: DataflowView) -> None:
+    """Return once the masters of a dataflow that has ended have left. Raises DataflowBusy when they do not."""
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + _LEAVING_MAX_S
+    while masters(view):
+        if SYSTEM_CLOCK.monotonic_s() > deadline_s:
+            raise DataflowBusy(
+                f"dataflow '{view.dataflow}' has ended, but a master of it stays: `scribengin kill {view.dataflow}`"
+            )
+        changed = Change()
+        view.registry.children(view.paths.master, changed)
+        changed.wait(_LOOK_S)
+
+
+def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:
+    found = []
+    for name in view.workers():
+        try:
+            worker = view.worker(name)
+        except NodeMissing:
+            continue
+        if worker.host != socket.gethostname() and view.lease(name):
+            found.append(f"{name} on {worker.host}")
+    return tuple(found)

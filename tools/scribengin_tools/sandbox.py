@@ -1,0 +1,87 @@
+"""The sandbox: everything that Scribengin needs around it, on one machine and in one directory."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+from scribengin.log import LogNamespace
+from scribengin_registry.contract import Registry
+from scribengin_registry.embedded import LOOPBACK, EmbeddedZooKeeper
+from scribengin_registry.errors import RegistryUnreachable, ServerFailed
+from scribengin_registry.kazoo_registry import connect
+from scribengin_tools.commands.options import DEFAULT_NAMESPACE
+
+USUAL_PORT = 2181
+_LOOK_S = 0.5
+
+
+class Sandbox:
+    """An embedded ZooKeeper with a log namespace bound to a directory beside it. A context manager; not thread-safe.
+
+    `<directory>/zookeeper` is the registry's, `<directory>/logs` the namespace's. Both keep their data.
+    """
+
+    def __init__(self, directory: Path, *, port: int = 0) -> None:
+        self.directory = directory.absolute()
+        self.store = self.directory / "logs"
+        self._server = EmbeddedZooKeeper(self.directory / "zookeeper", port=port or self._usual_port())
+        self._opened = ExitStack()
+        self._registry: Registry | None = None
+
+    @property
+    def hosts(self) -> str:
+        """The registry's address. Known once it was started."""
+        return self._server.hosts
+
+    def __enter__(self) -> Sandbox:
+        """Start everything. Raises ServerFailed, JavaMissing, NamespaceNotBound (the registry's data is another's)."""
+        with ExitStack() as opened:
+            opened.enter_context(self._server)
+            self._registry = opened.enter_context(connect(self.hosts))
+            LogNamespace.bind(DEFAULT_NAMESPACE, self.store, registry=self._registry)
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._opened.close()
+
+    def wait(self, ended: threading.Event) -> ServerFailed | None:
+        """Return when `ended` is set, or when the server has died: then why."""
+        while not ended.wait(_LOOK_S):
+            if self._server.pid is None:
+                return ServerFailed(
+                    f"the sandbox's ZooKeeper has died: see {self._server.log_path}, then start it again"
+                )
+        return None
+
+    def kill_dataflows(self, home: Path) -> list[str]:
+        """Kill what runs below `home` for the dataflows of this registry. A line for each that had to be."""
+        from scribengin.dataflow.view import dataflow_names
+        from scribengin_tools.ending import kill_dataflow
+
+        if self._registry is None or self._server.pid is None:
+            return []
+        lines = []
+        try:
+            for name in dataflow_names(self._registry):
+                killed = kill_dataflow(self._registry, name, home)
+                if killed.anything:
+                    lines.append(killed.line)
+        except RegistryUnreachable as error:
+            lines.append(str(error))
+        return lines
+
+    def _usual_port(self) -> int:
+        """The usual port for a new sandbox, if it is free; else 0: the server looks for the last, or another one."""
+        if (self.directory / "zookeeper" / "port").exists():
+            return 0
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, USUAL_PORT))
+            except OSError:
+                return 0
+        return USUAL_PORT
