@@ -9,7 +9,7 @@
     python3 tools/dev.py bench [NAME ...] [--json FILE]     the benchmarks
     python3 tools/dev.py clean                              remove .venv, caches and what was built
 
-The first run makes `.venv` and installs the project into it, with a Java runtime if there is no Java >= 17. Later runs
+The first run makes `.venv` and installs the project into it, with a Java runtime for machines without one. Later runs
 see that nothing has changed and begin at once. Needs Python 3.11, 3.12 or 3.13 with its standard library, no more.
 Exit codes: that of the command; 1 when the set-up failed; 2 for a wrong command line; 130 after Ctrl-C.
 """
@@ -137,8 +137,7 @@ COMMANDS = {"demo": demo, "test": run_tests, "lint": lint, "bench": bench, "clea
 
 def set_up() -> None:
     """Make `.venv` what pyproject.toml says, unless it is already. Exits with 1 and the reason when that fails."""
-    java_needed = find_java() is None
-    stamp = stamp_text(java_needed)
+    stamp = stamp_text()
     if _is_set_up(stamp):
         return
     with one_at_a_time():
@@ -149,7 +148,7 @@ def set_up() -> None:
         SETUP_LOG.write_bytes(b"")
         if not _environment_works():
             make_environment()
-        install(java_needed)
+        install()
         STAMP.write_text(stamp)
 
 
@@ -164,12 +163,10 @@ def make_environment() -> None:
     step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
 
 
-def install(java_needed: bool) -> None:
-    """Install the project, editable, with everything that its tests and its demo need."""
-    extras = ["dev", "demo", *(["java"] if java_needed else [])]
+def install() -> None:
+    """Install the project, editable, with everything that its tests and its demo need, a Java runtime among it."""
     pip = [str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *cache_options()]
-    with_java = ", with a Java runtime (there is none >= 17 here)" if java_needed else ""
-    step(f"installing packages{with_java}", [*pip, "--editable", f".[{','.join(extras)}]"])
+    step("installing packages", [*pip, "--editable", ".[dev,demo]"])
 
 
 def cache_options() -> list[str]:
@@ -182,9 +179,9 @@ def cache_options() -> list[str]:
     return []
 
 
-def stamp_text(java_needed: bool) -> str:
+def stamp_text() -> str:
     """What the environment depends on, in one word. It holds absolute paths, so a moved tree is set up anew."""
-    about = f"{platform.python_version()} {ROOT} {java_needed} ".encode()
+    about = f"{platform.python_version()} {ROOT} ".encode()
     return hashlib.sha256(about + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
 
 
