@@ -19,12 +19,14 @@ from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import HEADER_BYTES, Damage, read_body
 from scribengin.log.index import DamagePlace, EntryPlace, SegmentIndex, walk
 from scribengin.log.metadata import LogDescriptor, LogMetadata, LogState, SegmentDescriptor
-from scribengin.log.segment import SegmentStore, Tail
+from scribengin.log.segment import SegmentStore, SegmentView, Tail
 
 _T = TypeVar("_T")
 _OPEN_SEGMENTS_MAX = 4
 _POLL_S_MIN = 0.001
 _POLL_S_MAX = 0.020
+_TOLD_POLL_S = 0.100
+"""How often a reader looks by itself that would be told of a change."""
 
 
 def damaged(log: str, segment: int, entry: int, offset: int, damage: Damage) -> DamagedEntry:
@@ -46,6 +48,10 @@ class SegmentReader:
         self._log = log
         self._view = store.open(segment.file)
         self._index = SegmentIndex(self._view, store.load_index(segment.file))
+
+    @property
+    def view(self) -> SegmentView:
+        return self._view
 
     def tail(self) -> Tail | None:
         return self._view.tail()
@@ -96,6 +102,40 @@ class SegmentReader:
         return next((place for place in self.entries(offset, end, entry) if wanted(place)), None)
 
 
+class TailWatch:
+    """Sets an event when more of a segment may be visible: of one segment at a time, the one that is being written."""
+
+    def __init__(self, event: threading.Event) -> None:
+        self._event = event
+        self._view: SegmentView | None = None
+        self._stop: Callable[[], None] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody will tell."""
+        return self._stop is not None
+
+    def follow(self, view: SegmentView | None) -> bool:
+        """Watch this segment instead of the one before, and say whether a watch has just begun."""
+        if view is self._view and self.active:
+            return False
+        self._end()
+        self._view = view
+        self._stop = None if view is None else view.watch_tail(self._event)
+        return self.active
+
+    def _end(self) -> None:
+        if self._stop is not None:
+            self._stop()
+        self._stop = None
+
+    def __enter__(self) -> TailWatch:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._end()
+
+
 class LogCatalog:
     """The segments of one log, for one reader. Not thread-safe, but for the watch.
 
@@ -109,6 +149,8 @@ class LogCatalog:
         self._follow = follow
         self._metadata, self._store, self._clock = metadata, store, clock
         self._stale = threading.Event()
+        self._wake = threading.Event()
+        """Set by whoever has something to tell a waiting reader."""
         self._state: LogState | None = None
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
 
@@ -118,9 +160,14 @@ class LogCatalog:
         if state is not None and not self._stale.is_set():
             return state
         stale = self._stale = threading.Event()
+
+        def changed(_change: object) -> None:
+            stale.set()
+            self._wake.set()
+
         known = () if state is None else state.segments
         try:
-            state = self._metadata.state(known, (lambda _event: stale.set()) if self._follow else None)
+            state = self._metadata.state(known, changed if self._follow else None)
         except BaseException:
             stale.set()
             raise
@@ -223,17 +270,27 @@ class LogCatalog:
     def await_change(self, look: Callable[[], _T | None], timeout_s: float) -> _T | None:
         """What `look` returns, as soon as it is not None, or None after the timeout.
 
-        Looks at once, after a change of metadata, and at intervals that grow while nothing happens.
+        Looks at once, after a change of metadata or of the tail, and where nobody tells of those at intervals that
+        grow while nothing happens.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         poll_s = _POLL_S_MIN
-        while True:
-            found = look()
-            left_s = deadline_s - self._clock.monotonic_s()
-            if found is not None or left_s <= 0:
-                return found
-            self._stale.wait(min(poll_s, left_s))
-            poll_s = min(2 * poll_s, _POLL_S_MAX)
+        with TailWatch(self._wake) as watch:
+            while True:
+                self._wake.clear()
+                found = look()
+                left_s = deadline_s - self._clock.monotonic_s()
+                if found is not None or left_s <= 0:
+                    return found
+                if self._watches_anew(watch):
+                    continue  # what was written before the watch began is not told of
+                self._wake.wait(min(_TOLD_POLL_S if watch.active else poll_s, left_s))
+                poll_s = min(2 * poll_s, _POLL_S_MAX)
+
+    def _watches_anew(self, watch: TailWatch) -> bool:
+        """Let `watch` follow the segment that is being written, and say whether that is another one than before."""
+        segment = self.state().in_progress
+        return watch.follow(None if segment is None else self.reader(segment).view)
 
     def close(self) -> None:
         """Close all files. Idempotent."""

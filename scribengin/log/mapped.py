@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
 from scribengin.errors import LogClosed, LogNotFound
+from scribengin.log import tail_watch
 from scribengin.log.segment import SegmentView, Tail
 from scribengin.log.tail import TAIL_BYTES, read_tail
 
@@ -36,6 +39,9 @@ class FileView(SegmentView):
             except FileNotFoundError:
                 return None
         return read_tail(os.pread(self._tail_file, TAIL_BYTES, 0))
+
+    def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
+        return tail_watch.watch(str(self._path.with_suffix(".tail")), moved)
 
     def size(self) -> int:
         return os.fstat(self._descriptor()).st_size

@@ -14,8 +14,9 @@ fsync).
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -92,6 +93,14 @@ class SegmentView(ABC):
     @abstractmethod
     def tail(self) -> Tail | None:
         """How far the writer of a segment in progress lets readers read. None: nothing yet."""
+
+    @abstractmethod
+    def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
+        """Set `moved` whenever the tail may have moved, until what this returns is called.
+
+        None: this store cannot tell just now, and readers look from time to time. What moved before the watch began is
+        not told of: look once more after it has.
+        """
 
     @abstractmethod
     def size(self) -> int:
