@@ -85,9 +85,15 @@ def test_each_kind_of_test_run_leaves_out_what_it_says(dev: ModuleType) -> None:
     assert dev.pytest_arguments("--fast", ["--fast", "tests/house"])[3:] == ["tests/house"]
 
 
-def test_the_set_up_is_repeated_when_its_grounds_change(dev: ModuleType) -> None:
-    assert dev.stamp_text(True) == dev.stamp_text(True)
-    assert dev.stamp_text(True) != dev.stamp_text(False)
+def test_the_set_up_is_repeated_when_its_grounds_change(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("one")
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    stamp = dev.stamp_text()
+    assert stamp == dev.stamp_text()
+    (tmp_path / "pyproject.toml").write_text("two")
+    assert dev.stamp_text() != stamp
 
 
 def test_a_python_that_cannot_make_environments_names_the_package_to_install(
