@@ -35,6 +35,7 @@ def damaged(log: str, segment: int, entry: int, offset: int, damage: Damage) -> 
         f"log '{log}': the entry at segment {segment}, entry {entry} (byte {offset}) is damaged: {damage.reason}; "
         "restore the segment's file from a copy, or truncate the log behind it",
         position=str(DLSN(segment, entry, 0)),
+        offset=offset,
     )
 
 
@@ -69,10 +70,16 @@ class SegmentReader:
 
     def body(self, place: EntryPlace) -> pa.RecordBatch:
         """The body of an entry, mapped. Raises DamagedEntry."""
-        header = place.header
-        body = read_body(header, self._view.read(place.offset + HEADER_BYTES, header.body_bytes))
+        return self.checked(place, read_body(place.header, self.stored_body(place)))
+
+    def stored_body(self, place: EntryPlace) -> pa.Buffer:
+        """The body of an entry as stored, mapped and not yet looked at."""
+        return self._view.read(place.offset + HEADER_BYTES, place.header.body_bytes)
+
+    def checked(self, place: EntryPlace, body: pa.RecordBatch | Damage) -> pa.RecordBatch:
+        """`body`, which is that of the entry. Raises DamagedEntry."""
         if isinstance(body, Damage):
-            raise damaged(self._log, self.segment.segment, header.entry, place.offset, body)
+            raise damaged(self._log, self.segment.segment, place.header.entry, place.offset, body)
         return body
 
     def find_entry(self, entry: int, end: int) -> EntryPlace | None:
@@ -91,6 +98,14 @@ class SegmentReader:
         return self._first(
             row.entry, row.offset, end, lambda p: p.header.carries_records and p.header.last_txid >= txid
         )
+
+    def load_keys(self) -> bytes:
+        """The key index as it was kept; empty if it was not."""
+        return self._store.load_index(self.segment.file, "keys")
+
+    def save_keys(self, index: bytes) -> None:
+        """Keep the key index of a completed segment, if that is possible."""
+        self._store.save_index(self.segment.file, index, "keys")
 
     def close(self) -> None:
         """Close the files, and keep the index if that of a completed segment was missing, short or wrong."""
@@ -179,12 +194,17 @@ class LogCatalog:
         self._state = state
         return state
 
-    def segment(self, number: int) -> SegmentDescriptor | None:
-        """The segment of that number, if there is one yet. Raises InconsistentLog for one that should be there."""
-        state = self.state()
+    def segment(self, number: int, state: LogState | None = None) -> SegmentDescriptor | None:
+        """The segment of that number, if there is one yet; as `state` has it, or as the log has it now.
+
+        Raises PositionTruncated for one that was purged, InconsistentLog for one that should be there.
+        """
+        state = state or self.state()
         first = state.segments[0].segment if state.segments else state.head.max_segment + 1
         if number > state.head.max_segment:
             return None
+        if number < min(first, state.head.first.segment):
+            raise self._truncated(DLSN(number, 0, 0), state.head.first)
         if number < first:
             raise InconsistentLog(f"log '{self.log.name}': segment {number} is gone, the log begins with {first}")
         return state.segments[number - first]
@@ -223,19 +243,23 @@ class LogCatalog:
     def check_position(self, position: DLSN) -> None:
         """Raises PositionTruncated before the first record kept, InconsistentLog for a position the log never had."""
         head = self.state().head
-        name = self.log.name
         if self._normal(position) < head.first:
-            raise PositionTruncated(
-                f"log '{name}': {position} was truncated, the first record kept is {head.first}; "
-                f"start from there, from a transaction id, or from the end"
-            )
+            raise self._truncated(position, head.first)
         last = self.segment(position.segment)
         if last is None:
             beyond = position > DLSN(head.max_segment + 1, 0, 0)
         else:
             beyond = not last.in_progress and position.entry > last.entries
         if beyond:
-            raise InconsistentLog(f"log '{name}': {position} lies behind its end, so it is no position of this log")
+            raise InconsistentLog(
+                f"log '{self.log.name}': {position} lies behind its end, so it is no position of this log"
+            )
+
+    def _truncated(self, position: DLSN, first: DLSN) -> PositionTruncated:
+        return PositionTruncated(
+            f"log '{self.log.name}': {position} was truncated, the first record kept is {first}; "
+            "start from there, from a transaction id, or from the end"
+        )
 
     def _normal(self, position: DLSN) -> DLSN:
         """The end of a completed segment is the beginning of the next: no record lies between the two."""
@@ -291,6 +315,10 @@ class LogCatalog:
         """Let `watch` follow the segment that is being written, and say whether that is another one than before."""
         segment = self.state().in_progress
         return watch.follow(None if segment is None else self.reader(segment).view)
+
+    def wake(self) -> None:
+        """Make whoever waits in `await_change` look at once. From any thread."""
+        self._wake.set()
 
     def close(self) -> None:
         """Close all files. Idempotent."""

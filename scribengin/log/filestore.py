@@ -2,6 +2,7 @@
 
     <directory>/<18 digits>-<epoch>.log      the segment
                                    .idx      its index, a hint
+                                   .keys     the least and greatest keys in it, a hint
                                    .tail     two slots of 32 bytes, written in turn: one of them always holds
                                    .fence    its writer has been fenced
 
@@ -21,10 +22,13 @@ from scribengin.effect import effect
 from scribengin.errors import Fenced, LogWriteFailed
 from scribengin.log.index import INTERVAL_BYTES, IndexRow
 from scribengin.log.mapped import FileView
-from scribengin.log.segment import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
+from scribengin.log.segment import IndexKind, PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.tail import SLOT_BYTES, slot_of
 
 _SEGMENT_FILE = re.compile(r"(\d{18})-(\d+)\.log")
+_INDEX_SUFFIXES: dict[IndexKind, str] = {"positions": ".idx", "keys": ".keys"}
+_SUFFIXES = (*_INDEX_SUFFIXES.values(), ".tail", ".fence", ".log")
+"""All files of a segment. The segment itself is removed last: while it is there, the rest is found again."""
 _ATTEMPTS_MAX = 3
 _BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
 
@@ -97,19 +101,19 @@ class FileSegmentStore(SegmentStore):
     def path(self, name: SegmentName) -> str:
         return f"{self._root / str(name)}.log"
 
-    def load_index(self, name: SegmentName) -> bytes:
+    def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:
         try:
-            return Path(self.path(name)).with_suffix(".idx").read_bytes()
+            return Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind]).read_bytes()
         except OSError:
             return b""
 
-    def save_index(self, name: SegmentName, index: bytes) -> bool:
-        path = Path(self.path(name))
-        private = path.with_suffix(f".idx-{os.getpid()}")
+    def save_index(self, name: SegmentName, index: bytes, kind: IndexKind = "positions") -> bool:
+        path = Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind])
+        private = path.with_suffix(f"{path.suffix}-{os.getpid()}")
         try:
             with effect("log.index_save"):
                 private.write_bytes(index)
-                os.replace(private, path.with_suffix(".idx"))
+                os.replace(private, path)
         except OSError:
             return False
         return True
@@ -119,7 +123,7 @@ class FileSegmentStore(SegmentStore):
             match = _SEGMENT_FILE.fullmatch(path.name)
             if match and (int(match[1]), int(match[2])) not in keep and int(match[2]) < epoch:
                 with effect("log.sweep"):
-                    for suffix in (".idx", ".tail", ".fence", ".log"):
+                    for suffix in _SUFFIXES:
                         path.with_suffix(suffix).unlink(missing_ok=True)
 
 

@@ -18,10 +18,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
 from scribengin.log.entry import EncodedEntry, EntryHeader
+
+IndexKind = Literal["positions", "keys"]
+"""Where entries begin (index.py), and which keys stand where (keys.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +159,11 @@ class SegmentStore(ABC):
         """Where any local process may map the segment."""
 
     @abstractmethod
-    def load_index(self, name: SegmentName) -> bytes:
-        """The segment's index as it was kept, empty if it was not. A hint: whoever uses a row checks it."""
+    def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:
+        """An index of the segment as it was kept, empty if it was not. A hint: whoever uses it checks it."""
 
     @abstractmethod
-    def save_index(self, name: SegmentName, index: bytes) -> bool:
+    def save_index(self, name: SegmentName, index: bytes, kind: IndexKind = "positions") -> bool:
         """Keep a whole index, in place of the one that was kept, and return whether that was possible.
 
         It is a hint: a store that is full, or that readers may only read, keeps none, and lookups take longer.
