@@ -3,6 +3,11 @@
 
 A segment is made when there is something to write, so a writer that writes nothing leaves nothing. Its file exists
 before its node does: a crash between the two leaves a file that no node names, and the next writer sweeps it away.
+
+A segment that is large or old enough is *rolled*: the file of the next is made, then one transaction completes the old
+segment and registers the next. What fails before that transaction was sent (no room for a file, no registry just now)
+changes nothing: the old segment is used on, and the roll is tried again later. Once it was sent and its outcome cannot
+be learnt, the old segment may be completed, and what is appended to it lost: then the writer ends.
 """
 
 from __future__ import annotations
@@ -11,14 +16,20 @@ from collections.abc import Sequence
 
 from scribengin.clock import Clock
 from scribengin.effect import effect
-from scribengin.errors import InconsistentLog, LogError
+from scribengin.errors import InconsistentLog, LogError, LogWriteFailed, ScribenginError
 from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import GROUP_ENTRIES_MAX, EncodedEntry, EntryType
 from scribengin.log.metadata import LogDescriptor, LogMetadata, Owner, SegmentDescriptor, SegmentsHead
+from scribengin.log.metrics import LogMetrics
 from scribengin.log.records import control_entry
 from scribengin.log.recovery import completed
 from scribengin.log.segment import PlacedEntry, SegmentAppender, SegmentStore, Tail
 from scribengin.log.staged import StagedRange, control_payload
+from scribengin_registry.contract import SessionState
+from scribengin_registry.errors import RegistryUnreachable, SessionLost
+
+_ROLL_RETRY_S = 5.0
+"""How long a roll that failed is left alone."""
 
 
 class SegmentChain:
@@ -36,10 +47,17 @@ class SegmentChain:
         clock: Clock,
     ) -> None:
         self._metadata, self._store, self._owner, self._log, self._clock = metadata, store, owner, log, clock
+        self.metrics = LogMetrics(metadata.namespace, log.name)
         self._head = head
         self._commit_log = commit_log
         self._segment: SegmentDescriptor | None = None
         self._appender: SegmentAppender | None = None
+        self._spare: SegmentAppender | None = None
+        """Of the segment that follows: a roll made its file and got no further."""
+        self._begun_s = 0.0
+        self._roll_not_before_s = 0.0
+        self._roll_failure: ScribenginError | None = None
+        self._completed = False
         self._visible = self._written = Tail(0, 0, head.last_txid, head.next_sequence)
         self._group_entries = 0
         self._staged_first: Tail | None = None
@@ -54,6 +72,16 @@ class SegmentChain:
     def staging(self) -> bool:
         """Whether anything is staged that is neither committed nor rolled back."""
         return self._staged_first is not None
+
+    @property
+    def roll_failure(self) -> ScribenginError | None:
+        """Why the last roll was put off, while it is."""
+        return self._roll_failure
+
+    def take_completed(self) -> bool:
+        """Whether a segment was completed, other than by the writer's end, since this was last asked."""
+        completed, self._completed = self._completed, False
+        return completed
 
     def append(self, entries: Sequence[EncodedEntry]) -> list[DLSN]:
         """Write one group, make it durable and visible, and return where each entry's first record stands.
@@ -89,6 +117,8 @@ class SegmentChain:
         segment, appender = self._opened()
         with effect("log.stage_sync"):
             self._sync(appender)
+            if not segment.fsync:
+                self._store.settle(segment.file)  # what a round commits is durable, whatever else of the log is
         self._prepared = StagedRange(
             log=self._log.name,
             directory=self._log.directory,
@@ -130,14 +160,11 @@ class SegmentChain:
         """
         if self._segment is None:
             return
-        if not self._segment.fsync:
-            self._store.settle(self._segment.file)  # a completed segment is durable, whatever its groups were
-        end = completed(self._segment, self._visible, self._clock)
+        end = self._end_of(self._segment)
         with effect("log.segment_complete"):
             self._head = self._metadata.complete_segment(self._owner, end, release=release)
-        self.abandon()
-        self._visible = self._written = Tail(0, 0, end.last_txid, end.end_sequence)
-        self._group_entries = 0
+        self._leave_segment(end)
+        self._completed = not release
 
     def seal(self) -> None:
         """Complete the open segment, and let nothing follow. Raises as `complete`."""
@@ -145,10 +172,12 @@ class SegmentChain:
         self._head = self._metadata.seal(self._owner)
 
     def abandon(self) -> None:
-        """Close the segment's file as it is. What is in it, the next writer judges."""
-        if self._appender is not None:
-            self._appender.close()
-        self._segment = self._appender = None
+        """Close the segment's file as it is. What is in it, the next writer judges. Idempotent."""
+        self.metrics.close()
+        for appender in (self._appender, self._spare):
+            if appender is not None:
+                appender.close()
+        self._segment = self._appender = self._spare = None
 
     def _opened(self) -> tuple[SegmentDescriptor, SegmentAppender]:
         if self._segment is None or self._appender is None:
@@ -156,23 +185,79 @@ class SegmentChain:
         return self._segment, self._appender
 
     def _open_segment(self) -> tuple[SegmentDescriptor, SegmentAppender]:
-        if self._written.end >= self._log.config.segment_bytes_max:
-            self.complete()
         if self._segment is None:
-            segment = SegmentDescriptor(
-                segment=self._head.max_segment + 1,
-                epoch=self._owner.epoch,
-                directory=self._log.directory,
-                start_sequence=self._written.sequence,
-                created_ms=self._clock.now_ms(),
-                commit_log=self._commit_log,
-                fsync=self._log.config.fsync,
-            )
-            self._appender = self._store.create(segment.file, fsync=segment.fsync)
+            segment, appender = self._following()
             with effect("log.segment_register"):
                 self._head = self._metadata.create_segment(self._owner, segment)
-            self._segment = segment
+            self._enter_segment(segment, appender)
+        elif self._roll_is_due(self._segment):
+            try:
+                self._roll(self._segment)
+            except (RegistryUnreachable, SessionLost) as error:  # nothing was sent
+                self._postpone_roll(error)
         return self._opened()
+
+    def _roll_is_due(self, segment: SegmentDescriptor) -> bool:
+        size, age = self._log.config.segment_bytes_max, self._log.config.segment_age_max_s
+        large = size is not None and self._written.end >= size
+        if not large and (age is None or self._written.sequence == segment.start_sequence):
+            return False
+        now_s = self._clock.monotonic_s()
+        return (large or (age is not None and now_s >= self._begun_s + age)) and now_s >= self._roll_not_before_s
+
+    def _roll(self, segment: SegmentDescriptor) -> None:
+        """Complete the open segment and begin the next: both, or neither and it is tried again later."""
+        if self._metadata.registry.state is not SessionState.CONNECTED:  # asking would make every writer wait
+            raise RegistryUnreachable(f"log '{self._log.name}': no registry, the segment grows on; check that it runs")
+        try:
+            following, appender = self._following()
+        except LogWriteFailed as error:
+            self._postpone_roll(error)
+            return
+        end = self._end_of(segment)
+        with effect("log.segment_roll"):
+            self._head = self._metadata.roll_segment(self._owner, end, following)
+        self._leave_segment(end)
+        self._enter_segment(following, appender)
+        self._completed, self._roll_failure = True, None
+        self.metrics.rolled()
+
+    def _postpone_roll(self, error: ScribenginError) -> None:
+        self._roll_failure = error
+        self._roll_not_before_s = self._clock.monotonic_s() + _ROLL_RETRY_S
+        self.metrics.roll_postponed()
+
+    def _following(self) -> tuple[SegmentDescriptor, SegmentAppender]:
+        """The segment that comes next, its file made, not registered yet."""
+        segment = SegmentDescriptor(
+            segment=self._head.max_segment + 1,
+            epoch=self._owner.epoch,
+            directory=self._log.directory,
+            start_sequence=self._written.sequence,
+            created_ms=self._clock.now_ms(),
+            commit_log=self._commit_log,
+            fsync=self._log.config.fsync,
+            decoded_bytes_max=self._log.config.decoded_bytes_max,
+        )
+        if self._spare is None:
+            self._spare = self._store.create(segment.file, fsync=segment.fsync)
+        return segment, self._spare
+
+    def _enter_segment(self, segment: SegmentDescriptor, appender: SegmentAppender) -> None:
+        self._segment, self._appender, self._spare = segment, appender, None
+        self._begun_s = self._clock.monotonic_s()
+
+    def _end_of(self, segment: SegmentDescriptor) -> SegmentDescriptor:
+        if not segment.fsync:
+            self._store.settle(segment.file)  # a completed segment is durable, whatever its groups were
+        return completed(segment, self._visible, self._clock)
+
+    def _leave_segment(self, end: SegmentDescriptor) -> None:
+        if self._appender is not None:
+            self._appender.close()
+        self._segment = self._appender = None
+        self._visible = self._written = Tail(0, 0, end.last_txid, end.end_sequence)
+        self._group_entries = 0
 
     def _write(self, segment: SegmentDescriptor, appender: SegmentAppender, entries: Sequence[EncodedEntry]) -> None:
         placed = []
@@ -187,7 +272,9 @@ class SegmentChain:
         appender.write(placed)
 
     def _sync(self, appender: SegmentAppender) -> None:
+        begun_s = self._clock.monotonic_s()
         appender.sync()
+        self.metrics.synced(self._clock.monotonic_s() - begun_s)
         self._group_entries = 0
 
     def _show(self, appender: SegmentAppender) -> None:

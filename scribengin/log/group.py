@@ -4,119 +4,61 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
-from scribengin.errors import LogClosed
+from scribengin.clock import Clock
+from scribengin.errors import LogClosed, OverCapacity
+from scribengin.log.bulk import Ack
 from scribengin.log.chain import SegmentChain
 from scribengin.log.config import LogConfig
-from scribengin.log.dlsn import DLSN, DlsnRange
-from scribengin.log.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
-from scribengin.log.records import Record, body_of_records
+from scribengin.log.dlsn import DLSN
+from scribengin.log.entry import GROUP_ENTRIES_MAX, EncodedEntry
+from scribengin.log.limits import WriteLimits
+from scribengin.log.pending import Pending, PendingBulk, PendingKeepAlive, PendingRecords
+from scribengin.log.records import Record
+from scribengin.log.transmit import TransmitPolicy
 
-_RECORD_OVERHEAD_BYTES = 21
-"""What a record takes in a body beside its payload, key and channel."""
-_FUTURE_BYTES = 1536
-"""What a record that was written by itself takes in memory while it waits: its future, mostly."""
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
 """A larger group would write no faster, and its first record would wait longer. A single batch may be larger."""
-
-
-class PendingRecords:
-    """Records that were written one by one and wait to become one entry."""
-
-    entries_count = 1
-
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-        self._futures: list[Future[DLSN]] = []
-        self.body_bytes = self.size_bytes = 0
-
-    def add(self, record: Record, future: Future[DLSN]) -> int:
-        """Take a record, and return how many bytes of memory it holds until it is written."""
-        size = len(record.payload) + len(record.key or b"") + len(record.channel or "") + _RECORD_OVERHEAD_BYTES
-        self._records.append(record)
-        self._futures.append(future)
-        self.body_bytes += size
-        self.size_bytes += size + _FUTURE_BYTES
-        return size + _FUTURE_BYTES
-
-    def entries(self, codec: str) -> Sequence[EncodedEntry]:
-        return [encode(body_of_records(self._records), codec=codec)]
-
-    def resolve(self, firsts: Sequence[DLSN]) -> DLSN:
-        segment, entry, _slot = firsts[0]
-        for slot, future in enumerate(self._futures):
-            future.set_result(DLSN(segment, entry, slot))
-        return DLSN(segment, entry, len(self._futures) - 1)
-
-    def fail(self, error: BaseException) -> None:
-        for future in self._futures:
-            if not future.done():
-                future.set_exception(error)
-
-
-class PendingBulk:
-    """Entries of one batch that fit into a group. `last`: the batch ends with them."""
-
-    def __init__(self, entries: Sequence[EncodedEntry], ack: BulkAck, *, last: bool) -> None:
-        self._entries = entries
-        self._ack = ack
-        self._last = last
-        self.entries_count = len(entries)
-        self.size_bytes = sum(entry.body_bytes for entry in entries)
-
-    def entries(self, _codec: str) -> Sequence[EncodedEntry]:
-        return self._entries
-
-    def resolve(self, firsts: Sequence[DLSN]) -> DLSN:
-        segment, entry, _slot = firsts[-1]
-        last = DLSN(segment, entry, self._entries[-1].records - 1)
-        self._ack.written(firsts[0], last if self._last else None)
-        return last
-
-    def fail(self, error: BaseException) -> None:
-        self._ack.fail(error)
-
-
-class BulkAck:
-    """The future of a batch, which may be written in several groups."""
-
-    def __init__(self) -> None:
-        self.future: Future[DlsnRange] = Future()
-        self.future.set_running_or_notify_cancel()  # what is on its way to the disk cannot be called back
-        self._first: DLSN | None = None
-
-    def written(self, first: DLSN, last: DLSN | None) -> None:
-        """A part was written; with `last`, it was the last part."""
-        self._first = self._first or first
-        if last is not None:
-            self.future.set_result(DlsnRange(self._first, last))
-
-    def fail(self, error: BaseException) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-Pending = PendingRecords | PendingBulk
 
 
 class GroupCommit:
     """The queue and its thread. Callers submit under a lock of their own: the order of submission is the log's."""
 
-    def __init__(self, chain: SegmentChain, config: LogConfig, log: str) -> None:
-        self._chain, self._config, self._log = chain, config, log
+    def __init__(
+        self,
+        chain: SegmentChain,
+        config: LogConfig,
+        log: str,
+        *,
+        clock: Clock,
+        limits: WriteLimits,
+        on_completed: Callable[[], None] | None = None,
+    ) -> None:
+        self._chain, self._config, self._log, self._clock = chain, config, log, clock
+        self._limits, self._metrics, self._on_completed = limits, chain.metrics, on_completed
+        self._policy = TransmitPolicy.of(config)
+        self._entry_bytes_max, self._pending_bytes_max = config.entry_bytes_max, config.pending_bytes_max
+        self._keep_alive_s = config.keep_alive_ms / 1000
         self._changed = threading.Condition()
         """Guards everything below."""
         self._queue: deque[Pending] = deque()
-        self._pending_bytes = 0
-        self._submitted = self._finished = 0
+        self._pending_bytes = self._waiting_bytes = 0
+        """Memory of all that is not written yet; bytes of bodies in the queue."""
+        self._submitted = self._taken = self._finished = self._wanted = 0
+        """Items, counted from the first. Up to `_wanted` somebody waits for them."""
+        self._waiting_since_s = self._active_s = clock.monotonic_s()
+        """When the first of the queue came, when the writer last wrote."""
         self._last_dlsn = DLSN.INVALID
         self._failure: BaseException | None = None
-        self._failure_raised = False
+        self._failure_raised = self._stopping = self._held = False
         self._thread: threading.Thread | None = None
-        self._stopping = False
+        if self._keep_alive_s:
+            with self._changed:
+                self._start_thread()
 
     @property
     def unseen_failure(self) -> BaseException | None:
@@ -128,50 +70,70 @@ class GroupCommit:
         return self._failure is not None
 
     def submit_record(self, record: Record) -> Future[DLSN]:
-        """Queue one record. Blocks while too much is pending. Raises what ended the writer."""
-        future: Future[DLSN] = Future()
-        future.set_running_or_notify_cancel()  # what is on its way to the disk cannot be called back
+        """Queue one record. Blocks while too much is pending. Raises OverCapacity, and what ended the writer."""
+        size = record.size_bytes
+        self._admit(1)
         with self._changed:
-            self._wait_for_room()
+            refusal = self._wait_for_room()
+            if refusal is not None:
+                self._refuse(refusal, 1)
             last = self._queue[-1] if self._queue else None
-            if not isinstance(last, PendingRecords) or last.body_bytes >= self._config.entry_bytes_max:
-                last = PendingRecords()
+            if not isinstance(last, PendingRecords) or last.body_bytes + size > self._entry_bytes_max:
+                last = PendingRecords(durable=self._config.durable_writes)
                 self._enqueue(last)
-            self._pending_bytes += last.add(record, future)
+            future, held_bytes = last.add(record, size)
+            self._add_bytes(size, held_bytes)
         return future
 
-    def submit_bulk(self, entries: Sequence[EncodedEntry]) -> Future[DlsnRange]:
-        """Queue the entries of one batch. Blocks while too much is pending. Raises what ended the writer."""
-        ack = BulkAck()
+    def submit_bulk(self, entries: Sequence[EncodedEntry], ack: Ack[Any]) -> None:
+        """Queue the entries of one batch. Blocks while too much is pending.
+
+        Raises OverCapacity, and what ended the writer, if nothing of the batch was queued; otherwise the future does.
+        """
+        records = left = sum(entry.records for entry in entries)
+        self._admit(records)
+        if not self._config.durable_writes:
+            ack.queued(records)
         for start in range(0, len(entries), GROUP_ENTRIES_MAX):
-            part = entries[start : start + GROUP_ENTRIES_MAX]
+            end = start + GROUP_ENTRIES_MAX
+            item = PendingBulk(entries[start:end], ack, last=end >= len(entries))
             with self._changed:
-                self._wait_for_room()
-                item = PendingBulk(part, ack, last=start + len(part) == len(entries))
+                refusal = self._wait_for_room()
+                if refusal is not None and not start:
+                    self._refuse(refusal, left)
+                elif refusal is not None:
+                    self._limits.release(left)
+                    ack.fail(refusal)  # what came before may be written: no caller may take this for "not written"
+                    return
                 self._enqueue(item)
-                self._pending_bytes += item.size_bytes
-        return ack.future
+                self._add_bytes(item.body_bytes, item.size_bytes)
+                left -= item.records
 
     def flush(self) -> DLSN:
         """Wait until all that was submitted before is durable. Raises what ended the writer."""
         with self._changed:
-            wanted = self._submitted
-            self._changed.wait_for(lambda: self._finished >= wanted or self._failure is not None or self._stopping)
-            self.raise_failure()
-            if self._finished < wanted:
-                raise self._closed()
+            self._flush()
             return self._last_dlsn
 
     @contextmanager
     def exclusively(self) -> Iterator[SegmentChain]:
         """The chain, with nothing pending. The caller keeps others from submitting. An exception ends the writer."""
-        self.flush()
+        with self._changed:
+            self._held = True  # before the wait: the thread must find nothing to do when it ends
         try:
-            yield self._chain
-        except BaseException as error:
-            self._fail(error, [])
-            self._failure_raised = True
-            raise
+            self.flush()
+            try:
+                yield self._chain
+            except BaseException as error:
+                self._fail(error, [])
+                self._failure_raised = True
+                raise
+        finally:
+            with self._changed:
+                self._held = False
+                self._active_s = self._clock.monotonic_s()
+                self._changed.notify_all()
+        self._tell_completed()
 
     def raise_failure(self) -> None:
         """Raise what ended the writer, if anything did."""
@@ -186,41 +148,81 @@ class GroupCommit:
             dropped = list(self._queue)
             self._queue.clear()
             self._changed.notify_all()
-        for item in dropped:
-            item.fail(self._closed())
+        self._drop(dropped, self._closed())
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _wait_for_room(self) -> None:
-        limit = self._config.pending_bytes_max
-        self._changed.wait_for(lambda: self._pending_bytes < limit or self._failure is not None or self._stopping)
+    def _admit(self, records: int) -> None:
+        """Count records as unacknowledged. Raises OverCapacity."""
+        if not self._limits:
+            return
+        try:
+            within = self._limits.acquire(records)
+        except OverCapacity:
+            self._metrics.over_capacity(records)
+            raise
+        if not within:
+            self._metrics.over_capacity(records)
+
+    def _flush(self) -> None:
+        wanted = self._wanted = self._submitted
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: self._finished >= wanted or self._failure is not None or self._stopping)
         self.raise_failure()
-        if self._stopping:
+        if self._finished < wanted:
             raise self._closed()
+
+    def _wait_for_room(self) -> BaseException | None:
+        """None once there is room; why there never will be."""
+        while self._pending_bytes >= self._pending_bytes_max and self._failure is None and not self._stopping:
+            self._changed.wait()
+        return self._failure or (self._closed() if self._stopping else None)
+
+    def _refuse(self, refusal: BaseException, records: int) -> NoReturn:
+        self._limits.release(records)
+        self._failure_raised = True
+        raise refusal
 
     def _closed(self) -> LogClosed:
         return LogClosed(f"log '{self._log}': the writer was closed before this was written; open a new one")
 
     def _enqueue(self, item: Pending) -> None:
+        if self._policy.delays and not self._queue:
+            self._waiting_since_s = self._clock.monotonic_s()
         self._queue.append(item)
         self._submitted += 1
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"log-writer {self._log}", daemon=True)
-            self._thread.start()
+            self._start_thread()
         self._changed.notify_all()
+
+    def _add_bytes(self, body_bytes: int, held_bytes: int) -> None:
+        self._waiting_bytes += body_bytes
+        self._pending_bytes += held_bytes
+        if self._policy.delays and self._wait_s() == 0:
+            self._changed.notify_all()
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"log-writer {self._log}", daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
         while group := self._take():
             try:
                 self._write(group)
+                self._tell_completed()
             except BaseException as error:  # noqa: BLE001  a thread's outermost loop: recorded, later calls raise it
                 self._fail(error, group)
                 return
 
     def _take(self) -> list[Pending]:
-        """Everything that waits, up to a group's size; nothing when the thread is to end."""
+        """What is to be written now, up to a group's size; nothing when the thread is to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._stopping)
+            while not self._stopping and (wait_s := self._wait_s()) != 0:
+                self._changed.wait(wait_s)
+            if self._stopping:
+                return []
+            if not self._queue:
+                self._enqueue(PendingKeepAlive(self._chain.last_txid))
             group: list[Pending] = []
             entries = size_bytes = 0
             while self._queue and entries + self._queue[0].entries_count <= GROUP_ENTRIES_MAX:
@@ -229,28 +231,62 @@ class GroupCommit:
                 item = self._queue.popleft()
                 entries += item.entries_count
                 size_bytes += item.size_bytes
+                self._waiting_bytes -= item.body_bytes
                 group.append(item)
+            self._taken += len(group)
             return group
 
+    def _wait_s(self) -> float | None:
+        """Seconds until something is to be written: 0 now, None until something changes."""
+        if not self._queue:
+            if not self._keep_alive_s or self._held or self._failure is not None or self._chain.staging:
+                return None
+            return max(0.0, self._active_s + self._keep_alive_s - self._clock.monotonic_s())
+        if self._taken < self._wanted:
+            return 0.0
+        waited_s = self._clock.monotonic_s() - self._waiting_since_s if self._policy.delays else 0.0
+        return self._policy.wait_s(waiting_bytes=self._waiting_bytes, held_bytes=self._pending_bytes, waited_s=waited_s)
+
     def _write(self, group: list[Pending]) -> None:
+        begun_s = self._clock.monotonic_s()
         parts = [item.entries(self._config.codec) for item in group]
         places = self._chain.append([entry for part in parts for entry in part])
         at = 0
-        last = DLSN.INVALID
+        last: DLSN | None = None
         for item, part in zip(group, parts, strict=True):
-            last = item.resolve(places[at : at + len(part)])
+            last = item.resolve(places[at : at + len(part)]) or last
             at += len(part)
+        records = sum(item.records for item in group)
+        self._limits.release(records)
+        now_s = self._clock.monotonic_s()
+        self._metrics.appended(
+            records=records,
+            body_bytes=sum(entry.body_bytes for part in parts for entry in part),
+            took_s=now_s - begun_s,
+        )
         with self._changed:
             self._finished += len(group)
             self._pending_bytes -= sum(item.size_bytes for item in group)
-            self._last_dlsn = last
+            self._last_dlsn = last or self._last_dlsn
+            self._active_s = now_s
             self._changed.notify_all()
+
+    def _tell_completed(self) -> None:
+        if self._chain.take_completed() and self._on_completed is not None:
+            self._on_completed()
 
     def _fail(self, error: BaseException, group: list[Pending]) -> None:
         with self._changed:
+            first = self._failure is None
             self._failure = self._failure or error
             group = group + list(self._queue)
             self._queue.clear()
             self._changed.notify_all()
-        for item in group:
+        if first:
+            self._metrics.writer_failed()
+        self._drop(group, error)
+
+    def _drop(self, items: list[Pending], error: BaseException) -> None:
+        for item in items:
+            self._limits.release(item.records)
             item.fail(error)

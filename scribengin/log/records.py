@@ -21,6 +21,14 @@ from scribengin.log.entry import BODY_SCHEMA, PAYLOAD, EncodedEntry, EntryType, 
 TXID_NONE = -999
 """The last transaction id of a log that has none yet, as DistributedLog's INVALID_TXID."""
 TXID_MAX = 2**63 - 2
+TYPE_MAX = 2**16 - 1
+"""Boomscooter's message types have 16 bits."""
+_FIXED_BYTES = 8 + 2 + 3 * 4
+"""What a record takes in a body whatever it holds: transaction id, type, three offsets."""
+_OVERHEAD_BYTES = _FIXED_BYTES + 1
+"""The same, with its share of the null bits."""
+_LARGE_BYTES = 64 * 1024
+"""Copying a payload of this size costs more than going round it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,12 @@ class Record:
     channel: str | None
     key: bytes | None
     payload: bytes
+    type: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in an entry's body, about."""
+        return len(self.payload) + len(self.key or b"") + len(self.channel or "") + _OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +57,40 @@ class LogRecord:
     payload: bytes
     key: bytes | None
     channel: str | None
+    type: int = 0
 
 
 def check_txid(log: str, txid: int, last: int) -> None:
     """Raises TransactionIdOutOfOrder unless `txid` may follow `last`."""
     if not (0 <= txid <= TXID_MAX and txid >= last):
-        raise TransactionIdOutOfOrder(
-            f"log '{log}': transaction id {txid} after {last}: ids never decrease and lie in [0, 2^63-2]; "
-            "leave them out to have them assigned, or create the log with check_txids=false"
-        )
+        raise out_of_order(log, txid, last)
+
+
+def out_of_order(log: str, txid: int, last: int) -> TransactionIdOutOfOrder:
+    """The error of a transaction id that may not follow `last`."""
+    return TransactionIdOutOfOrder(
+        f"log '{log}': transaction id {txid} after {last}: ids never decrease and lie in [0, 2^63-2]; "
+        "leave them out to have them assigned, or create the log with check_txids=false"
+    )
 
 
 def check_size(log: str, what: str, size: int, config: LogConfig) -> None:
     """Raises RecordTooLarge."""
     if size > config.record_bytes_max:
-        raise RecordTooLarge(
-            f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; "
-            "create it with a larger record_bytes_max"
-        )
+        raise too_large(log, what, size, config)
+
+
+def too_large(log: str, what: str, size: int, config: LogConfig) -> RecordTooLarge:
+    """The error of a payload or key that is larger than the log takes."""
+    return RecordTooLarge(
+        f"log '{log}': a {what} of {size} bytes, the log takes {config.record_bytes_max}; "
+        "create it with a larger record_bytes_max"
+    )
+
+
+def no_payload(log: str) -> LogError:
+    """The error of a record without payload."""
+    return LogError(f"log '{log}': every record needs a payload; an empty one is fine, null is not")
 
 
 def check_record(log: str, record: Record, config: LogConfig, *, last_txid: int) -> None:
@@ -70,8 +100,11 @@ def check_record(log: str, record: Record, config: LogConfig, *, last_txid: int)
         raise LogError(f"log '{log}': payload and key are bytes, the transaction id is a number: {record!r:.200}")
     if record.channel is not None and not (isinstance(record.channel, str) and _is_text(record.channel)):
         raise LogError(f"log '{log}': the channel {record.channel!r:.200} is no text")
+    if not (isinstance(record.type, int) and 0 <= record.type <= TYPE_MAX):
+        raise LogError(f"log '{log}': the message type {record.type!r:.200} is no number in [0, {TYPE_MAX}]")
     check_size(log, PAYLOAD, len(record.payload), config)
     check_size(log, "key", len(key), config)
+    check_size(log, "channel", len(record.channel or ""), config)
     if config.check_txids or not -(2**63) <= record.txid <= TXID_MAX:
         check_txid(log, record.txid, last_txid)
 
@@ -87,20 +120,20 @@ def _is_text(channel: str) -> bool:
 def body_of_batch(
     log: str, batch: pa.RecordBatch, config: LogConfig, *, last_txid: int, now_ms: Callable[[], int]
 ) -> pa.RecordBatch:
-    """`batch` as BODY_SCHEMA. It needs `payload`; `txid`, `channel`, `key` may be missing or null, the rest is
+    """`batch` as BODY_SCHEMA. It needs `payload`; `txid`, `type`, `channel`, `key` may be missing or null, the rest is
     ignored.
 
     Raises LogError (no or null payload, wrong type), RecordTooLarge, TransactionIdOutOfOrder.
     """
-    payload = _column(log, batch, PAYLOAD)
+    payload = body_column(log, batch, PAYLOAD)
     if payload.null_count or PAYLOAD not in batch.schema.names:
-        raise LogError(f"log '{log}': every record needs a payload; an empty one is fine, null is not")
-    key = _column(log, batch, "key")
-    for name, column in ((PAYLOAD, payload), ("key", key)):
+        raise no_payload(log)
+    key = body_column(log, batch, "key")
+    channel = body_column(log, batch, "channel")
+    for name, column in ((PAYLOAD, payload), ("key", key), ("channel", channel)):
         check_size(log, name, _longest(column, config.record_bytes_max), config)
     txids = _txids(log, batch, config, last_txid, now_ms)
-    kinds = pa.repeat(pa.scalar(0, pa.uint8()), batch.num_rows)
-    columns = [txids, kinds, _column(log, batch, "channel"), key, payload]
+    columns = [txids, _types(log, batch), channel, key, payload]
     return pa.RecordBatch.from_arrays(columns, schema=BODY_SCHEMA)
 
 
@@ -108,18 +141,34 @@ def body_of_records(records: Sequence[Record]) -> pa.RecordBatch:
     """Records that were checked one by one, as BODY_SCHEMA."""
     columns = [
         pa.array([record.txid for record in records], pa.int64()),
-        pa.repeat(pa.scalar(0, pa.uint8()), len(records)),
+        pa.array([record.type for record in records], pa.uint16()),
         pa.array([record.channel for record in records], pa.string()),
         pa.array([record.key for record in records], pa.binary()),
-        pa.array([record.payload for record in records], pa.binary()),
+        _payloads(records),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=BODY_SCHEMA)
 
 
+def _payloads(records: Sequence[Record]) -> pa.Array:
+    if len(records) > 1 or len(records[0].payload) < _LARGE_BYTES:
+        return pa.array([record.payload for record in records], pa.binary())
+    payload = records[0].payload
+    offsets = pa.array([0, len(payload)], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(payload)])  # no copy
+
+
 def control_entry(payload: bytes, txid: int) -> EncodedEntry:
     """An entry of type 2: one record that readers never see."""
-    body = body_of_records([Record(txid=txid, channel=None, key=None, payload=payload)])
-    return encode(body).as_type(EntryType.CONTROL)
+    return _hidden_entry(payload, txid).as_type(EntryType.CONTROL)
+
+
+def keep_alive_entry(txid: int) -> EncodedEntry:
+    """An entry of type 4: nothing was written, and the writer is there. `txid` is the log's last."""
+    return _hidden_entry(b"keepalive", txid).as_type(EntryType.KEEP_ALIVE)
+
+
+def _hidden_entry(payload: bytes, txid: int) -> EncodedEntry:
+    return encode(body_of_records([Record(txid=txid, channel=None, key=None, payload=payload)]))
 
 
 def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntry]:
@@ -127,15 +176,24 @@ def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntr
     return [encode(piece, codec=config.codec) for piece in _pieces(body, config.entry_bytes_max)]
 
 
+def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEntry:
+    """All rows of a body as one entry. Raises RecordTooLarge if they are more than `entry_bytes_max` together."""
+    if body.num_rows > 1 and body.nbytes > config.entry_bytes_max:
+        raise RecordTooLarge(
+            f"log '{log}': {body.num_rows} records of {body.nbytes} bytes together, the log takes "
+            f"{config.entry_bytes_max} at once; write fewer of them, or create it with a larger entry_bytes_max"
+        )
+    return encode(body, codec=config.codec)
+
+
 def _pieces(body: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     if body.nbytes <= bytes_max:
         yield body
         return
-    fixed = 8 + 1 + 3 * 4  # txid, type, three offsets
     offsets = [_offsets(body.column(name)) for name in ("channel", "key", PAYLOAD)]
 
     def bytes_before(row: int) -> int:
-        return row * fixed + sum(column[row] for column in offsets)
+        return row * _FIXED_BYTES + sum(column[row] for column in offsets)
 
     start = 0
     while start < body.num_rows:
@@ -158,7 +216,9 @@ def _longest(column: pa.Array, limit: int) -> int:
     return int(pc.max(pc.binary_length(column)).as_py() or 0)
 
 
-def _column(log: str, batch: pa.RecordBatch, name: str) -> pa.Array:
+def body_column(log: str, batch: pa.RecordBatch, name: str) -> pa.Array:
+    """The column `name` as BODY_SCHEMA has it, nulls if it is missing. Raises LogError for a type that cannot be
+    that."""
     wanted = BODY_SCHEMA.field(name).type
     at = batch.schema.get_field_index(name)
     if at < 0:
@@ -173,8 +233,14 @@ def _column(log: str, batch: pa.RecordBatch, name: str) -> pa.Array:
         raise LogError(f"log '{log}': column '{name}' is {column.type} and not {wanted}: {why}") from None
 
 
+def _types(log: str, batch: pa.RecordBatch) -> pa.Array:
+    if "type" not in batch.schema.names:
+        return pa.repeat(pa.scalar(0, pa.uint16()), batch.num_rows)
+    return pc.fill_null(body_column(log, batch, "type"), 0)
+
+
 def _txids(log: str, batch: pa.RecordBatch, config: LogConfig, last_txid: int, now_ms: Callable[[], int]) -> pa.Array:
-    given = _column(log, batch, "txid")
+    given = body_column(log, batch, "txid")
     if given.null_count == len(given):
         return pa.repeat(pa.scalar(max(last_txid, now_ms()), pa.int64()), len(given))
     if given.null_count:

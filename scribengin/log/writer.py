@@ -11,35 +11,62 @@ which recovers the segment, knows. So the first failure is final, and every late
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Literal, TypeVar, overload
 
 import pyarrow as pa
 
 from scribengin.clock import Clock
-from scribengin.errors import LogClosed, LogError
+from scribengin.errors import LogClosed, LogError, ScribenginError
 from scribengin.log import ownership
+from scribengin.log.bulk import Ack, BulkAck, BulkResult, PartialAck
 from scribengin.log.chain import SegmentChain
 from scribengin.log.config import LogConfig
 from scribengin.log.dlsn import DLSN, DlsnRange
 from scribengin.log.entry import EncodedEntry
 from scribengin.log.group import GroupCommit
+from scribengin.log.limits import WriteLimiter, WriteLimits
 from scribengin.log.metadata import LogMetadata, Owner
-from scribengin.log.records import Record, body_of_batch, check_record, encoded_entries
+from scribengin.log.records import Record, atomic_entry, body_of_batch, check_record, encoded_entries
+from scribengin.log.refusals import split_refused
 from scribengin.log.staged import StagedRange
+from scribengin.log.upkeep import Upkeep
+
+_T = TypeVar("_T")
 
 
 class LogWriter:
     """Writes one log, as its only writer. Thread-safe. Made by `LogNamespace.open_writer`."""
 
     def __init__(
-        self, metadata: LogMetadata, owner: Owner, chain: SegmentChain, config: LogConfig, *, stages: bool, clock: Clock
+        self,
+        metadata: LogMetadata,
+        owner: Owner,
+        chain: SegmentChain,
+        config: LogConfig,
+        *,
+        stages: bool,
+        clock: Clock,
+        limiter: WriteLimiter | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
+        """`limiter` is shared with other writers. `upkeep` is told whenever a segment was completed, other than by the
+        writer's end."""
+        self._upkeep = upkeep
         self._metadata, self._owner, self._chain, self._config, self._clock = metadata, owner, chain, config, clock
         self._log = metadata.log
         self._stages = stages
-        self._groups = GroupCommit(chain, config, self._log)
+        self._groups = GroupCommit(
+            chain,
+            config,
+            self._log,
+            clock=clock,
+            limits=WriteLimits(*_limiters(self._log, config, limiter)),
+            on_completed=None if upkeep is None else upkeep.kick,
+        )
         self._calling = threading.RLock()
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
         self._last_txid = chain.last_txid
@@ -50,39 +77,85 @@ class LogWriter:
         """Of this writer; a later one's is greater."""
         return self._owner.epoch
 
+    @property
+    def failed(self) -> bool:
+        """Whether a failure has ended the writer. What a call refuses from then on certainly was not written."""
+        return self._groups.failed
+
+    @property
+    def roll_failure(self) -> ScribenginError | None:
+        """Why a segment that is due to be completed is written on; None if none is. It is tried again."""
+        return self._chain.roll_failure
+
+    @property
+    def upkeep_failure(self) -> Exception | None:
+        """Why segments that are due to be removed are still there; None if nothing failed. It is tried again."""
+        return None if self._upkeep is None else self._upkeep.failure
+
     def write(
-        self, payload: bytes, *, txid: int | None = None, key: bytes | None = None, channel: str | None = None
+        self,
+        payload: bytes,
+        *,
+        txid: int | None = None,
+        key: bytes | None = None,
+        channel: str | None = None,
+        type: int = 0,  # noqa: A002  the column's name
     ) -> Future[DLSN]:
         """Append one record. The future resolves when it is durable, on the writer's thread: what it calls
         must not call the writer, which would wait for itself.
 
-        Without `txid` the record gets the time in ms, or the last transaction id if that is greater. Blocks while too
-        much is pending. Raises RecordTooLarge, TransactionIdOutOfOrder, LogError (a round is staged), LogClosed, and
-        the failure of a writer that has failed; the future raises LogWriteFailed, Fenced.
+        Without `txid` the record gets the time in ms, or the last transaction id if that is greater. `type` is a number
+        in [0, 65535] that means something to whoever reads it. Blocks while too much is pending. Raises RecordTooLarge,
+        TransactionIdOutOfOrder, OverCapacity, LogError (a round is staged), LogClosed, and the failure of a writer that
+        has failed; the future raises LogWriteFailed, Fenced.
+
+        If the log is configured with `durable_writes` off the future has resolved already, with DLSN.INVALID.
         """
         with self._calling:
             self._check_appending()
             txid = max(self._last_txid, self._clock.now_ms()) if txid is None else txid
-            record = Record(txid, channel, key, payload)
+            record = Record(txid, channel, key, payload, type)
             check_record(self._log, record, self._config, last_txid=self._last_txid)
             future = self._groups.submit_record(record)
             self._last_txid = max(txid, self._last_txid)
         return future
 
-    def write_bulk(self, batch: pa.RecordBatch) -> Future[DlsnRange]:
-        """Append the rows of `batch` (at least one): `payload`, and if they are there `txid`, `key`, `channel`.
+    @overload
+    def write_bulk(self, batch: pa.RecordBatch, *, partial: Literal[False] = False) -> Future[DlsnRange]: ...
+
+    @overload
+    def write_bulk(self, batch: pa.RecordBatch, *, partial: Literal[True]) -> Future[BulkResult]: ...
+
+    def write_bulk(self, batch: pa.RecordBatch, *, partial: bool = False) -> Future[DlsnRange] | Future[BulkResult]:
+        """Append the rows of `batch` (at least one): `payload`, and if they are there `txid`, `type`, `key`, `channel`.
 
         Encodes in the caller's thread. Rows without `txid` get one as `write` gives it. Raises as `write`, before
         anything of the batch is written, and LogError for rows that are no records.
+
+        With `partial` each row counts by itself: the future never raises, and says what became of every row. Rows
+        without payload, that are too large, or whose transaction id is out of order are left out, and the others are
+        written. A batch that is no such thing at all (a column of a wrong type) raises as ever, and so does
+        OverCapacity.
         """
-        if not batch.num_rows:
-            raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
         with self._calling:
-            self._check_appending()
-            entries = self._encoded(batch)
-            future = self._groups.submit_bulk(entries)
-            self._last_txid = max(self._last_txid, entries[-1].last_txid)
-        return future
+            self._check_batch(batch)
+            if not partial:
+                return self._submit(self._encoded(batch), BulkAck())
+            taken, refused = split_refused(self._log, batch, self._config, last_txid=self._last_txid)
+            ack = PartialAck(batch.num_rows, refused)
+            if taken.num_rows:
+                return self._submit(self._encoded(taken), ack)
+            ack.nothing_taken()
+            return ack.future
+
+    def write_atomic(self, batch: pa.RecordBatch) -> Future[DlsnRange]:
+        """Append the rows of `batch` as one entry: readers see all of them or none, and so does recovery.
+
+        Raises as `write_bulk`, and RecordTooLarge for rows that are more than `entry_bytes_max` together.
+        """
+        with self._calling:
+            self._check_batch(batch)
+            return self._submit([atomic_entry(self._log, self._body(batch), self._config)], BulkAck())
 
     def flush(self) -> DLSN:
         """Wait until all that was written before is durable. The DLSN of the last record that this writer wrote,
@@ -190,13 +263,27 @@ class LogWriter:
         self._closed = True
         self._groups.stop()
         self._chain.abandon()
+        if self._upkeep is not None:
+            self._upkeep.close()
         ownership.release(self._metadata, self._owner)
         self._released = True
 
+    def _submit(self, entries: list[EncodedEntry], ack: Ack[_T]) -> Future[_T]:
+        self._groups.submit_bulk(entries, ack)
+        self._last_txid = max(self._last_txid, entries[-1].last_txid)
+        return ack.future
+
     def _encoded(self, batch: pa.RecordBatch) -> list[EncodedEntry]:
+        return encoded_entries(self._body(batch), self._config)
+
+    def _body(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         now_ms = self._clock.now_ms
-        body = body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
-        return encoded_entries(body, self._config)
+        return body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
+
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        self._check_appending()
+        if not batch.num_rows:
+            raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
 
     def _exclusively(self) -> AbstractContextManager[SegmentChain]:
         self._check_open()
@@ -212,3 +299,12 @@ class LogWriter:
             raise LogError(
                 f"log '{self._log}': a round is staged; prepare and commit it, or roll it back, before you append"
             )
+
+
+def _limiters(log: str, config: LogConfig, shared: WriteLimiter | None) -> Iterator[WriteLimiter]:
+    if config.outstanding_writes_max is not None:
+        yield WriteLimiter(
+            config.outstanding_writes_max, dark_mode=config.outstanding_dark_mode, what=f"the writer of log '{log}'"
+        )
+    if shared is not None:
+        yield shared

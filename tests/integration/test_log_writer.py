@@ -110,6 +110,7 @@ def test_a_writer_that_wrote_nothing_leaves_no_segment(namespace: LogNamespace) 
 
 
 def test_transaction_ids_go_on_where_the_last_writer_stopped(namespace: LogNamespace) -> None:
+    """DistributedLog's testWriteRestartFrom1."""
     with namespace.open_writer(LOG) as writer:
         writer.write(b"x", txid=7)
         with pytest.raises(TransactionIdOutOfOrder):
@@ -127,6 +128,7 @@ def test_transaction_ids_go_on_where_the_last_writer_stopped(namespace: LogNames
 
 
 def test_a_refused_record_leaves_the_writer_as_it_was(namespace: LogNamespace) -> None:
+    """DistributedLog's testMaxLogRecSize."""
     with namespace.open_writer(LOG) as writer:
         with pytest.raises(RecordTooLarge):
             writer.write(bytes(1_040_385))
@@ -154,6 +156,7 @@ def test_a_sealed_log_takes_nothing_more(namespace: LogNamespace) -> None:
 
 
 def test_close_flushes(namespace: LogNamespace) -> None:
+    """DistributedLog's TestBKLogSegmentWriter."""
     writer = namespace.open_writer(LOG)
     futures = [writer.write(b"%d" % n) for n in range(100)]
     writer.close()
@@ -163,6 +166,7 @@ def test_close_flushes(namespace: LogNamespace) -> None:
 
 
 def test_abort_does_not_flush_but_finishes_the_group_that_is_being_written(namespace: LogNamespace) -> None:
+    """DistributedLog's TestBKLogSegmentWriter: what waits is cancelled."""
     writer = namespace.open_writer(LOG)
     entered, go = threading.Event(), threading.Event()
 
