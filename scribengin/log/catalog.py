@@ -1,7 +1,7 @@
 """What readers know of a log: its segments, as the registry last said, and how far each may be read.
 
-The registry is asked again only after its watch fired. A segment in progress shows its growth in its `.tail` file,
-which is looked at every time: so a reader that follows a log costs the registry nothing.
+The registry is asked again only after its watch fired, or once a minute. A segment in progress shows its growth in its
+`.tail` file, which is looked at every time: so a reader that follows a log costs the registry next to nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _POLL_S_MIN = 0.001
 _POLL_S_MAX = 0.020
 _TOLD_POLL_S = 0.100
 """How often a reader looks by itself that would be told of a change."""
+_RECHECK_S = 60.0
+"""After so long without news of the metadata it is asked for its version: the price of one lost notification is a
+minute, and not a reader that stands still for ever."""
 
 
 def damaged(log: str, segment: int, entry: int, offset: int, damage: Damage) -> DamagedEntry:
@@ -70,11 +73,15 @@ class SegmentReader:
 
     def body(self, place: EntryPlace) -> pa.RecordBatch:
         """The body of an entry, mapped. Raises DamagedEntry."""
-        return self.checked(place, read_body(place.header, self.stored_body(place)))
+        return self.checked(place, self.decoded(place, self.stored_body(place)))
 
     def stored_body(self, place: EntryPlace) -> pa.Buffer:
         """The body of an entry as stored, mapped and not yet looked at."""
         return self._view.read(place.offset + HEADER_BYTES, place.header.body_bytes)
+
+    def decoded(self, place: EntryPlace, stored: pa.Buffer) -> pa.RecordBatch | Damage:
+        """What `stored_body` returned, verified. Thread-safe."""
+        return read_body(place.header, stored, decoded_bytes_max=self.segment.decoded_bytes_max)
 
     def checked(self, place: EntryPlace, body: pa.RecordBatch | Damage) -> pa.RecordBatch:
         """`body`, which is that of the entry. Raises DamagedEntry."""
@@ -167,12 +174,13 @@ class LogCatalog:
         self._wake = threading.Event()
         """Set by whoever has something to tell a waiting reader."""
         self._state: LogState | None = None
+        self._checked_s = 0.0
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
 
     def state(self) -> LogState:
         """The log's metadata, as of the last change that was seen. Raises LogNotFound, InconsistentLog."""
         state = self._state
-        if state is not None and not self._stale.is_set():
+        if state is not None and not self._stale.is_set() and not self._overlooked(state):
             return state
         stale = self._stale = threading.Event()
 
@@ -191,8 +199,16 @@ class LogCatalog:
             raise LogNotFound(
                 f"log '{self.log.name}' was deleted, and created again; open a new reader to read the new one"
             )
-        self._state = state
+        self._state, self._checked_s = state, self._clock.monotonic_s()
         return state
+
+    def _overlooked(self, state: LogState) -> bool:
+        """Whether the metadata changed and nobody said so. Asks the registry once in a while."""
+        now_s = self._clock.monotonic_s()
+        if not self._follow or now_s - self._checked_s < _RECHECK_S:
+            return False
+        self._checked_s = now_s
+        return self._metadata.head()[1] != state.head_version
 
     def segment(self, number: int, state: LogState | None = None) -> SegmentDescriptor | None:
         """The segment of that number, if there is one yet; as `state` has it, or as the log has it now.
@@ -212,6 +228,9 @@ class LogCatalog:
     def reader(self, segment: SegmentDescriptor) -> SegmentReader:
         """A reader of the segment; the last few stay open. Raises LogNotFound if its file is gone."""
         reader = self._readers.pop(segment.segment, None)
+        if reader is not None and reader.segment.file != segment.file:  # readers use its compressed copy by now
+            reader.close()
+            reader = None
         if reader is None:
             reader = SegmentReader(self.log.name, self._store, segment)
             if len(self._readers) >= _OPEN_SEGMENTS_MAX:
@@ -224,7 +243,7 @@ class LogCatalog:
         if segment.in_progress:
             tail = self.reader(segment).tail()
             return tail if tail is not None else Tail(0, 0, self.state().head.last_txid, segment.start_sequence)
-        return Tail(segment.bytes, segment.entries, segment.last_txid, segment.end_sequence)
+        return Tail(segment.file_bytes, segment.entries, segment.last_txid, segment.end_sequence)
 
     def end_sequence(self) -> int:
         """The sequence id that the next record gets."""
@@ -240,9 +259,15 @@ class LogCatalog:
         last = state.segments[-1]
         return DLSN(last.segment, self.end(last).entries, 0)
 
-    def check_position(self, position: DLSN) -> None:
-        """Raises PositionTruncated before the first record kept, InconsistentLog for a position the log never had."""
+    def check_position(self, position: DLSN) -> DLSN:
+        """Where to read on from `position`: there, or from the first record kept if what was given up lies before both.
+
+        Raises PositionTruncated if a record at or behind it was given up, InconsistentLog for a position the log never
+        had.
+        """
         head = self.state().head
+        if head.given_up_to <= position < head.first:
+            return head.first
         if self._normal(position) < head.first:
             raise self._truncated(position, head.first)
         last = self.segment(position.segment)
@@ -254,6 +279,7 @@ class LogCatalog:
             raise InconsistentLog(
                 f"log '{self.log.name}': {position} lies behind its end, so it is no position of this log"
             )
+        return position
 
     def _truncated(self, position: DLSN, first: DLSN) -> PositionTruncated:
         return PositionTruncated(
@@ -269,7 +295,7 @@ class LogCatalog:
 
     def sequence_at(self, position: DLSN) -> int:
         """The sequence id of the first record at or behind `position`. Raises as `check_position`, DamagedEntry."""
-        self.check_position(position)
+        position = self.check_position(position)
         segment = self.segment(position.segment)
         if segment is None:
             return self.end_sequence()
@@ -315,6 +341,10 @@ class LogCatalog:
         """Let `watch` follow the segment that is being written, and say whether that is another one than before."""
         segment = self.state().in_progress
         return watch.follow(None if segment is None else self.reader(segment).view)
+
+    def has_writer(self) -> bool:
+        """Whether anybody holds the log open for writing. Asks the registry."""
+        return self._metadata.registry.find(self._metadata.lock_path) is not None
 
     def wake(self) -> None:
         """Make whoever waits in `await_change` look at once. From any thread."""

@@ -10,7 +10,7 @@ import base64
 import re
 import struct
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from scribengin.errors import LogError
 from scribengin.model import JsonObject
@@ -33,23 +33,40 @@ class DLSN(_Place):
 
     __slots__ = ()
     INITIAL: ClassVar[DLSN]
+    """The first record that a log can have."""
     INVALID: ClassVar[DLSN]
+    """Of a record that has no place, or none yet."""
+    NON_INCLUSIVE_LOWER_BOUND: ClassVar[DLSN]
+    """Less than every record's: what comes after it is everything."""
 
-    def to_bytes(self) -> bytes:
-        """The 25 bytes of version 1: the version, then three big-endian int64."""
-        return _V1.pack(1, *self)
+    def next_record(self) -> DLSN:
+        """The next slot of the same entry, whether or not a record stands there."""
+        return DLSN(self.segment, self.entry, self.slot + 1)
+
+    def next_segment(self) -> DLSN:
+        """The first slot of the next segment."""
+        return DLSN(self.segment + 1, 0, 0)
+
+    def to_bytes(self, version: Literal[0, 1] = 1) -> bytes:
+        """The version, then three big-endian int64: the 25 bytes of version 1, or the 200 of version 0."""
+        packed = _V1.pack(version, *self)
+        return packed if version else packed.ljust(_V0_BYTES, b"\0")
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> DLSN:
-        """Read version 1 (25 bytes) or version 0 (200 bytes). Raises LogError."""
-        version = data[0] if data else -1
-        if (version, len(data)) not in ((1, _V1.size), (0, _V0_BYTES)):
-            raise LogError(f"{len(data)} bytes of version {version} are no DLSN: expected 25 bytes of version 1")
+    def from_bytes(cls, data: bytes, *, version: Literal[0, 1] | None = None) -> DLSN:
+        """Read what `to_bytes` wrote, of this `version` only or (None) of either. Raises LogError."""
+        found = data[0] if data else -1
+        known = {1: _V1.size, 0: _V0_BYTES}
+        if known.get(found) != len(data) or version not in (None, found):
+            wanted = 1 if version is None else version
+            raise LogError(
+                f"{len(data)} bytes of version {found} are no DLSN: expected {known[wanted]} bytes of version {wanted}"
+            )
         return cls(*_V1.unpack_from(data)[1:])
 
-    def to_base64(self) -> str:
+    def to_base64(self, version: Literal[0, 1] = 1) -> str:
         """The form in which clients keep a position."""
-        return base64.b64encode(self.to_bytes()).decode()
+        return base64.b64encode(self.to_bytes(version)).decode()
 
     @classmethod
     def parse(cls, text: str) -> DLSN:
@@ -71,6 +88,7 @@ class DLSN(_Place):
 
 DLSN.INITIAL = DLSN(1, 0, 0)
 DLSN.INVALID = DLSN(0, -1, -1)
+DLSN.NON_INCLUSIVE_LOWER_BOUND = DLSN(1, 0, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +98,3 @@ class DlsnRange:
 
     first: DLSN
     last: DLSN
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionId:
-    """Start at the first record whose transaction id is at least `value`."""
-
-    value: int

@@ -17,7 +17,7 @@ from scribengin.errors import (
     LogError,
     LogNotFound,
 )
-from scribengin.log import DLSN, READ_SCHEMA, LogConfig, LogNamespace, LogReader, TransactionId
+from scribengin.log import DLSN, READ_SCHEMA, LogConfig, LogNamespace, LogReader, LogRecord, TransactionId
 from scribengin.testing.log_samples import (
     bound_namespace,
     damage_segment,
@@ -78,7 +78,7 @@ def test_a_reader_starts_at_any_place_and_goes_on_from_its_position(namespace: L
             assert first + payloads_left(reader) == payloads
 
 
-def iter_records(reader: LogReader) -> Iterator[object]:
+def iter_records(reader: LogReader) -> Iterator[LogRecord]:
     while records := reader.read(5):
         yield from records
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Literal
 
 import pytest
 
@@ -28,6 +29,27 @@ def test_version_0_with_its_200_bytes_is_still_read() -> None:
     old = b"\x00" + VECTOR[1:] + bytes(200 - len(VECTOR))
     assert DLSN.from_bytes(old) == DLSN(1, 2, 3)
     assert DLSN.parse(base64.b64encode(old).decode()) == DLSN(1, 2, 3)
+
+
+def test_both_versions_are_written_and_a_strict_reader_takes_one() -> None:
+    """DistributedLog's TestDLSN: a version 1 string is refused by a parser of version 0."""
+    versions: tuple[Literal[0, 1], Literal[0, 1]] = (0, 1)
+    for version, other in (versions, versions[::-1]):
+        written = DLSN(1, 2, 3).to_bytes(version)
+        assert len(written) == (25 if version else 200)
+        assert DLSN.from_bytes(written) == DLSN.from_bytes(written, version=version) == DLSN(1, 2, 3)
+        assert DLSN.parse(DLSN(1, 2, 3).to_base64(version)) == DLSN(1, 2, 3)
+        with pytest.raises(LogError, match=f"of version {other}"):
+            DLSN.from_bytes(written, version=other)
+
+
+def test_the_constants_and_what_comes_next() -> None:
+    assert (DLSN.INITIAL, DLSN.INVALID) == ((1, 0, 0), (0, -1, -1))
+    assert DLSN.NON_INCLUSIVE_LOWER_BOUND == (1, 0, -1)
+    assert DLSN.INVALID < DLSN.NON_INCLUSIVE_LOWER_BOUND < DLSN.INITIAL
+    assert DLSN.NON_INCLUSIVE_LOWER_BOUND.next_record() == DLSN.INITIAL
+    assert DLSN(3, 4, 5).next_record() == DLSN(3, 4, 6)
+    assert DLSN(3, 4, 5).next_segment() == DLSN(4, 0, 0)
 
 
 @pytest.mark.parametrize("text", [DLSN(1, 2, 3).to_base64(), str(DLSN(1, 2, 3)), "1/2/3"])
