@@ -11,16 +11,24 @@ ScribenginError
 ├── DescriptorUnreadable       a registry node does not hold what it should
 ├── LogError
 │   ├── LogNotFound · LogExists · InvalidLogName · NamespaceNotBound     exit code 2
+│   ├── LogBusy                the log cannot be changed so while somebody uses it            exit code 2
+│   │   └── ReaderBehind       a registered reader has not read what was to be given up
+│   ├── ConfigConflict         somebody else has changed the log's configuration meanwhile
 │   ├── OwnershipAcquireFailed the log's lock was not to be had in time
 │   ├── Fenced                 another writer owns the log now; what was not acked may be lost
 │   ├── LogWriteFailed         the disk refused (full, failed fsync); the segment is never written again
 │   ├── TransactionIdOutOfOrder · RecordTooLarge
+│   ├── OverCapacity           too many records are unacknowledged; nothing was queued
 │   ├── EndOfStream            the log was sealed, and everything in it was read
 │   ├── LogClosed              a writer or reader was used after close()
+│   │   └── ReadCancelled      it was closed while a call waited
+│   ├── ReaderIdle             nothing came for too long, though the log has a writer
+│   ├── ReaderLockLost         the session that held a subscriber's lock ended
 │   ├── DamagedEntry           an entry's checksum does not hold; carries its position
 │   ├── InconsistentLog        the list of segments has a gap or contradicts itself
 │   ├── RecoveryRefused        valid entries follow the damage, or a pending round cannot be resolved
-│   └── PositionTruncated      the position lies before the first record that is kept
+│   ├── PositionTruncated      the position lies before the first record that is kept
+│   └── RangeGone              a planned range's file was dropped since; plan it again
 ├── DataflowError
 │   ├── DataflowNotFound · DataflowExists · DataflowBusy                 exit code 2
 │   ├── StaleOwner             another worker owns the task's streams now
@@ -28,7 +36,10 @@ ScribenginError
 │   ├── TooManyBadRecords      more bad records in a round than the error route allows
 │   └── CommitTooLarge         a round's transaction would exceed what the registry takes
 ├── LauncherError              a container could not be started
-└── SparkUnavailable           no Java, or Spark did not start
+├── SparkUnavailable           no Java, or Spark did not start
+└── ServerError                a server for tests and benchmarks (scribengin.testing.servers)
+    ├── ArtifactUnavailable    its jars cannot be fetched, or are not those of the lock file
+    └── ServerDown             it did not start, or has ended; carries the end of its log
 """
 
 from __future__ import annotations
@@ -94,6 +105,22 @@ class NamespaceNotBound(LogError):
     exit_code = 2
 
 
+class LogBusy(LogError):
+    """The log cannot be changed so while somebody uses it."""
+
+    exit_code = 2
+
+
+class ReaderBehind(LogBusy):
+    """A registered reader has not read yet what was to be given up."""
+
+
+class ConfigConflict(LogError):
+    """Somebody else has changed the log's configuration meanwhile."""
+
+    exit_code = 2
+
+
 class OwnershipAcquireFailed(LogError):
     """The log's lock was not to be had in time."""
 
@@ -114,6 +141,10 @@ class RecordTooLarge(LogError):
     """The record is larger than the log is configured for."""
 
 
+class OverCapacity(LogError):
+    """Too many records are unacknowledged. Nothing of the call was queued: wait for some of them, and try again."""
+
+
 class EndOfStream(LogError):
     """The log was marked as ended, and everything in it was read."""
 
@@ -122,12 +153,26 @@ class LogClosed(LogError):
     """A writer or reader was used after close()."""
 
 
-class DamagedEntry(LogError):
-    """An entry whose checksum does not hold, or that contradicts its place. `position` is where a reader stopped."""
+class ReadCancelled(LogClosed):
+    """The reader was closed, or its opening cancelled, while a call waited."""
 
-    def __init__(self, message: str, *, position: str) -> None:
+
+class ReaderIdle(LogError):
+    """Nothing came for longer than the reader accepts, though somebody holds the log open for writing."""
+
+
+class ReaderLockLost(LogError):
+    """The session ended that held a subscriber's lock: another reader may have it by now."""
+
+
+class DamagedEntry(LogError):
+    """An entry whose checksum does not hold, or that contradicts its place. `position` is where a reader stopped, and
+    `offset` the byte of the segment."""
+
+    def __init__(self, message: str, *, position: str, offset: int = 0) -> None:
         super().__init__(message)
         self.position = position
+        self.offset = offset
 
 
 class InconsistentLog(LogError):
@@ -140,6 +185,10 @@ class RecoveryRefused(LogError):
 
 class PositionTruncated(LogError):
     """The position lies before the first record that is kept."""
+
+
+class RangeGone(LogError):
+    """The file that a planned range names is not there any more. Plan again: the log says where its records are."""
 
 
 class DataflowError(ScribenginError):
@@ -192,8 +241,22 @@ class SparkUnavailable(ScribenginError):
     """No Java, or Spark did not start."""
 
 
+class ServerError(ScribenginError):
+    """Something about a server that tests and benchmarks run."""
+
+
+class ArtifactUnavailable(ServerError):
+    """A jar cannot be fetched, or is not the one that the lock file names."""
+
+
+class ServerDown(ServerError):
+    """The server, or a tool of its, did not start or has ended. The message carries the end of what it wrote."""
+
+
 __all__ = [
+    "ArtifactUnavailable",
     "CommitTooLarge",
+    "ConfigConflict",
     "ConfigError",
     "ConfigInvalid",
     "DamagedEntry",
@@ -207,6 +270,7 @@ __all__ = [
     "InconsistentLog",
     "InvalidLogName",
     "LauncherError",
+    "LogBusy",
     "LogClosed",
     "LogError",
     "LogExists",
@@ -214,14 +278,22 @@ __all__ = [
     "LogWriteFailed",
     "NamespaceNotBound",
     "NotNarrow",
+    "OverCapacity",
     "OwnershipAcquireFailed",
     "PackageInvalid",
     "PositionTruncated",
+    "RangeGone",
+    "ReadCancelled",
+    "ReaderBehind",
+    "ReaderIdle",
+    "ReaderLockLost",
     "RecordTooLarge",
     "RecoveryRefused",
     "RegistryError",
     "ResourceTaken",
     "ScribenginError",
+    "ServerDown",
+    "ServerError",
     "SourceMissing",
     "SparkUnavailable",
     "StaleOwner",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from scribengin.model import Config
 
@@ -15,14 +15,45 @@ RECORD_BYTES_MAX = 1_040_384
 class LogConfig(Config):
     """How a log is written. It is kept with the log when it is created, and every writer and reader obeys it."""
 
-    segment_bytes_max: int = Field(default=256 * 1024 * 1024, ge=4096)
-    """A segment that has grown to this size is completed before the next group (never with a round staged)."""
-    entry_bytes_max: int = Field(default=1024 * 1024, ge=1024)
-    """Batches are cut into entries of about this size. A single larger record is an entry of its own."""
+    segment_bytes_max: int | None = Field(default=256 * 1024 * 1024, ge=4096)
+    """A segment that has grown to this size is completed before the next group (never with a round staged). None: its
+    size does not matter."""
+    segment_age_max_s: float | None = Field(default=None, gt=0)
+    """A segment that its writer has had open this long is completed before the next group, in the same way. None: its
+    age does not matter. Nothing is completed while nothing is written."""
+    entry_bytes_max: int = Field(default=1024 * 1024, ge=1024, le=512 * 1024 * 1024)
+    """Batches are cut into entries of about this size. A single larger record is an entry of its own. What is written
+    at once, all or nothing, must fit into one."""
     record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1, le=1024 * 1024 * 1024)
     """The largest payload, and the largest key."""
     pending_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1024)
     """A writer with this much unwritten makes its callers wait."""
+    transmit_bytes: int = Field(default=0, ge=0)
+    """A writer sends what waits once it is this much. With this and `transmit_interval_ms` 0 it sends whatever waits as
+    soon as the disk is free. With this alone, less may wait until `flush` or `close`."""
+    transmit_interval_ms: int = Field(default=0, ge=0)
+    """A writer sends what waits once the first of it has waited this long. 0: its age does not matter."""
+    durable_writes: bool = True
+    """Acknowledge a record when it is durable. Without it, when it is queued: its future has no position
+    (DLSN.INVALID), `flush` says when it is durable, and what fails later ends the writer. Readers see the same in both
+    cases: what is durable."""
+    keep_alive_ms: int = Field(default=0, ge=0)
+    """A writer that wrote nothing for this long says that it is there, with an entry that holds no record. 0: never."""
+    outstanding_writes_max: int | None = Field(default=None, ge=0)
+    """A writer with this many records unacknowledged refuses more (OverCapacity). None: as many as there is room for in
+    `pending_bytes_max`."""
+    outstanding_dark_mode: bool = False
+    """Only count what `outstanding_writes_max` would refuse. DistributedLog's default is to count; here a limit that
+    somebody sets holds."""
+    retention_hours: float | None = Field(default=None, ge=0)
+    """Segments that were completed longer ago than this are removed, oldest first, but for what a registered reader has
+    not read. None: nothing is removed that was not truncated."""
+    explicit_truncation: bool = False
+    """Remove nothing that was not truncated, whatever `retention_hours` says."""
+    copy_codec: Literal["lz4", "zstd"] | None = None
+    """Write a compressed copy of every segment beside it once it is completed, while it still is in the page cache."""
+    raw_retention_hours: float | None = Field(default=None, ge=0)
+    """Segments that were completed longer ago than this are kept as their compressed copy alone. None: as both."""
     codec: Literal["none", "lz4", "zstd"] = "none"
     """How entry bodies are compressed. Only `none` lets readers map records without copying."""
     fsync: bool = True
@@ -30,3 +61,17 @@ class LogConfig(Config):
     and recovery cuts the segment at the first hole instead of refusing."""
     check_txids: bool = True
     """Refuse transaction ids that decrease. Without it, starting at a transaction id is only approximate."""
+
+    @model_validator(mode="after")
+    def _copies_make_sense(self) -> LogConfig:
+        if self.copy_codec is not None and self.codec != "none":
+            raise ValueError("copy_codec goes with codec: none; entries are compressed already")
+        if self.raw_retention_hours is not None and self.copy_codec is None:
+            raise ValueError("raw_retention_hours goes with copy_codec, and only with it")
+        return self
+
+    @property
+    def decoded_bytes_max(self) -> int:
+        """No entry's body expands to more: one that says it does is damaged. Generous, since characters are up to four
+        bytes long."""
+        return 4 * (self.entry_bytes_max + 2 * self.record_bytes_max) + 64 * 1024

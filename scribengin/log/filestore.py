@@ -12,10 +12,12 @@ afterwards: an append that was acknowledged looked before, so it was written bef
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from scribengin.effect import effect
@@ -29,6 +31,7 @@ _SEGMENT_FILE = re.compile(r"(\d{18})-(\d+)\.log")
 _INDEX_SUFFIXES: dict[IndexKind, str] = {"positions": ".idx", "keys": ".keys"}
 _SUFFIXES = (*_INDEX_SUFFIXES.values(), ".tail", ".fence", ".log")
 """All files of a segment. The segment itself is removed last: while it is there, the rest is found again."""
+_ANY_FILE = re.compile(r"(\d{18})-(\d+)(?:\.([a-z0-9]+-[a-z0-9]+))?\.(?:log|idx|keys|tail|fence)")
 _ATTEMPTS_MAX = 3
 _BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
 
@@ -42,7 +45,7 @@ class FileSegmentStore(SegmentStore):
     def create_log(self, directory: str) -> None:
         path = self._root / directory
         try:
-            _make_directory(path)
+            make_directory(path)
         except OSError as error:
             raise LogWriteFailed(f"cannot make the log directory {path}: {error.strerror}") from error
 
@@ -63,20 +66,25 @@ class FileSegmentStore(SegmentStore):
         path = Path(self.path(name))
         try:
             with effect("log.segment_create"):
-                appender = FileAppender(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), fsync=fsync)
-            _sync_directory(path.parent)
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+                try:
+                    sync_directory(path.parent)
+                except OSError:  # the caller may try again: no file may be in its way
+                    os.close(file)
+                    path.unlink()
+                    raise
         except FileNotFoundError:
             raise Fenced(f"the log directory {path.parent} is gone: the log was deleted; create it again") from None
         except OSError as error:
             raise LogWriteFailed(f"cannot create segment {path}: {error.strerror}") from error
-        return appender
+        return FileAppender(path, file, fsync=fsync)
 
     def fence(self, name: SegmentName) -> None:
         path = Path(self.path(name)).with_suffix(".fence")
         try:
             with effect("log.fence"):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         except OSError as error:
             raise LogWriteFailed(f"cannot fence segment {path}: {error.strerror}") from error
 
@@ -117,6 +125,22 @@ class FileSegmentStore(SegmentStore):
         except OSError:
             return False
         return True
+
+    def names(self, directory: str) -> list[SegmentName]:
+        matches = (_ANY_FILE.fullmatch(path.name) for path in (self._root / directory).glob("*"))
+        names = {SegmentName(directory, int(m[1]), int(m[2]), m[3] or "") for m in matches if m is not None}
+        return sorted(names, key=lambda name: (name.segment, name.epoch, name.copy))
+
+    def remove(self, name: SegmentName) -> int:
+        path = Path(self.path(name))
+        try:
+            size = path.stat().st_size if path.exists() else 0
+            with effect("log.segment_remove"):
+                for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
+                    path.with_suffix(suffix).unlink(missing_ok=True)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot remove segment {path}: {error.strerror}; remove it by hand") from error
+        return size
 
     def sweep(self, directory: str, keep: frozenset[tuple[int, int]], epoch: int) -> None:
         for path in sorted((self._root / directory).glob("*.log")):
@@ -171,7 +195,8 @@ class FileAppender(SegmentAppender):
             with effect("log.tail_write"):
                 if self._tail_file < 0:
                     self._tail_file = os.open(self._path.with_suffix(".tail"), os.O_WRONLY | os.O_CREAT, 0o644)
-                os.pwrite(self._tail_file, slot_of(tail), self._tails % 2 * SLOT_BYTES)
+                if os.pwrite(self._tail_file, slot_of(tail), self._tails % 2 * SLOT_BYTES) < SLOT_BYTES:
+                    raise OSError(errno.ENOSPC, "the disk took less than was written")
             self._tails += 1
             self._write_index_rows()
         except OSError as error:
@@ -213,17 +238,23 @@ def _write_all(file: int, buffers: list[memoryview]) -> None:
             buffers[0] = buffers[0][written:]
 
 
-def _make_directory(path: Path) -> None:
-    """Make `path` and what is missing above it, so that all of it survives a power failure."""
+def make_directory(path: Path) -> None:
+    """Make `path` and what is missing above it, so that all of it survives a power failure.
+
+    What is there may have been made a moment ago, by somebody who has not synced it yet, or was killed before that.
+    """
     if path.is_dir():
+        with suppress(PermissionError):  # who may not look into a directory did not make anything in it
+            sync_directory(path.parent)
         return
-    _make_directory(path.parent)
+    make_directory(path.parent)
     with effect("log.log_directory"):
         path.mkdir(exist_ok=True)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make what was made, renamed or removed in a directory survive a power failure. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with effect("log.directory_sync"):

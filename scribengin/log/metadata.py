@@ -5,7 +5,7 @@
     lock                          ephemeral: LockDescriptor of the writer
     segments                      SegmentsHead: EVERY change below checks its version and so moves it
       inprogress_<18 digits>      SegmentDescriptor of the one segment that is being written
-      logrecs_<18 digits>         SegmentDescriptor of a completed one
+      logrecs_<18 digits>[.n]     SegmentDescriptor of a completed one, in its n-th revision
 """
 
 from __future__ import annotations
@@ -18,11 +18,19 @@ from scribengin.effect import effect
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound
 from scribengin.log.config import LogConfig
 from scribengin.log.dlsn import DLSN
+from scribengin.log.entry import DECODED_BYTES_MAX
 from scribengin.log.records import TXID_NONE
 from scribengin.log.segment import SegmentName
 from scribengin.model import Descriptor, node_name
 from scribengin_registry.contract import Create, Delete, Operation, Registry, Set, Watch
-from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+from scribengin_registry.errors import (
+    NodeExists,
+    NodeMissing,
+    OutcomeUnknown,
+    RegistryUnreachable,
+    SessionLost,
+    VersionConflict,
+)
 
 ATTEMPTS_MAX = 20
 """How often a change is tried again when somebody else changed the same log meanwhile."""
@@ -36,12 +44,16 @@ class NamespaceDescriptor(Descriptor):
 
 
 class LogDescriptor(Descriptor):
-    """One log. `directory` is never used again, not even by a log of the same name that is created later."""
+    """One log. `directory` is never used again, not even by a log of the same name that is created later.
+
+    `config_version` counts the changes of `config` since the log was created.
+    """
 
     name: str
     directory: str
     created_ms: int
     config: LogConfig
+    config_version: int = 0
 
 
 class LockDescriptor(Descriptor):
@@ -56,7 +68,8 @@ class SegmentsHead(Descriptor):
 
     `directory` is the log's. `epoch` is that of the writer that may change it; `max_segment` the highest number given
     so far (0: none), and `in_progress` says whether that segment is being written. `next_sequence` and `last_txid` are
-    those at the end of the completed segments. Records before `first` were truncated.
+    those at the end of the completed segments. Records before `first` were truncated: no record lies from
+    `given_up_to` to `first`, so whoever had read up to there, and no further, has lost nothing.
     """
 
     directory: str
@@ -69,17 +82,48 @@ class SegmentsHead(Descriptor):
     first_segment: int = DLSN.INITIAL.segment
     first_entry: int = DLSN.INITIAL.entry
     first_slot: int = DLSN.INITIAL.slot
+    given_up_segment: int = DLSN.INITIAL.segment
+    given_up_entry: int = DLSN.INITIAL.entry
+    given_up_slot: int = DLSN.INITIAL.slot
 
     @property
     def first(self) -> DLSN:
         return DLSN(self.first_segment, self.first_entry, self.first_slot)
+
+    @property
+    def given_up_to(self) -> DLSN:
+        return DLSN(self.given_up_segment, self.given_up_entry, self.given_up_slot)
+
+    def truncated(self, first: DLSN, given_up_to: DLSN) -> SegmentsHead:
+        """The head that begins with `first`, and has nothing from `given_up_to` up to it."""
+        return self.model_copy(
+            update={
+                "first_segment": first.segment,
+                "first_entry": first.entry,
+                "first_slot": first.slot,
+                "given_up_segment": given_up_to.segment,
+                "given_up_entry": given_up_to.entry,
+                "given_up_slot": given_up_to.slot,
+            }
+        )
+
+
+class CopyDescriptor(Descriptor):
+    """A compressed copy of a completed segment (copies.py). `token` makes the name of its file like no other."""
+
+    codec: Literal["lz4", "zstd"]
+    token: str
+    bytes: int
 
 
 class SegmentDescriptor(Descriptor):
     """One segment. What is said of its end (bytes to last_txid) is set when it is completed.
 
     `epoch` is that of the writer that made it; `commit_log` is the registry path of the commit log that decides about
-    its staged entries (None: it holds none). `entries` counts control entries, `records` does not.
+    its staged entries (None: it holds none). No body in it expands to more than `decoded_bytes_max`. `entries` counts
+    control entries, `records` does not. `compressed` is a copy beside it; since `raw_dropped_ms` (None: not yet)
+    readers use that alone. `revision` counts these two changes, and is part of the node's name: so what was read of a
+    node holds for ever.
     """
 
     segment: int
@@ -89,11 +133,15 @@ class SegmentDescriptor(Descriptor):
     created_ms: int
     commit_log: str | None = None
     fsync: bool = True
+    decoded_bytes_max: int = DECODED_BYTES_MAX
     completed_ms: int | None = None
     bytes: int = 0
     entries: int = 0
     records: int = 0
     last_txid: int = TXID_NONE
+    compressed: CopyDescriptor | None = None
+    raw_dropped_ms: int | None = None
+    revision: int = 0
 
     @property
     def in_progress(self) -> bool:
@@ -101,7 +149,22 @@ class SegmentDescriptor(Descriptor):
 
     @property
     def file(self) -> SegmentName:
+        """What readers open."""
+        return self.raw_file if self.raw_dropped_ms is None or self.copy_file is None else self.copy_file
+
+    @property
+    def file_bytes(self) -> int:
+        """Where `file` ends, once the segment is completed."""
+        return self.bytes if self.raw_dropped_ms is None or self.compressed is None else self.compressed.bytes
+
+    @property
+    def raw_file(self) -> SegmentName:
         return SegmentName(self.directory, self.segment, self.epoch)
+
+    @property
+    def copy_file(self) -> SegmentName | None:
+        made = self.compressed
+        return None if made is None else self.raw_file.copied(f"{made.codec}-{made.token}")
 
     @property
     def end_sequence(self) -> int:
@@ -110,8 +173,9 @@ class SegmentDescriptor(Descriptor):
 
     @property
     def node(self) -> str:
-        prefix = "inprogress" if self.in_progress else "logrecs"
-        return f"{prefix}_{self.segment:018d}"
+        if self.in_progress:
+            return f"inprogress_{self.segment:018d}"
+        return f"logrecs_{self.segment:018d}" + (f".{self.revision}" if self.revision else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +217,7 @@ class LogMetadata:
 
     def __init__(self, registry: Registry, namespace: str, log: str) -> None:
         self.registry = registry
+        self.namespace = namespace
         self.log = log
         self.path = f"{namespace}/logs/{node_name(log)}"
         self.lock_path = f"{self.path}/lock"
@@ -231,25 +296,31 @@ class LogMetadata:
         version.
 
         It is tried again when somebody else was faster, and after a lost reply: then a change that changes nothing any
-        more has been applied. Raises Fenced, LogNotFound, InconsistentLog, and what the registry raises.
+        more has been applied. Raises Fenced, LogNotFound, InconsistentLog, and what the registry raises; after
+        RegistryUnreachable and SessionLost nothing was changed.
         """
-        lost_reply = False
+        lost_reply: OutcomeUnknown | None = None
         for _attempt in range(ATTEMPTS_MAX):
-            head, version = self.head()
-            if owner is not None:
-                owner.check(self.log, head)
-            after, operations = change(head)
-            if lost_reply and after == head:
-                return head
             try:
+                if lost_reply is not None:
+                    self.registry.sync(self.segments_path)
+                head, version = self.head()
+                if owner is not None:
+                    owner.check(self.log, head)
+                after, operations = change(head)
+                if lost_reply is not None and after == head:
+                    return head
                 with effect("log.metadata"):
                     self.registry.commit([Set(self.segments_path, after.to_bytes(), version), *operations])
                 return after
             except (VersionConflict, NodeMissing, NodeExists):
                 continue  # look again: `head` tells which of the two it was, a race or the end of the log
-            except OutcomeUnknown:
-                lost_reply = True
-                self.registry.sync(self.segments_path)
+            except OutcomeUnknown as error:
+                lost_reply = error
+            except (RegistryUnreachable, SessionLost):
+                if lost_reply is not None:  # this request was not sent, but the one before may have been applied
+                    raise lost_reply from None
+                raise
         raise InconsistentLog(
             f"log '{self.log}': {ATTEMPTS_MAX} changes of its metadata in a row failed; look at {self.path}"
         )
@@ -258,8 +329,7 @@ class LogMetadata:
         """Register a segment that is being written from now on. Raises as `change`."""
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-            after = head.model_copy(update={"max_segment": descriptor.segment, "in_progress": True})
-            return after, [Create(f"{self.segments_path}/{descriptor.node}", descriptor.to_bytes())]
+            return self._registration(head, descriptor)
 
         return self.change(owner, change)
 
@@ -268,23 +338,55 @@ class LogMetadata:
 
         Raises as `change`.
         """
-        before = completed.model_copy(update={"completed_ms": None}).node
-        end = {"in_progress": False, "next_sequence": completed.end_sequence, "last_txid": completed.last_txid}
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-            operations: list[Operation] = [
-                Delete(f"{self.segments_path}/{before}"),
-                Create(f"{self.segments_path}/{completed.node}", completed.to_bytes()),
-            ]
-            return head.model_copy(update=end), operations + (self.release_operations(owner) if release else [])
+            after, operations = self._completion(head, completed)
+            return after, operations + (self.release_operations(owner) if release else [])
 
         return self.change(owner, change)
 
+    def roll_segment(self, owner: Owner, completed: SegmentDescriptor, following: SegmentDescriptor) -> SegmentsHead:
+        """Replace the segment in progress by what it came to, and register the one that follows: both or neither.
+
+        Raises as `change`.
+        """
+
+        def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+            between, completion = self._completion(head, completed)
+            after, registration = self._registration(between, following)
+            return after, completion + registration
+
+        return self.change(owner, change)
+
+    def _registration(self, head: SegmentsHead, descriptor: SegmentDescriptor) -> tuple[SegmentsHead, list[Operation]]:
+        if head.max_segment not in (descriptor.segment - 1, descriptor.segment):  # the latter after a lost reply
+            raise InconsistentLog(
+                f"log '{self.log}': its last segment is {head.max_segment}, its writer is about to begin "
+                f"{descriptor.segment}: somebody else changed {self.segments_path}; look at it before you go on"
+            )
+        after = head.model_copy(update={"max_segment": descriptor.segment, "in_progress": True})
+        return after, [Create(f"{self.segments_path}/{descriptor.node}", descriptor.to_bytes())]
+
+    def _completion(self, head: SegmentsHead, completed: SegmentDescriptor) -> tuple[SegmentsHead, list[Operation]]:
+        before = completed.model_copy(update={"completed_ms": None}).node
+        end = {"in_progress": False, "next_sequence": completed.end_sequence, "last_txid": completed.last_txid}
+        return head.model_copy(update=end), [
+            Delete(f"{self.segments_path}/{before}"),
+            Create(f"{self.segments_path}/{completed.node}", completed.to_bytes()),
+        ]
+
     def completed_segment(self, segment: int) -> SegmentDescriptor | None:
         """The descriptor of a completed segment, if it is one and was not truncated."""
-        path = f"{self.segments_path}/logrecs_{segment:018d}"
-        node = self.registry.find(path)
-        return None if node is None else SegmentDescriptor.from_bytes(node.data, path=path)
+        try:
+            names = self.registry.children(self.segments_path)
+        except NodeMissing:
+            raise self.not_found() from None
+        for name in names:
+            if name.split(".")[0] == f"logrecs_{segment:018d}":
+                path = f"{self.segments_path}/{name}"
+                node = self.registry.find(path)
+                return None if node is None else SegmentDescriptor.from_bytes(node.data, path=path)
+        return None
 
     def seal(self, owner: Owner) -> SegmentsHead:
         """Say that nothing follows the completed segments, ever. Raises as `change`."""

@@ -1,56 +1,52 @@
-"""Namespaces: where logs are created, found, opened and deleted."""
+"""Namespaces: where logs are created, found, opened, administered and deleted."""
 
 from __future__ import annotations
 
-import uuid
+import threading
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.effect import effect
-from scribengin.errors import ConfigInvalid, EndOfStream, LogExists, NamespaceNotBound
+from scribengin.errors import EndOfStream, LogExists, LogNotFound, PositionTruncated
 from scribengin.log import ownership
+from scribengin.log.binding import bind, bound, session_for
 from scribengin.log.catalog import LogCatalog
 from scribengin.log.chain import SegmentChain
 from scribengin.log.config import LogConfig
+from scribengin.log.copies import Codec, Stopping, compress_segments
 from scribengin.log.dlsn import DLSN
 from scribengin.log.filestore import FileSegmentStore
+from scribengin.log.info import LogInfo, log_info
+from scribengin.log.inspection import LogInspection
+from scribengin.log.keys import positions_of_key
+from scribengin.log.lifecycle import configure_log, create_log, delete_log
+from scribengin.log.limits import WriteLimiter
+from scribengin.log.listener import LogsChanged, NamespaceListener
 from scribengin.log.metadata import (
-    LockDescriptor,
     LogDescriptor,
     LogMetadata,
-    LogState,
     NamespaceDescriptor,
     Owner,
     SegmentDescriptor,
     SegmentsHead,
 )
-from scribengin.log.names import NamespaceUri, check_log_name
-from scribengin.log.reader import LogReader, Start
+from scribengin.log.metrics import LogMetrics, ReaderLag
+from scribengin.log.names import check_log_name
+from scribengin.log.reader import LogReader, open_reader
+from scribengin.log.reader_config import ReaderConfig
 from scribengin.log.records import LogRecord
 from scribengin.log.recovery import Judge, commit_log_judge, recover_unfinished
+from scribengin.log.registered import RegisteredReaders, records_behind
+from scribengin.log.retention import Purged, purge_log, truncate_log
+from scribengin.log.starts import Start
+from scribengin.log.upkeep import Upkeep
 from scribengin.log.writer import LogWriter
-from scribengin.model import from_node_name, node_name
-from scribengin_registry.contract import Create, Delete, Operation, Registry
-from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
-
-_ATTEMPTS_MAX = 20
-
-
-@dataclass(frozen=True, slots=True)
-class LogInfo:
-    """What there is to say about a log. `writer` is who holds its lock, if anybody does."""
-
-    log: LogDescriptor
-    head: SegmentsHead
-    segments: tuple[SegmentDescriptor, ...]
-    writer: str | None
-    first: DLSN
-    end: DLSN
-    records: int
-    bytes: int
+from scribengin.model import from_node_name
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeMissing
 
 
 class LogNamespace:
@@ -65,10 +61,13 @@ class LogNamespace:
         clock: Clock,
         *,
         own: bool,
+        create_if_missing: bool = False,
+        limiter: WriteLimiter | None = None,
     ) -> None:
         self.path = path
         self.descriptor = descriptor
         self._registry, self._config, self._clock, self._own_registry = registry, config, clock, own
+        self._create_if_missing, self._limiter = create_if_missing, limiter
         self._store = FileSegmentStore(descriptor.location)
 
     @classmethod
@@ -78,9 +77,9 @@ class LogNamespace:
         Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another directory).
         """
         wanted = NamespaceDescriptor(store="file", location=str(Path(store_dir).resolve()))
-        session, path, own = _session(uri, registry)
+        session, path, own = session_for(uri, registry)
         try:
-            _bind(session, path, wanted)
+            bind(session, path, wanted)
         finally:
             if own:
                 session.close()
@@ -94,72 +93,59 @@ class LogNamespace:
         registry: Registry | None = None,
         config: LogConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        create_if_missing: bool = False,
+        outstanding_writes_max: int | None = None,
+        outstanding_dark_mode: bool = False,
     ) -> LogNamespace:
         """Open a namespace that was bound. `config` is what logs are created with that do not say otherwise.
 
-        With `registry`, that session is used and `close` leaves it open; `uri` may be a bare node path then.
+        With `registry`, that session is used and `close` leaves it open; `uri` may be a bare node path then. With
+        `create_if_missing`, opening a writer creates the log (DistributedLog's default; not ours, because a mistyped
+        name would become a log). `outstanding_writes_max` limits the unacknowledged records of all writers that this
+        object opens together; in dark mode they are only counted.
         Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound.
         """
-        session, path, own = _session(uri, registry)
+        session, path, own = session_for(uri, registry)
         try:
-            node = session.find(path)
-            if node is None or not node.data:
-                raise NamespaceNotBound(f"{uri} is bound to no store: bind it with LogNamespace.bind, or run a sandbox")
-            descriptor = NamespaceDescriptor.from_bytes(node.data, path=path)
+            descriptor = bound(session, path, uri)
         except BaseException:
             if own:
                 session.close()
             raise
-        return cls(session, path, descriptor, config or LogConfig(), clock, own=own)
+        limiter = None
+        if outstanding_writes_max is not None:
+            limiter = WriteLimiter(
+                outstanding_writes_max, dark_mode=outstanding_dark_mode, what=f"the writers of {uri}"
+            )
+        return cls(
+            session,
+            path,
+            descriptor,
+            config or LogConfig(),
+            clock,
+            own=own,
+            create_if_missing=create_if_missing,
+            limiter=limiter,
+        )
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
         """Create a log. Raises InvalidLogName, LogExists, LogWriteFailed."""
-        name = check_log_name(name)
-        metadata = self._metadata(name)
-        log = LogDescriptor(
-            name=name,
-            directory=f"{node_name(name)}-{uuid.uuid4().hex[:12]}",
-            created_ms=self._clock.now_ms(),
-            config=config or self._config,
-        )
-        self._store.create_log(log.directory)
-        operations = [
-            Create(metadata.path, log.to_bytes()),
-            Create(metadata.segments_path, SegmentsHead(directory=log.directory).to_bytes()),
-        ]
-        try:
-            with effect("log.create"):
-                self._registry.commit(operations)
-        except NodeExists:
-            self._store.delete_log(log.directory)
-            raise LogExists(f"log '{name}' exists already in {self.path}; open it, or choose another name") from None
-        except OutcomeUnknown:
-            self._registry.sync(metadata.path)
-            if metadata.descriptor().directory != log.directory:  # raises LogNotFound if it was not created
-                raise LogExists(f"log '{name}' was created by somebody else just now; open it") from None
-        return log
+        return create_log(self._metadata(name), self._store, config or self._config, self._clock)
 
-    def delete(self, name: str) -> None:
-        """Delete a log and its segments; whoever writes it is fenced. Raises LogNotFound."""
-        metadata = self._metadata(name)
-        log = metadata.descriptor()
-        for _attempt in range(_ATTEMPTS_MAX):
-            state = metadata.state()
-            if state.in_progress is not None:
-                self._store.fence(state.in_progress.file)
-            try:
-                with effect("log.delete"):
-                    self._registry.commit(_deletes(self._registry, metadata, state))
-                break
-            except (NodeMissing, NodeNotEmpty, VersionConflict):
-                continue  # something was added or removed meanwhile: look again
-            except OutcomeUnknown:
-                self._registry.sync(metadata.path)
-                if self._registry.find(metadata.path) is None:
-                    break
-        else:
-            raise LogExists(f"log '{name}' keeps changing and could not be deleted; stop its writers and try again")
-        self._store.delete_log(log.directory)
+    def configure(self, name: str, config: LogConfig, *, version: int | None = None) -> LogDescriptor:
+        """Replace a log's configuration. With `version`, only if it still is that one (`LogDescriptor.config_version`).
+
+        Retention obeys from the next purge on, everything else from the next writer on: one that is open keeps what it
+        was opened with. Raises LogNotFound, ConfigConflict.
+        """
+        return configure_log(self._metadata(name), config, version)
+
+    def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete a log and its segments. With `force` also while it is being written: then its writer is fenced.
+
+        Raises LogNotFound, LogBusy.
+        """
+        delete_log(self._metadata(name), self._store, force=force)
 
     def exists(self, name: str) -> bool:
         """Whether there is a log of that name. Raises InvalidLogName."""
@@ -173,6 +159,10 @@ class LogNamespace:
             return []
         return sorted(name for node in nodes if (name := from_node_name(node)).startswith(prefix))
 
+    def listen(self, callback: LogsChanged, prefix: str = "") -> NamespaceListener:
+        """Call `callback(added, removed)` with the logs there are that begin with `prefix`, then with every change."""
+        return NamespaceListener(self._registry, f"{self.path}/logs", callback, prefix)
+
     def open_writer(
         self,
         name: str,
@@ -181,38 +171,63 @@ class LogNamespace:
         steal: bool = False,
         commit_log: str | None = None,
         judge: Judge | None = None,
+        create: bool | None = None,
     ) -> LogWriter:
         """Become the writer of a log: wait for its lock (or with `steal` take it), recover what was left unfinished.
 
         A writer that is to stage rounds names the registry path of the `commit_log` that decides about them. `judge`
         says which staged range of an unfinished segment has committed; without one, the commit log that the segment
-        names is fenced and believed. Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log
-        is sealed).
+        names is fenced and believed. `create` (None: as the namespace was opened) creates a log that is not there.
+        Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed).
         """
         metadata = self._metadata(name)
-        log = metadata.descriptor()
+        log = self._found(name, metadata, create=self._create_if_missing if create is None else create)
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal)
         try:
-            judge = judge or commit_log_judge(self._registry, log.name)
+            judge = judge or commit_log_judge(self._registry, log.name, self.path)
             head = self._take_over(metadata, owner, judge)
             chain = SegmentChain(metadata, self._store, owner, log, head, commit_log=commit_log, clock=self._clock)
-            stages = commit_log is not None
-            return LogWriter(metadata, owner, chain, log.config, stages=stages, clock=self._clock)
+            return LogWriter(
+                metadata,
+                owner,
+                chain,
+                log.config,
+                stages=commit_log is not None,
+                clock=self._clock,
+                limiter=self._limiter,
+                upkeep=self._upkeep(log, chain.metrics),
+            )
         except BaseException:
             ownership.release(metadata, owner)
             raise
 
-    def open_reader(self, name: str, start: Start = None) -> LogReader:
+    def open_reader(
+        self,
+        name: str,
+        start: Start = None,
+        *,
+        subscriber: str | None = None,
+        timeout_s: float = 10.0,
+        cancel: threading.Event | None = None,
+        **options: Any,
+    ) -> LogReader:
         """A reader from `start`: the first record at or behind it; None or DLSN.INITIAL: the first that is kept.
 
-        Raises LogNotFound, PositionTruncated, InconsistentLog (the log never had such a position).
+        `options` are those of ReaderConfig. Of all readers with the same `subscriber` one reads at a time: the others
+        wait here for `timeout_s`, or until `cancel` is set. Raises LogNotFound, ConfigInvalid, PositionTruncated,
+        InconsistentLog (the log never had such a position), OwnershipAcquireFailed, ReadCancelled.
         """
-        catalog = self._catalog(name, follow=True)
-        try:
-            return LogReader(catalog, start, self._clock)
-        except BaseException:
-            catalog.close()
-            raise
+        config = ReaderConfig.parse(options, source=f"a reader of log '{name}'")
+        return open_reader(
+            self._metadata(name),
+            self._store,
+            start,
+            self._clock,
+            config,
+            subscriber=subscriber,
+            timeout_s=timeout_s,
+            cancel=cancel,
+        )
 
     def last_record(self, name: str) -> LogRecord | None:
         """The last visible record; None if there is none. Raises LogNotFound, DamagedEntry."""
@@ -242,37 +257,83 @@ class LogNamespace:
             first = catalog.sequence_at(start or catalog.state().head.first)
             return (catalog.end_sequence() if end is None else catalog.sequence_at(end)) - first
 
-    def truncate(self, name: str, before: DLSN) -> bool:
-        """Give up the records before `before`, and return whether that changed anything. Only metadata: disk space is
-        freed by retention. Raises LogNotFound, InconsistentLog (the log has no such position)."""
+    def positions_of_key(self, name: str, key: bytes, *, newest_first: bool = False) -> Iterator[DLSN]:
+        """Where the visible records with that key stand, in order or the newest first: see keys.py. Looks as it goes.
+
+        Raises LogNotFound, DamagedEntry (in the way).
+        """
         with closing(self._catalog(name)) as catalog:
-            if before <= catalog.state().head.first:
-                return False
-            catalog.check_position(before)
-        first = {"first_segment": before.segment, "first_entry": before.entry, "first_slot": before.slot}
+            yield from positions_of_key(catalog, key, newest_first=newest_first)
 
-        def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-            return (head.model_copy(update=first) if before > head.first else head), []
+    def truncate(self, name: str, before: DLSN, *, force: bool = False) -> bool:
+        """Give up the records before `before`, exactly, and return whether that changed anything. Only metadata: disk
+        space is freed by `purge`. DLSN.INVALID, as any position that was truncated before, changes nothing.
 
-        self._metadata(name).change(None, change)
-        return True
+        Raises LogNotFound, LogWriteFailed, InconsistentLog (the log has no such position), ReaderBehind (not with
+        `force`).
+        """
+        unfinished = self._metadata(name).state().in_progress
+        if unfinished is not None and not unfinished.fsync:
+            self._store.settle(unfinished.file)  # a log must not begin behind what a power failure leaves of it
+        return truncate_log(self._metadata(name), lambda: self._catalog(name), before, force=force)
+
+    def purge(self, name: str) -> Purged:
+        """Remove the segments that lie wholly before the first record kept, or have become too old (`retention_hours`);
+        it stops at the first that is neither. Writers do it after every roll.
+
+        Raises LogNotFound, InconsistentLog, LogWriteFailed.
+        """
+        metadata = self._metadata(name)
+        return purge_log(metadata, self._store, lambda: self._catalog(name), self._clock, metadata.state())
+
+    def compress(self, name: str, codec: Codec | None = None, *, stopping: Stopping = lambda: False) -> int:
+        """Write a compressed copy of every completed segment that has none, and return how many were written. Writers
+        do it after every roll of a log whose configuration says so.
+
+        `codec` is the one to use where the configuration names none; with neither, nothing is done. `stopping` is asked
+        now and then whether to end early. Raises LogNotFound, DamagedEntry, LogWriteFailed.
+        """
+        metadata = self._metadata(name)
+        codec = metadata.descriptor().config.copy_codec or codec
+        return 0 if codec is None else compress_segments(metadata, self._store, metadata.state(), codec, stopping)
+
+    def register_reader(self, name: str, reader: str, position: DLSN | None = None) -> DLSN:
+        """Keep everything from `position` on for `reader`, until it is registered further ahead: neither truncation nor
+        retention goes past it. None: from where it is registered, or the first record kept. Returns where it stands.
+
+        Raises LogNotFound, PositionTruncated, InconsistentLog (no position of this log), LogError (that would be back).
+        """
+        return RegisteredReaders(self._metadata(name)).register(lambda: self._catalog(name), reader, position)
+
+    def registered_readers(self, name: str) -> dict[str, DLSN]:
+        """Where each registered reader stands. Raises LogNotFound."""
+        return RegisteredReaders(self._metadata(name)).positions()
+
+    def unregister_reader(self, name: str, reader: str) -> bool:
+        """Keep nothing for `reader` any more, and return whether it was registered. Raises LogBusy (it is reading)."""
+        return RegisteredReaders(self._metadata(name)).unregister(reader)
+
+    def reader_lags(self) -> list[ReaderLag]:
+        """How many records lie before each registered reader of each log: for `metrics.ReaderLagCollector`.
+
+        A log that is deleted meanwhile, or where a reader's position was never one, is left out.
+        """
+        lags: list[ReaderLag] = []
+        for name in self.names():
+            try:
+                lags += [ReaderLag(name, reader, records) for reader, records in self._lags(name).items()]
+            except (LogNotFound, PositionTruncated):
+                continue
+        return lags
+
+    def inspect(self, name: str) -> LogInspection:
+        """Look at everything a log holds, also at what is wrong with it. Raises LogNotFound, and as `survey`."""
+        return LogInspection(self._metadata(name), self._store)
 
     def info(self, name: str) -> LogInfo:
         """What there is to say about a log. Raises LogNotFound, InconsistentLog."""
-        metadata = self._metadata(name)
-        lock = self._registry.find(metadata.lock_path)
         with closing(self._catalog(name)) as catalog:
-            state = catalog.state()
-            return LogInfo(
-                log=catalog.log,
-                head=state.head,
-                segments=state.segments,
-                writer=None if lock is None else LockDescriptor.from_bytes(lock.data, path=metadata.lock_path).owner,
-                first=state.head.first,
-                end=catalog.end_position(),
-                records=catalog.end_sequence() - catalog.sequence_at(state.head.first),
-                bytes=sum(catalog.end(segment).end for segment in state.segments),
-            )
+            return log_info(self._metadata(name), catalog)
 
     def close(self) -> None:
         """End the registry session, if `open` made it. Readers and writers must be closed before. Idempotent."""
@@ -294,6 +355,39 @@ class LogNamespace:
         metadata = self._metadata(name)
         return LogCatalog(metadata, self._store, metadata.descriptor(), self._clock, follow=follow)
 
+    def _found(self, name: str, metadata: LogMetadata, *, create: bool) -> LogDescriptor:
+        if create and not self.exists(name):
+            try:
+                return self.create(name)
+            except (LogExists, LogNotFound):  # somebody else was faster, or the request was lost
+                pass
+        return metadata.descriptor()
+
+    def _upkeep(self, log: LogDescriptor, metrics: LogMetrics) -> Upkeep:
+        metadata = self._metadata(log.name)
+        known: tuple[SegmentDescriptor, ...] = ()
+
+        def work(stopping: Stopping) -> None:
+            nonlocal known
+            state = metadata.state(known)
+            if (codec := metadata.descriptor().config.copy_codec) is not None:
+                compress_segments(metadata, self._store, state, codec, stopping)
+                state = metadata.state(state.segments)
+            known = state.segments
+            purge_log(metadata, self._store, lambda: self._catalog(log.name), self._clock, state)
+
+        upkeep = Upkeep(work, metrics.upkeep_failed)
+        if log.config.copy_codec is not None:
+            upkeep.kick()  # the last segment of the writer before has no copy yet
+        return upkeep
+
+    def _lags(self, name: str) -> dict[str, int]:
+        positions = self.registered_readers(name)
+        if not positions:
+            return {}
+        with closing(self._catalog(name)) as catalog:
+            return records_behind(catalog, positions)
+
     def _take_over(self, metadata: LogMetadata, owner: Owner, judge: Judge) -> SegmentsHead:
         state = metadata.state()
         if state.head.end_of_stream:
@@ -302,60 +396,3 @@ class LogNamespace:
         kept = frozenset((segment.segment, segment.epoch) for segment in state.segments)
         self._store.sweep(owner.directory, kept, owner.epoch)
         return head
-
-
-def _session(uri: str, registry: Registry | None) -> tuple[Registry, str, bool]:
-    """A registry session for `uri`, the namespace's path in it, and whether the session is the caller's to close."""
-    parsed = NamespaceUri.parse(uri)
-    if registry is None:
-        if not parsed.hosts:
-            raise ConfigInvalid(f"'{uri}' names no ZooKeeper hosts; write distributedlog-file://<hosts>{uri}")
-        from scribengin_registry.kazoo_registry import connect  # only who connects needs the client
-
-        return connect(parsed.hosts), parsed.path, True
-    if not parsed.hosts:
-        return registry, parsed.path, False
-    hosts, _slash, root = registry.hosts.partition("/")
-    root = f"/{root}" if root else ""
-    if not set(parsed.hosts.split(",")) & set(hosts.split(",")):
-        raise ConfigInvalid(f"'{uri}' lies in another ensemble than the registry {registry.hosts}; use one for both")
-    if root and not parsed.path.startswith(f"{root}/"):
-        raise ConfigInvalid(f"'{uri}' lies outside {root}, which is all that the registry {registry.hosts} can see")
-    return registry, parsed.path.removeprefix(root), False
-
-
-def _bind(registry: Registry, path: str, wanted: NamespaceDescriptor) -> None:
-    FileSegmentStore(wanted.location).create_log("")  # the directory itself
-    for _attempt in range(_ATTEMPTS_MAX):
-        try:
-            node = registry.find(path)
-            if node is None:
-                with effect("log.bind_create"):
-                    registry.create(path, wanted.to_bytes(), parents=True)
-            elif not node.data:
-                with effect("log.bind_set"):
-                    registry.set(path, wanted.to_bytes(), node.version)
-            elif (bound := NamespaceDescriptor.from_bytes(node.data, path=path)) != wanted:
-                raise NamespaceNotBound(f"{path} is bound to {bound.location} already; use that, or another path")
-            else:
-                break
-        except (NodeExists, NodeMissing, VersionConflict, OutcomeUnknown):
-            registry.sync()  # somebody else binds it, or our reply was lost: look again
-    try:
-        with effect("log.bind_logs"):
-            registry.create(f"{path}/logs")
-    except NodeExists:
-        return
-
-
-def _deletes(registry: Registry, metadata: LogMetadata, state: LogState) -> list[Operation]:
-    """Everything below the log's node, deepest first. The head's version makes it fail if a segment came or went."""
-    deletes: list[Operation] = []
-
-    def below(path: str) -> None:
-        for child in registry.children(path):
-            below(f"{path}/{child}")
-        deletes.append(Delete(path, state.head_version if path == metadata.segments_path else -1))
-
-    below(metadata.path)
-    return deletes

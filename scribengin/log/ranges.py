@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from scribengin.errors import DamagedEntry
+from scribengin.errors import DamagedEntry, LogNotFound, RangeGone
 from scribengin.log.catalog import LogCatalog, damaged
 from scribengin.log.dlsn import DLSN
-from scribengin.log.entry import HEADER_BYTES, Damage, read_body, to_records
+from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, read_body, to_records
 from scribengin.log.index import DamagePlace, EntryPlace, walk
 from scribengin.log.mapped import FileView
+from scribengin.log.metadata import SegmentDescriptor
 
 SPLIT_BYTES_MIN = 4 * 1024 * 1024
 """Ranges are cut into splits of at least this size (the last of a segment may be smaller)."""
@@ -57,7 +58,8 @@ class EntryRange:
     else.
 
     The bytes [offset, end) of the file at `path` hold entries `first_entry` and following; of the first entry the
-    slots before `first_slot` are left out, of the last one those from `last_slot_end` on.
+    slots before `first_slot` are left out, of the last one those from `last_slot_end` on. No body expands to more than
+    `decoded_bytes_max`.
     """
 
     log: str
@@ -70,6 +72,7 @@ class EntryRange:
     first_slot: int
     last_slot_end: int
     records: int
+    decoded_bytes_max: int
 
     @property
     def size_bytes(self) -> int:
@@ -79,19 +82,26 @@ class EntryRange:
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records in order, in RECORD_SCHEMA; mapped, but for small or compressed entries.
 
-        Raises DamagedEntry when it gets to damage, LogNotFound when the file is gone.
+        Raises DamagedEntry when it gets to damage, RangeGone when the file is not there any more.
         """
-        return (to_records(body) for body in joined(self._bodies()))
+        return (to_records(body) for body in joined(body for _header, _slot, body in self.entries()))
 
-    def _bodies(self) -> Iterator[pa.RecordBatch]:
-        view = FileView(self.path)
+    def entries(self) -> Iterator[tuple[EntryHeader, int, pa.RecordBatch]]:
+        """For each entry its header, the first slot that is wanted, and the wanted rows as BODY_SCHEMA, not joined.
+
+        Raises as `read`.
+        """
+        try:
+            view = FileView(self.path)
+        except LogNotFound as error:
+            raise RangeGone(f"log '{self.log}', segment {self.segment}: {error}; or plan the range again") from None
         try:
             entry, records = self.first_entry, 0
             for place in walk(view, self.offset, self.end):
                 batch = self._body(view, place, entry)
-                if batch is not None:
+                if batch is not None and isinstance(place, EntryPlace):
                     records += batch.num_rows
-                    yield batch
+                    yield place.header, self.first_slot if entry == self.first_entry else 0, batch
                 entry += 1
             if records != self.records:
                 raise self._damaged(entry, self.end, Damage(f"{records} records were read, {self.records} planned"))
@@ -108,7 +118,8 @@ class EntryRange:
             )
         if not header.carries_records:
             return None
-        body = read_body(header, view.read(place.offset + HEADER_BYTES, header.body_bytes))
+        stored = view.read(place.offset + HEADER_BYTES, header.body_bytes)
+        body = read_body(header, stored, decoded_bytes_max=self.decoded_bytes_max)
         if isinstance(body, Damage):
             raise self._damaged(entry, place.offset, body)
         start = self.first_slot if entry == self.first_entry else 0
@@ -135,8 +146,7 @@ def plan_range(catalog: LogCatalog, start: DLSN, *, records_max: int, bytes_max:
     Does not block, and asks the registry only if the log's metadata changed. Raises PositionTruncated,
     InconsistentLog, LogNotFound, and DamagedEntry if the damage is where the range would begin.
     """
-    catalog.check_position(start)
-    planner = _Planner(start, records_max, bytes_max)
+    planner = _Planner(catalog.check_position(start), records_max, bytes_max)
     while not planner.full:
         segment = catalog.segment(planner.position.segment)
         if segment is None:
@@ -144,7 +154,7 @@ def plan_range(catalog: LogCatalog, start: DLSN, *, records_max: int, bytes_max:
         end = catalog.end(segment)
         if planner.position.entry < end.entries:
             reader = catalog.reader(segment)
-            planner.open_segment(catalog.log.name, reader.path, segment.epoch)
+            planner.open_segment(catalog.log.name, reader.path, segment)
             place = reader.find_entry(planner.position.entry, end.end)
             if place is not None:
                 _take(planner, reader.entries(place.offset, end.end, place.header.entry))
@@ -188,13 +198,13 @@ class _Planner:
         self.full = False
         self._records_left, self._bytes_left = max(1, records_max), bytes_max
         self._splits: list[EntryRange] = []
-        self._file = ("", "", 0)
+        self._file = ("", "", 0, 0, 0)
         self._run: _Run | None = None
 
-    def open_segment(self, log: str, path: str, epoch: int) -> None:
+    def open_segment(self, log: str, path: str, segment: SegmentDescriptor) -> None:
         """What is added from now on stands in that file."""
         self._close_split()
-        self._file = (log, path, epoch)
+        self._file = (log, path, segment.segment, segment.epoch, segment.decoded_bytes_max)
 
     def add(self, place: EntryPlace) -> None:
         header = place.header
@@ -236,7 +246,9 @@ class _Planner:
     def _close_split(self) -> None:
         if self._run is None:
             return
-        log, path, epoch = self._file
-        segment = self.position.segment
-        self._splits.append(EntryRange(log=log, path=path, segment=segment, epoch=epoch, **asdict(self._run)))
+        log, path, segment, epoch, bound = self._file
+        place = EntryRange(
+            log=log, path=path, segment=segment, epoch=epoch, decoded_bytes_max=bound, **asdict(self._run)
+        )
+        self._splits.append(place)
         self._run = None

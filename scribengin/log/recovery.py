@@ -26,16 +26,21 @@ looked."""
 _FENCE_ATTEMPTS = 20
 
 
-def commit_log_judge(registry: Registry, log: str) -> Judge:
-    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it."""
+def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
+    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it.
+
+    A path without a leading slash begins at `namespace`, the namespace's node, so that it is the same for sessions with
+    different roots.
+    """
 
     def judge(segment: SegmentDescriptor) -> StagedRange | None:
         if segment.commit_log is None:
             raise RecoveryRefused(f"log '{log}', segment {segment.segment} has staged entries and names no commit log")
-        committed = _fenced(registry, segment.commit_log).committed
+        path = segment.commit_log if segment.commit_log.startswith("/") else f"{namespace}/{segment.commit_log}"
+        committed = _fenced(registry, path).committed
         if committed is None or committed.kind != "log":
             return None
-        return StagedRange.from_json(committed.data, path=segment.commit_log)
+        return StagedRange.from_json(committed.data, path=path)
 
     return judge
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -30,14 +30,20 @@ IndexKind = Literal["positions", "keys"]
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """A segment of one log, in the directory that the log's descriptor names."""
+    """A segment of one log, in the directory that the log's descriptor names. `copy` is empty for what its writer
+    wrote, and names a compressed copy (copies.py) otherwise."""
 
     directory: str
     segment: int
     epoch: int
+    copy: str = ""
+
+    def copied(self, copy: str) -> SegmentName:
+        """The name of that copy of it."""
+        return replace(self, copy=copy)
 
     def __str__(self) -> str:
-        return f"{self.directory}/{self.segment:018d}-{self.epoch}"
+        return f"{self.directory}/{self.segment:018d}-{self.epoch}" + (f".{self.copy}" if self.copy else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ class SegmentStore(ABC):
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
         """Create a segment that must not exist. It survives a power failure from here on.
 
-        Raises LogWriteFailed, Fenced (the log was deleted).
+        Raises LogWriteFailed (nothing is left of it, and it may be tried again), Fenced (the log was deleted).
         """
 
     @abstractmethod
@@ -168,6 +174,15 @@ class SegmentStore(ABC):
 
         It is a hint: a store that is full, or that readers may only read, keeps none, and lookups take longer.
         """
+
+    @abstractmethod
+    def names(self, directory: str) -> list[SegmentName]:
+        """Every segment and copy that one log has a file of, sorted by number. Empty if the log is gone."""
+
+    @abstractmethod
+    def remove(self, name: SegmentName) -> int:
+        """Remove a segment that nobody will open any more, with all that stands beside it, and return how many bytes it
+        had. Idempotent. Views that are open stay readable. Raises LogWriteFailed."""
 
     @abstractmethod
     def sweep(self, directory: str, keep: frozenset[tuple[int, int]], epoch: int) -> None:

@@ -106,6 +106,36 @@ def test_a_segment_is_created_once(store: SegmentStore) -> None:
     store.create(SegmentName(NAME.directory, 1, 2), fsync=True)
 
 
+def test_segments_are_listed_and_removed_with_all_that_stands_beside_them(store: SegmentStore) -> None:
+    other, copy = SegmentName(NAME.directory, 2, 1), NAME.copied("zstd-0a1b")
+    for name in (other, copy, NAME):
+        writing = Writing(store.create(name, fsync=True))
+        writing.append(records_entry([b"x"]))
+        writing.appender.close()
+        assert store.save_index(name, b"index")
+    store.fence(other)
+    assert store.names(NAME.directory) == [NAME, copy, other]
+    view = store.open(other)
+    assert store.remove(other) == writing.at.end
+    assert store.remove(other) == 0
+    assert store.names(NAME.directory) == [NAME, copy]
+    assert entries_in(view, writing.at.end) == 1
+    assert store.load_index(other) == b""
+    store.remove(copy)
+    assert store.names(NAME.directory) == [NAME]
+    assert store.load_index(NAME) == b"index"
+    assert store.names("no such log") == []
+
+
+def test_what_a_crash_left_of_a_removed_segment_is_listed_still(store: SegmentStore) -> None:
+    store.create(NAME, fsync=True).close()
+    store.save_index(NAME, b"index")
+    os.remove(store.path(NAME))
+    assert store.names(NAME.directory) == [NAME]
+    store.remove(NAME)
+    assert store.names(NAME.directory) == []
+
+
 def test_a_segment_that_is_not_there_is_not_found(store: SegmentStore) -> None:
     with pytest.raises(LogNotFound):
         store.open(NAME)

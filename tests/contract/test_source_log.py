@@ -121,6 +121,20 @@ def test_earliest_is_the_first_record_that_is_kept(registry: Registry, namespace
         reader.plan(lost, ALL)
 
 
+def test_a_position_that_has_read_everything_survives_a_purge(registry: Registry, namespace: LogNamespace) -> None:
+    fill(namespace, "in", "1")
+    opened = source(registry, "in")
+    reader = opened.open_reader(opened.streams()[0])
+    plan = reader.plan(reader.initial_position(), ALL)
+    assert plan is not None
+    namespace.truncate("in", namespace.end_dlsn("in"))
+    assert namespace.purge("in").segments == 1
+    fill(namespace, "in", "2")
+    again = opened.open_reader(opened.streams()[0])
+    assert again.lag(plan.end) == 1
+    assert payloads(again.plan(plan.end, ALL)) == ["2"]
+
+
 def test_something_else_is_no_position(registry: Registry, namespace: LogNamespace) -> None:
     fill(namespace, "in", "1")
     opened = source(registry, "in")

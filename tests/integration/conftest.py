@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from scribengin.log import LogNamespace
+from scribengin.spark.log_format import register
 from scribengin.spark.session import start_session, stop_session
+from scribengin_registry.contract import Registry
+from tests.integration.cli_runner import CommandLine
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +33,25 @@ def package(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def line(
+    registry: Registry,
+    registry_hosts: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    """The command line, for a registry of its own with a namespace of logs at `/logs`."""
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY", registry_hosts)
+    return CommandLine(registry_hosts, capfd)
+
+
+@pytest.fixture(scope="module")
+def log_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same session, with the format `scribengin-log`; other tests get back the settings they had."""
+    register(spark)
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")

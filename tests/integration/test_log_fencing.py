@@ -119,7 +119,7 @@ def test_a_dead_session_frees_the_lock(namespace: LogNamespace, registry_hosts: 
 def test_a_deleted_log_fences_its_writer(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
     writer.write(b"x").result(10)
-    elsewhere.delete(LOG)
+    elsewhere.delete(LOG, force=True)
     with pytest.raises(Fenced):
         writer.write(b"y").result(10)
     writer.abort()
@@ -131,7 +131,7 @@ def test_a_writer_of_a_deleted_log_does_not_write_into_its_namesake(
     namespace: LogNamespace, elsewhere: LogNamespace
 ) -> None:
     stale = namespace.open_writer(LOG)
-    elsewhere.delete(LOG)
+    elsewhere.delete(LOG, force=True)
     elsewhere.create(LOG)
     namesake = elsewhere.open_writer(LOG)
     assert namesake.epoch == stale.epoch

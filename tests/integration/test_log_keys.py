@@ -16,6 +16,7 @@ from scribengin.log import keys as log_keys
 from scribengin.log.catalog import LogCatalog
 from scribengin.log.filestore import FileSegmentStore
 from scribengin.log.metadata import LogMetadata
+from scribengin.testing.clocks import ManualClock
 from scribengin_registry.contract import Registry
 
 Open = Callable[[str], LogCatalog]
@@ -102,6 +103,34 @@ def test_an_index_that_is_not_right_is_made_again(
     kept.write_bytes(harmed[harm])
     assert found(catalog("a"), b"y" * 300) == [DLSN(1, 0, 2)]
     assert kept.read_bytes() == right
+
+
+def test_a_namespace_finds_the_newest_record_of_a_key(namespace: LogNamespace) -> None:
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        writer.write_bulk(keyed([b"x", b"y", b"x", b"z"])).result()
+    assert next(namespace.positions_of_key("a", b"x", newest_first=True)) == DLSN(1, 0, 2)
+    assert list(namespace.positions_of_key("a", b"x")) == [DLSN(1, 0, 0), DLSN(1, 0, 2)]
+
+
+def test_compressed_copies_are_looked_into_once_the_raw_file_is_gone(registry: Registry, tmp_path: Path) -> None:
+    clock = ManualClock()
+    config = LogConfig(segment_bytes_max=4096, copy_codec="zstd", raw_retention_hours=1)
+    LogNamespace.bind("/copied", tmp_path / "copied", registry=registry)
+    namespace = LogNamespace.open("/copied", registry=registry, clock=clock)
+    namespace.create("a", config)
+    with namespace.open_writer("a") as writer:
+        places = [writer.write(bytes(900), key=b"%d" % (n % 3)).result() for n in range(30)]
+    namespace.compress("a")
+    assert list(namespace.positions_of_key("a", b"1")) == places[1::3]
+    clock.advance_s(7200)
+    namespace.purge("a")
+    clock.advance_s(120)
+    namespace.purge("a")
+    left = [path for path in (tmp_path / "copied").rglob("*.log") if path.name.count(".") == 1]
+    assert not left, "the raw files are gone"
+    for _made_then_kept in range(2):
+        assert list(namespace.positions_of_key("a", b"1")) == places[1::3]
 
 
 def test_truncated_records_and_staged_ones_are_not_found(namespace: LogNamespace, catalog: Open) -> None:

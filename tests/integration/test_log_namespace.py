@@ -7,16 +7,21 @@ from pathlib import Path
 import pytest
 
 from scribengin.errors import (
+    ConfigConflict,
     ConfigInvalid,
     InvalidLogName,
+    LogBusy,
     LogExists,
     LogNotFound,
     NamespaceNotBound,
+    OverCapacity,
+    RecordTooLarge,
 )
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.kazoo_registry import connect
 
@@ -172,3 +177,110 @@ def try_everything(namespace: LogNamespace) -> None:
     assert len(namespace.segments("a")) == 1
     assert namespace.info("a").writer is None
     namespace.delete("a")
+
+
+def test_a_missing_log_is_created_by_its_writer_only_where_that_was_asked_for(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    with pytest.raises(LogNotFound):
+        namespace.open_writer("flights/0")
+    namespace.create("flights/0")
+    namespace.open_writer("flights/0").close()
+    namespace.open_writer("flights/1", create=True).close()
+    creating = LogNamespace.open("/logs", registry=registry, create_if_missing=True, config=LogConfig(codec="lz4"))
+    creating.open_writer("flights/2").close()
+    assert creating.info("flights/2").log.config.codec == "lz4"
+    with pytest.raises(LogNotFound):
+        creating.open_writer("flights/3", create=False)
+    with pytest.raises(LogNotFound):
+        creating.open_reader("flights/3")
+    assert namespace.names() == ["flights/0", "flights/1", "flights/2"]
+
+
+def test_a_log_is_not_deleted_while_somebody_writes_it(namespace: LogNamespace) -> None:
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        writer.write(b"x").result(10)
+        with pytest.raises(LogBusy, match="is being written by"):
+            namespace.delete("a")
+        writer.write(b"y").result(10)
+    assert payloads_read(namespace, "a") == [b"x", b"y"]
+    namespace.delete("a")
+    assert not namespace.exists("a")
+
+
+def test_a_writer_that_comes_while_a_log_is_deleted_has_it_or_finds_none(namespace: LogNamespace) -> None:
+    namespace.create("a")
+    opened: list[LogWriter] = []
+    takes_it = failpoint("log.delete:before", lambda _stop: opened.append(namespace.open_writer("a")))
+    with takes_it, pytest.raises(LogBusy):
+        namespace.delete("a")
+    opened[0].write(b"x").result(10)
+    opened[0].close()
+    assert payloads_read(namespace, "a") == [b"x"]
+
+
+def test_a_log_that_is_deleted_and_created_again_starts_anew(namespace: LogNamespace) -> None:
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        for n in range(1, 11):
+            writer.write(b"%d" % n, txid=n)
+    with namespace.open_reader("a") as reader:
+        reader.read(3)
+        namespace.delete("a")
+        with pytest.raises(LogNotFound):
+            wait_until(lambda: reader.read(100) == ["never"], what="the deletion to be seen")
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        assert writer.write(b"1", txid=1).result(10) == DLSN.INITIAL
+        for n in range(2, 11):
+            writer.write(b"%d" % n, txid=n)
+    with namespace.open_reader("a") as reader:
+        assert [record.sequence_id for record in reader.read(100)] == list(range(10))
+
+
+def test_a_configuration_is_changed_from_the_version_that_was_seen(namespace: LogNamespace) -> None:
+    assert namespace.create("a", LogConfig(codec="lz4")).config_version == 0
+    changed = namespace.configure("a", LogConfig(segment_bytes_max=4096), version=0)
+    assert (changed.config_version, changed.config.codec, changed.config.segment_bytes_max) == (1, "none", 4096)
+    with pytest.raises(ConfigConflict, match="version 1 by now, not 0"):
+        namespace.configure("a", LogConfig(codec="zstd"), version=0)
+    assert namespace.configure("a", LogConfig(), version=None).config_version == 2
+    with pytest.raises(LogNotFound):
+        namespace.configure("b", LogConfig())
+
+
+def test_the_next_writer_obeys_a_changed_configuration_and_the_one_that_is_open_does_not(
+    namespace: LogNamespace,
+) -> None:
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        namespace.configure("a", LogConfig(record_bytes_max=10))
+        writer.write(bytes(11)).result(10)
+    with namespace.open_writer("a") as writer, pytest.raises(RecordTooLarge):
+        writer.write(bytes(11))
+
+
+@pytest.mark.parametrize("reply", ["lost", "never sent"])
+def test_a_configuration_whose_reply_was_lost_is_set_once(registry_hosts: str, tmp_path: Path, reply: str) -> None:
+    address, _slash, chroot = registry_hosts.partition("/")
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}") as registry:
+        LogNamespace.bind("/logs", tmp_path, registry=registry)
+        namespace = LogNamespace.open("/logs", registry=registry)
+        namespace.create("a")
+        lose = proxy.drop_next_reply if reply == "lost" else proxy.drop_next_request
+        with failpoint("log.configure:before", lambda _stop: lose()):
+            assert namespace.configure("a", LogConfig(fsync=False), version=0).config_version == 1
+        assert namespace.info("a").log.config.fsync is False
+
+
+def test_the_writers_of_a_namespace_share_its_limit(registry: Registry, namespace: LogNamespace) -> None:
+    limited = LogNamespace.open("/logs", registry=registry, create_if_missing=True, outstanding_writes_max=0)
+    with limited.open_writer("a") as first, limited.open_writer("b") as second:
+        for writer in (first, second):
+            with pytest.raises(OverCapacity, match="the writers of /logs"):
+                writer.write(b"x")
+    counting = LogNamespace.open("/logs", registry=registry, outstanding_writes_max=0, outstanding_dark_mode=True)
+    with counting.open_writer("a") as writer:
+        writer.write(b"x").result(10)
+    assert payloads_read(namespace, "a") == [b"x"]

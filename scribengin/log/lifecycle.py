@@ -1,0 +1,142 @@
+"""A log's node from its beginning to its end: created, configured, deleted."""
+
+from __future__ import annotations
+
+import uuid
+
+from scribengin.clock import Clock
+from scribengin.effect import effect
+from scribengin.errors import ConfigConflict, InconsistentLog, LogBusy, LogExists
+from scribengin.log.config import LogConfig
+from scribengin.log.metadata import (
+    ATTEMPTS_MAX,
+    LockDescriptor,
+    LogDescriptor,
+    LogMetadata,
+    SegmentsHead,
+)
+from scribengin.log.segment import SegmentStore
+from scribengin.log.survey import LogSurvey, survey
+from scribengin.model import node_name
+from scribengin_registry.contract import Create, Delete, Operation, Registry
+from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
+
+
+def create_log(metadata: LogMetadata, store: SegmentStore, config: LogConfig, clock: Clock) -> LogDescriptor:
+    """Create the log: its directory first, so that a node never names one that is not there.
+
+    Raises LogExists, LogWriteFailed, LogNotFound (the request was lost, and nothing was created).
+    """
+    log = LogDescriptor(
+        name=metadata.log,
+        directory=f"{node_name(metadata.log)}-{uuid.uuid4().hex[:12]}",
+        created_ms=clock.now_ms(),
+        config=config,
+    )
+    store.create_log(log.directory)
+    operations = [
+        Create(metadata.path, log.to_bytes()),
+        Create(metadata.segments_path, SegmentsHead(directory=log.directory).to_bytes()),
+    ]
+    try:
+        with effect("log.create"):
+            metadata.registry.commit(operations)
+    except NodeExists:
+        store.delete_log(log.directory)
+        raise LogExists(
+            f"log '{log.name}' exists already in {metadata.namespace}; open it, or choose another"
+        ) from None
+    except OutcomeUnknown:
+        metadata.registry.sync(metadata.path)
+        if metadata.descriptor().directory != log.directory:  # raises LogNotFound if it was not created
+            raise LogExists(f"log '{log.name}' was created by somebody else just now; open it") from None
+    return log
+
+
+def configure_log(metadata: LogMetadata, config: LogConfig, version: int | None) -> LogDescriptor:
+    """Replace the log's configuration, if its version still is `version` (None: whatever it is).
+
+    Raises LogNotFound, ConfigConflict.
+    """
+    for _attempt in range(ATTEMPTS_MAX):
+        node = metadata.registry.find(metadata.path)
+        if node is None:
+            raise metadata.not_found()
+        log = LogDescriptor.from_bytes(node.data, path=metadata.path)
+        if version is not None and log.config_version != version:
+            if (log.config_version, log.config) == (version + 1, config):
+                return log  # it was this call's own request, whose reply was lost
+            raise ConfigConflict(
+                f"log '{metadata.log}': its configuration is version {log.config_version} by now, not {version}; "
+                "look at it, and try again from there"
+            )
+        after = log.model_copy(update={"config": config, "config_version": log.config_version + 1})
+        try:
+            with effect("log.configure"):
+                metadata.registry.set(metadata.path, after.to_bytes(), node.version)
+            return after
+        except (VersionConflict, NodeMissing):
+            continue
+        except OutcomeUnknown:
+            metadata.registry.sync(metadata.path)
+            if metadata.descriptor() == after:
+                return after
+    raise ConfigConflict(f"log '{metadata.log}': its configuration keeps changing; try again")
+
+
+def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> None:
+    """Delete the log's nodes in one transaction, then its files. With `force`, whoever writes it is fenced, and a log
+    whose metadata contradicts itself is deleted, too.
+
+    Raises LogNotFound, LogBusy, InconsistentLog (not with `force`).
+    """
+    registry = metadata.registry
+    log = metadata.descriptor()
+    for _attempt in range(ATTEMPTS_MAX):
+        found = survey(metadata)
+        if found.head.directory != log.directory:
+            break  # a lost request has deleted it, and somebody has created it again
+        if not force:  # who takes the lock after this look moves the head's version
+            _refuse_if_written(metadata)
+            _refuse_if_inconsistent(found)
+        for segment in found.segments:
+            if segment.in_progress:
+                store.fence(segment.file)
+        try:
+            with effect("log.delete"):
+                registry.commit(_deletes(registry, metadata, found.head_version))
+            break
+        except (NodeMissing, NodeNotEmpty, VersionConflict):
+            continue  # something was added or removed meanwhile: look again
+        except OutcomeUnknown:
+            registry.sync(metadata.path)
+            if registry.find(metadata.path) is None:
+                break
+    else:
+        raise LogBusy(f"log '{log.name}' keeps changing and could not be deleted; stop its users and try again")
+    store.delete_log(log.directory)
+
+
+def _refuse_if_written(metadata: LogMetadata) -> None:
+    lock = metadata.registry.find(metadata.lock_path)
+    if lock is not None:
+        owner = LockDescriptor.from_bytes(lock.data, path=metadata.lock_path).owner
+        raise LogBusy(f"log '{metadata.log}' is being written by {owner}: end that first, or delete it by force")
+
+
+def _refuse_if_inconsistent(found: LogSurvey) -> None:
+    if found.findings:
+        raise InconsistentLog(f"log '{found.log.name}': {found.findings[0]}; look into it, or delete it by force")
+
+
+def _deletes(registry: Registry, metadata: LogMetadata, head_version: int) -> list[Operation]:
+    """Everything below the log's node, deepest first. The head's version makes it fail if a segment came or went."""
+    deletes: list[Operation] = []
+
+    def below(path: str) -> None:
+        for child in registry.children(path):
+            below(f"{path}/{child}")
+        deletes.append(Delete(path, head_version if path == metadata.segments_path else -1))
+
+    below(metadata.path)
+    return deletes

@@ -1,0 +1,62 @@
+"""What is done for a log beside its writer, when a segment has been completed: purging, and compressed copies.
+
+It runs on a thread that lives only while there is something to do, so many idle writers cost nothing, and appends never
+wait for it. It needs no lock of the log's: every step is safe at any time, by anybody. What fails does not fail the
+writer; it is kept where the operator sees it (`LogWriter.upkeep_failure` and a counter) and tried again after the next
+segment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Upkeep:
+    """Runs `work` once for any number of `kick`s that came before it began. Thread-safe.
+
+    `work` is given a function that says whether it should end early; `failed` is called when it raises.
+    """
+
+    def __init__(self, work: Callable[[Callable[[], bool]], object], failed: Callable[[], None]) -> None:
+        self._work, self._failed = work, failed
+        self._lock = threading.Lock()
+        self._due = self._closed = False
+        self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
+        """Why the last run failed, if it did."""
+
+    def kick(self) -> None:
+        """Run soon. Returns at once."""
+        with self._lock:
+            if self._closed:
+                return
+            self._due = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="log-upkeep", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for what is being done. Idempotent."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while self._begin():
+            try:
+                self._work(lambda: self._closed)
+                self.failure = None
+            except Exception as error:  # noqa: BLE001  the thread's outermost loop: `failure` and a counter tell of it
+                self.failure = error
+                self._failed()
+
+    def _begin(self) -> bool:
+        with self._lock:
+            if self._closed or not self._due:
+                self._thread = None
+                return False
+            self._due = False
+            return True

@@ -1,0 +1,98 @@
+"""The listener of a namespace: it sees logs come and go, also across a lost session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scribengin.log import LogNamespace
+from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
+
+
+class Heard:
+    """What a listener was told, and the names that follow from it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[str], list[str]]] = []
+        self.names: set[str] = set()
+
+    def __call__(self, added: list[str], removed: list[str]) -> None:
+        assert not self.names & set(added)
+        assert self.names >= set(removed)
+        self.calls.append((added, removed))
+        self.names = (self.names | set(added)) - set(removed)
+
+    def wait_for(self, *names: str) -> None:
+        wait_until(lambda: self.calls and self.names == set(names), what=f"{names}, not {self.names}")
+
+
+@pytest.fixture
+def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
+    return bound_namespace(registry, tmp_path / "store")
+
+
+def test_a_listener_hears_of_the_logs_there_are_then_of_those_that_come_and_go(namespace: LogNamespace) -> None:
+    namespace.create("b/0")
+    namespace.create("a")
+    heard = Heard()
+    with namespace.listen(heard) as listener:
+        heard.wait_for("a", "b/0")
+        assert heard.calls == [(["a", "b/0"], [])]
+        namespace.create("c")
+        heard.wait_for("a", "b/0", "c")
+        namespace.delete("a")
+        heard.wait_for("b/0", "c")
+        assert heard.calls[1:] == [(["c"], []), ([], ["a"])]
+    namespace.create("d")
+    assert heard.names == {"b/0", "c"}
+    assert listener.error is None
+    listener.close()
+
+
+def test_a_listener_of_an_empty_namespace_is_told_so(namespace: LogNamespace) -> None:
+    heard = Heard()
+    with namespace.listen(heard):
+        heard.wait_for()
+        assert heard.calls == [([], [])]
+
+
+def test_a_listener_with_a_prefix_hears_of_nothing_else(namespace: LogNamespace) -> None:
+    heard = Heard()
+    with namespace.listen(heard, "flights/"):
+        heard.wait_for()
+        for name in ("other", "flights/0", "flights-late"):
+            namespace.create(name)
+        heard.wait_for("flights/0")
+    assert heard.calls == [([], []), (["flights/0"], [])]
+
+
+def test_a_listener_survives_its_session(registry: Registry, registry_hosts: str, namespace: LogNamespace) -> None:
+    address, _slash, chroot = registry_hosts.partition("/")
+    heard = Heard()
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=2.0) as session:
+        namespace.create("before")
+        session.create("/expires", ephemeral=True)
+        with LogNamespace.open(namespace.path, registry=session).listen(heard):
+            heard.wait_for("before")
+            proxy.cut()
+            namespace.create("meanwhile")
+            namespace.delete("before")
+            wait_until(lambda: registry.find("/expires") is None, 20, what="the session to expire")
+            proxy.heal()
+            wait_until(lambda: heard.names == {"meanwhile"}, 20, what="the logs to be listed again")
+            namespace.create("after")
+            wait_until(lambda: heard.names == {"meanwhile", "after"}, 20, what="the watch to be set again")
+
+
+def test_what_a_callback_raises_is_kept(namespace: LogNamespace) -> None:
+    def fail(_added: list[str], _removed: list[str]) -> None:
+        raise ValueError("not today")
+
+    with namespace.listen(fail) as listener:
+        wait_until(lambda: listener.error is not None, what="the error")
+    assert str(listener.error) == "not today"
