@@ -149,7 +149,7 @@ class RoundReader(DataSourceReader):
         try:
             for split in splits:
                 for batch in split.read():
-                    yield from _pieces(conform(batch, self._schema))
+                    yield from pieces(conform(batch, self._schema))
         except Exception as error:
             raise SplitUnreadable(f"{type(error).__name__}: {error}") from error
 
@@ -164,7 +164,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The same rows, in batches of about BATCH_BYTES_MAX."""
     rows = max(batch.num_rows * BATCH_BYTES_MAX // max(batch.nbytes, 1), 1)
     for first in range(0, batch.num_rows, rows):
         yield batch.slice(first, rows)
