@@ -72,13 +72,17 @@ def walk(view: SegmentView, start: int, end: int) -> Iterator[EntryPlace | Damag
         start += header.size
 
 
+def rows_of(kept: bytes) -> list[IndexRow]:
+    """The whole rows of an index as it was kept. Nothing is checked."""
+    return [IndexRow(*row) for row in _ROW.iter_unpack(kept[: len(kept) // _ROW.size * _ROW.size])]
+
+
 class SegmentIndex:
     """The index of one open segment, grown as the segment does."""
 
     def __init__(self, view: SegmentView, kept: bytes) -> None:
         self._view = view
-        whole = len(kept) // _ROW.size * _ROW.size
-        self._rows = [IndexRow(*row) for row in _ROW.iter_unpack(kept[:whole])]
+        self._rows = rows_of(kept)
         self._kept = kept
         if not self._ascends():
             self._rows.clear()

@@ -87,37 +87,45 @@ def decide(segment: SegmentDescriptor, found: Found, tail: Tail | None, named: S
 def scan(view: SegmentView, segment: SegmentDescriptor, *, start_txid: int) -> Found:
     """Read the whole segment, both checksums of every entry. `start_txid` is the last one before it."""
     size = view.size()
-    fold = _Fold(segment, Tail(end=0, entries=0, last_txid=start_txid, sequence=segment.start_sequence))
+    fold = EntryFold(segment, Tail(end=0, entries=0, last_txid=start_txid, sequence=segment.start_sequence))
     for place in walk(view, 0, size):
-        damage = place.damage if isinstance(place, DamagePlace) else _add(fold, view, place)
+        damage = place.damage if isinstance(place, DamagePlace) else _add(fold, view, place, segment)
         if damage is not None:
-            later = _later_group(view, segment.epoch, place.offset, size, fold.at.entries)
+            later = _later_group(view, segment, _behind(fold, view, place.offset), size, fold.at)
             return fold.found(DamagePlace(place.offset, damage), later)
         if fold.contradiction is not None:
             break
     return fold.found(None, None)
 
 
-def _add(fold: _Fold, view: SegmentView, place: EntryPlace) -> Damage | None:
-    body = read_body(place.header, view.read(place.offset + HEADER_BYTES, place.header.body_bytes))
+def _add(fold: EntryFold, view: SegmentView, place: EntryPlace, segment: SegmentDescriptor) -> Damage | None:
+    stored = view.read(place.offset + HEADER_BYTES, place.header.body_bytes)
+    body = read_body(place.header, stored, decoded_bytes_max=segment.decoded_bytes_max)
     return body if isinstance(body, Damage) else fold.add(place.header, lambda: read_control(body))
 
 
-class _Fold:
-    """The scan's state: entries are added one after the other."""
+class EntryFold:
+    """What entries, added one after the other, come to. Before the first, `group_index` stood right before `start`."""
 
-    def __init__(self, segment: SegmentDescriptor, start: Tail) -> None:
+    def __init__(self, segment: SegmentDescriptor, start: Tail, *, group_index: int = -1) -> None:
         self._epoch = segment.epoch
-        self._group_index = -1
+        self._group_index = group_index
         self.visible = self.at = start
         self.staged_first: int | None = None
         self.contradiction: str | None = None
 
+    def expects(self, header: EntryHeader) -> bool:
+        """Whether that is the header of the entry that comes next."""
+        expected = (self._epoch, self.at.entries, self.at.sequence)
+        return (header.epoch, header.entry, header.sequence) == expected and (
+            header.group_index in (0, self._group_index + 1)
+        )
+
     def add(self, header: EntryHeader, control: Callable[[], tuple[int, int] | None]) -> Damage | None:
         """Take the next entry, or say why it cannot be the next."""
-        place = (header.epoch, header.entry, header.sequence)
-        expected = (self._epoch, self.at.entries, self.at.sequence)
-        if place != expected or header.group_index not in (0, self._group_index + 1):
+        if not self.expects(header):
+            place = (header.epoch, header.entry, header.sequence)
+            expected = (self._epoch, self.at.entries, self.at.sequence)
             return Damage(f"(epoch, entry, sequence id) is {place} and not {expected}")
         before, self.at = self.at, self.at.after(header)
         self._group_index = header.group_index
@@ -148,16 +156,26 @@ def _next_entry(found: Found) -> int:
     return found.staged.end.entries if found.staged is not None else found.visible.entries
 
 
-def _later_group(view: SegmentView, epoch: int, hole: int, size: int, missing: int) -> int | None:
-    """The first valid entry at or behind `hole` whose group began after entry `missing`."""
-    epoch_bytes = epoch.to_bytes(8, "little")
-    for at in range(hole, size - HEADER_BYTES + 1, HEADER_BYTES):
+def _behind(fold: EntryFold, view: SegmentView, hole: int) -> int:
+    """Where other entries may stand: behind the torn one, if its header says how long it is. Inside of it they are its
+    payload: somebody may keep segments in a log."""
+    header = read_header(view.read(hole, HEADER_BYTES))
+    return hole + header.size if isinstance(header, EntryHeader) and fold.expects(header) else hole
+
+
+def _later_group(view: SegmentView, segment: SegmentDescriptor, start: int, size: int, missing: Tail) -> int | None:
+    """The first valid entry at or behind `start` whose group began after the entry that is missing there."""
+    epoch_bytes = segment.epoch.to_bytes(8, "little")
+    for at in range(start, size - HEADER_BYTES + 1, HEADER_BYTES):
         raw = view.read(at, HEADER_BYTES)
         if memoryview(raw)[56:] != epoch_bytes:
             continue
         header = read_header(raw)
-        if isinstance(header, Damage) or header.epoch != epoch or header.entry - header.group_index <= missing:
+        if isinstance(header, Damage) or header.sequence < missing.sequence:
             continue
-        if not isinstance(read_body(header, view.read(at + HEADER_BYTES, header.body_bytes)), Damage):
+        if header.entry - header.group_index <= missing.entries:
+            continue
+        stored = view.read(at + HEADER_BYTES, header.body_bytes)
+        if not isinstance(read_body(header, stored, decoded_bytes_max=segment.decoded_bytes_max), Damage):
             return at
     return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -15,25 +14,38 @@ from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, whole_tree
 
 
-@pytest.fixture
-def line(
-    registry: Registry,
-    registry_hosts: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandLine:
-    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
-    monkeypatch.setenv("SCRIBENGIN_REGISTRY", registry_hosts)
-    return CommandLine(registry_hosts, capfd)
-
-
 def test_what_is_written_is_read_back_line_by_line(line: CommandLine) -> None:
     assert line.ok("log", "create", "a/0").out == "created a/0\n"
     assert "wrote 2 records" in line.ok("log", "write", "a/0", "one", "zwölf").err
     assert line.fed("three\n\nfive", "log", "write", "a/0").code == 0
     assert line.ok("log", "read", "a/0").out.splitlines() == ["one", "zwölf", "three", "", "five"]
     assert line.ok("log", "read", "a/0", "-n", "1").out == "one\n"
+
+
+def test_records_are_written_with_a_key_and_a_channel(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    line.ok("log", "write", "a", "hot", "cold", "--key", "küche", "--channel", "alarms/kitchen")
+    record = line.ok("log", "read", "a", "--json", "-n", "1").json
+    assert (record["payload"], record["key"], record["channel"], record["type"]) == (
+        "hot",
+        "küche",
+        "alarms/kitchen",
+        0,
+    )
+
+
+def test_channels_are_read_by_their_prefix(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    for number, channel in enumerate(("alarms/kitchen", "alarms/cellar", "readings", "alarms/kitchen", "readings")):
+        line.ok("log", "write", "a", str(number), "--channel", channel)
+    line.ok("log", "write", "a", "5", "--seal")
+    for words in (["read"], ["tail", "--from", "earliest"], ["dump", "--format", "text"]):
+        assert line.ok("log", words[0], "a", *words[1:], "--channel", "alarms/").out.split() == ["0", "1", "3"]
+        both = ("--channel", "readings", "--channel", "alarms/k")
+        assert line.ok("log", words[0], "a", *words[1:], *both).out.split() == ["0", "2", "3", "4"]
+        assert line.ok("log", words[0], "a", *words[1:], "--channel", "none").out == ""
+    part = ("--channel", "alarms/", "--to", "4/0/0", "--txid-from", "1", "--format", "text")
+    assert line.ok("log", "dump", "a", *part).out.split() == ["0", "1"]
 
 
 def test_a_long_stream_arrives_whole(line: CommandLine) -> None:
@@ -103,6 +115,7 @@ def test_tail_begins_at_the_end_and_ctrl_c_ends_it(line: CommandLine) -> None:
 def _shows_something(line: CommandLine, tail: subprocess.Popen[str]) -> bool:
     """Nobody can see from outside when a tail has begun: so write until it shows something."""
     line.ok("log", "write", "a", "after")
+    assert tail.stdout is not None
     return bool(select.select([tail.stdout], [], [], 0.1)[0])
 
 

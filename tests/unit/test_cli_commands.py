@@ -42,7 +42,8 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
         "schema", "log", "registry",
     }  # fmt: skip
     assert {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "log"} == {
-        "create", "list", "info", "write", "read", "tail", "delete",
+        "create", "list", "info", "write", "read", "tail", "delete", "dump", "inspect", "verify", "count", "dlsn",
+        "bind", "watch", "configure", "readers", "truncate", "purge", "compress", "seal", "recover", "bench",
     }  # fmt: skip
 
 

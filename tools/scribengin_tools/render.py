@@ -48,9 +48,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
+def json_line(value: Any) -> str:
+    """JSON in one line: for streams of records."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def print_json_line(value: Any) -> None:
-    """One line of JSON on stdout: for streams of records."""
-    print(json.dumps(value, ensure_ascii=False, default=str))
+    """One line of JSON on stdout."""
+    print(json_line(value))
 
 
 def note(message: str) -> None:
@@ -117,6 +122,11 @@ def byte_count(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def many(count: int, thing: str) -> str:
+    """A number of things: `1 record`, `2,000 records`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def report(error: BaseException) -> None:

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scribengin_tools.commands.log_options import (
+    PANEL_LOGS,
+    PANEL_RECORDS,
+    ChannelsOption,
+    FromOption,
+    LogArgument,
+    PrefixArgument,
+    RecordsOption,
+    StealOption,
+    WaitOption,
+)
 from scribengin_tools.commands.options import (
     DEFAULT_NAMESPACE,
     JsonOption,
@@ -16,27 +27,15 @@ from scribengin_tools.commands.options import (
     opened_namespace,
     overrides,
 )
-from scribengin_tools.render import byte_count, console, facts, moment, note, print_json, table
+from scribengin_tools.render import byte_count, console, facts, many, moment, note, print_json, table
 
 if TYPE_CHECKING:
     from scribengin.log import LogInfo
 
 app = typer.Typer(help="Work with the logs of the log store.", no_args_is_help=True)
-LogArgument = Annotated[str, typer.Argument(metavar="LOG", help="The log, as in flights/0.", show_default=False)]
-CountOption = Annotated[
-    int | None, typer.Option("-n", "--records", min=1, metavar="N", help="End after N records.", show_default=False)
-]
-FromOption = Annotated[
-    str,
-    typer.Option(
-        "--from",
-        metavar="PLACE",
-        help="earliest, latest (the end), or a DLSN: segment/entry/slot as in 1/0/0, or as --json prints it.",
-    ),
-]
 
 
-@app.command("create")
+@app.command("create", rich_help_panel=PANEL_LOGS)
 def create(
     logs: Annotated[
         list[str], typer.Argument(metavar="LOG...", help="Their names, as in flights/0.", show_default=False)
@@ -60,33 +59,39 @@ def create(
     print(f"created {', '.join(logs)}")
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=PANEL_LOGS)
 def list_logs(
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only logs that begin with this.")] = "",
+    prefix: PrefixArgument = "",
     as_json: JsonOption = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """List the logs, with how many records each holds."""
-    from scribengin.errors import LogNotFound
+    from scribengin.errors import DescriptorUnreadable, InconsistentLog, LogNotFound
 
-    infos = []
+    infos, wrong = [], []
     with opened_namespace(registry, namespace) as opened:
         for name in opened.names(prefix):
             try:
                 infos.append(opened.info(name))
             except LogNotFound:
                 continue  # deleted since the names were read
+            except (InconsistentLog, DescriptorUnreadable) as error:
+                wrong.append(f"{name} is left out: {error} (`scribengin log inspect {name}`)")
     if as_json:
         print_json([_info_json(info) for info in infos])
     elif infos:
         rows = [(i.log.name, i.records, byte_count(i.bytes), len(i.segments), i.writer or "") for i in infos]
         console().print(table(("LOG", ">RECORDS", ">SIZE", ">SEGMENTS", "WRITER"), rows))
-    else:
+    elif not wrong:
         note(f"no logs{f' that begin with {prefix}' if prefix else ''} in {namespace}")
+    for line in wrong:
+        note(line)
+    if wrong:
+        raise typer.Exit(1)
 
 
-@app.command("info")
+@app.command("info", rich_help_panel=PANEL_LOGS)
 def info(
     log: LogArgument,
     as_json: JsonOption = False,
@@ -94,6 +99,8 @@ def info(
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """Show one log: its records, its segments, its writer."""
+    from scribengin_tools.places import short
+
     with opened_namespace(registry, namespace) as opened:
         found = opened.info(log)
     if as_json:
@@ -106,10 +113,11 @@ def info(
                 ("log", found.log.name),
                 ("records", found.records),
                 ("size", byte_count(found.bytes)),
-                ("first record", str_of(found.first)),
-                ("end", str_of(found.end) + (" (sealed)" if found.head.end_of_stream else "")),
+                ("first record", short(found.first)),
+                ("end", short(found.end) + (" (sealed)" if found.head.end_of_stream else "")),
                 ("writer", found.writer or "nobody just now"),
                 ("created", moment(found.log.created_ms)),
+                ("readers", ", ".join(f"{reader} ({lag:,} behind)" for reader, lag in found.readers.items())),
                 ("directory", found.log.directory),
             )
         )
@@ -129,18 +137,23 @@ def info(
         out.print(table((">SEGMENT", "STATE", ">RECORDS", ">SIZE", "CREATED"), rows))
 
 
-@app.command("write")
+@app.command("write", rich_help_panel=PANEL_RECORDS)
 def write(
     log: LogArgument,
     lines: Annotated[
         list[str] | None, typer.Argument(metavar="[LINE]...", help="The records. Default: the lines of stdin.")
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="The key of all of them.", show_default=False)
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", metavar="TEXT", help="Their channel.", show_default=False)
+    ] = None,
     seal: Annotated[
         bool, typer.Option("--seal", help="Then end the log: nothing can be written to it any more.")
     ] = False,
-    wait_s: Annotated[
-        float, typer.Option("--wait-s", min=0, help="How long to wait for another writer to leave.")
-    ] = 10.0,
+    wait_s: WaitOption = 10.0,
+    steal: StealOption = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
@@ -148,13 +161,16 @@ def write(
 
     Returns when they are durable. Readers see them as they come."""
     from scribengin.errors import ScribenginError
-    from scribengin_tools.logs import batches_of_lines, batches_of_stream
+    from scribengin_tools.logs import batches_of_lines, batches_of_stream, labelled
 
     if not lines and sys.stdin.isatty():
         note("write lines, and end with Ctrl-D")
-    batches = batches_of_lines(lines) if lines else batches_of_stream(sys.stdin.buffer)
+    batches = labelled(batches_of_lines(lines) if lines else batches_of_stream(sys.stdin.buffer), key, channel)
     written = 0
-    with opened_namespace(registry, namespace) as opened, opened.open_writer(log, timeout_s=wait_s) as writer:
+    with (
+        opened_namespace(registry, namespace) as opened,
+        opened.open_writer(log, timeout_s=wait_s, steal=steal) as writer,
+    ):
         try:
             for batch in batches:
                 writer.write_bulk(batch).result()
@@ -164,14 +180,15 @@ def write(
             raise
         if seal:
             writer.mark_end_of_stream()
-    note(f"wrote {written:,} {'record' if written == 1 else 'records'} to {log}{', and sealed it' if seal else ''}")
+    note(f"wrote {many(written, 'record')} to {log}{', and sealed it' if seal else ''}")
 
 
-@app.command("read")
+@app.command("read", rich_help_panel=PANEL_RECORDS)
 def read(
     log: LogArgument,
     start: FromOption = "earliest",
-    count: CountOption = None,
+    channels: ChannelsOption = None,
+    count: RecordsOption = None,
     as_json: JsonOption = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
@@ -182,14 +199,15 @@ def read(
     from scribengin_tools.logs import print_records, records_now
 
     with opened_namespace(registry, namespace) as opened:
-        print_records(records_now(opened, log, start, count), as_json=as_json)
+        print_records(records_now(opened, log, start, count, channels or ()), as_json=as_json)
 
 
-@app.command("tail")
+@app.command("tail", rich_help_panel=PANEL_RECORDS)
 def tail(
     log: LogArgument,
     start: FromOption = "latest",
-    count: CountOption = None,
+    channels: ChannelsOption = None,
+    count: RecordsOption = None,
     as_json: JsonOption = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
@@ -200,13 +218,13 @@ def tail(
     from scribengin_tools.logs import print_records, records_followed
 
     with opened_namespace(registry, namespace) as opened:
-        print_records(records_followed(opened, log, start, count), as_json=as_json)
+        print_records(records_followed(opened, log, start, count, channels or ()), as_json=as_json)
 
 
-@app.command("delete")
+@app.command("delete", rich_help_panel=PANEL_LOGS)
 def delete(
     logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="The logs.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Also while somebody writes it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also while somebody writes it, or if it is broken.")] = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
@@ -220,21 +238,19 @@ def delete(
     print(f"deleted {', '.join(logs)}")
 
 
-def str_of(dlsn: tuple[int, int, int]) -> str:
-    """A DLSN as `--from` takes it."""
-    return "/".join(map(str, dlsn))
-
-
 def _info_json(info: LogInfo) -> dict[str, object]:
+    from scribengin_tools.places import short
+
     return {
         "log": info.log.name,
         "records": info.records,
         "bytes": info.bytes,
-        "first": str_of(info.first),
-        "end": str_of(info.end),
+        "first": short(info.first),
+        "end": short(info.end),
         "sealed": info.head.end_of_stream,
         "writer": info.writer,
         "created_ms": info.log.created_ms,
         "config": info.log.config.model_dump(mode="json"),
+        "readers": info.readers,
         "segments": [segment.model_dump(mode="json") for segment in info.segments],
     }
