@@ -1,20 +1,15 @@
 """A real ZooKeeper server as a child process, from the jars inside PySpark: the registry where there is no ensemble.
 
-It ends with its owner, however that dies. The server's process begins as a shell that leaves a watcher behind and then
-becomes the JVM: the watcher reads a pipe whose other end only the owner holds, and kills the JVM when that closes.
-(prctl's PR_SET_PDEATHSIG works on Linux only, and fires already when the *thread* that started the server ends.)
-
-One server at a time uses a data directory: its JVM holds a lock on its own log file for as long as it lives.
+It ends with its owner, however that dies (see `process`). One server at a time uses a data directory: its JVM holds a
+lock on its own log file for as long as it lives.
 """
 
 from __future__ import annotations
 
 import fcntl
 import importlib.util
-import os
 import secrets
 import socket
-import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -22,8 +17,8 @@ from typing import IO
 from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.java import JavaRuntime, find_java
+from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, tail_of
 
-LOOPBACK = "127.0.0.1"
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = (
     "zookeeper-[0-9]*",
@@ -45,15 +40,9 @@ _JVM_OPTIONS = (
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Djava.net.preferIPv4Stack=true",
 )
-_WATCHED_EXEC = """
-exec 3<&0
-(read -r _ <&3 || kill -9 $$) >/dev/null 2>&1 &
-exec "$@" 3<&- </dev/null
-"""
 _PORTS_TRIED_MAX = 5
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
-_LOG_TAIL_BYTES = 4000
 
 
 class EmbeddedZooKeeper:
@@ -77,7 +66,7 @@ class EmbeddedZooKeeper:
         self._java = java
         self._tick_ms = tick_ms
         self._start_timeout_s = start_timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WatchedProcess | None = None
         self._port = 0
         # A limit that no client ever meets, and by which our server can be told from somebody else's on the same port.
         self._mark = 1_000_000 + secrets.randbelow(1_000_000_000)
@@ -92,7 +81,7 @@ class EmbeddedZooKeeper:
     @property
     def pid(self) -> int | None:
         """The server's process, or None when it does not run."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return self._process.pid if self._process is not None else None
 
     @property
     def log_path(self) -> Path:
@@ -124,7 +113,7 @@ class EmbeddedZooKeeper:
             if self._await_answer(deadline):
                 (self.data_dir / "port").write_text(str(self._port))
                 return
-            end = self._log_tail()
+            end = tail_of(self.log_path)
             self.stop()
             # A free port may be taken by somebody else before the server gets there: only then is another try worth it.
             if self._wanted_port or "BindException" not in end:
@@ -137,15 +126,8 @@ class EmbeddedZooKeeper:
     def stop(self) -> None:
         """Stop it; its data stays. Idempotent."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        _dismiss_watcher(process)  # before the process is reaped: its number may be somebody else's afterwards
-        try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            process.stop(_STOP_TIMEOUT_S)
 
     def __enter__(self) -> EmbeddedZooKeeper:
         return self.start()
@@ -162,22 +144,15 @@ class EmbeddedZooKeeper:
             last = int((self.data_dir / "port").read_text())
         except (FileNotFoundError, ValueError):
             last = 0
-        return _free_port(last) or _free_port(0)
+        return free_port(last) or free_port(0)
 
     def _launch(self, java: JavaRuntime, classpath: str, deadline: Deadline) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with self._locked_log(deadline) as log:
             (self.data_dir / "zoo.cfg").write_text(self._config())
             command = [str(java.executable), *_JVM_OPTIONS, "-cp", classpath, _MAIN_CLASS, "./zoo.cfg"]
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHED_EXEC, "scribengin-zookeeper", *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self.data_dir,  # what its configuration names is relative to it, for that file is not in UTF-8
-                env={**os.environ, "LC_ALL": "C.UTF-8"},  # or a JVM could not even spell the name of its directory
-                start_new_session=True,  # Ctrl-C is for the owner, which stops the server last
-            )
+            # What its configuration names is relative to the directory, for that file is not in UTF-8.
+            self._process = WatchedProcess("scribengin-zookeeper", command, folder=self.data_dir, log=log)
 
     def _locked_log(self, deadline: Deadline) -> IO[bytes]:
         """The log file, empty and locked. The lock belongs to whoever inherits the open file: the JVM alone."""
@@ -218,17 +193,12 @@ class EmbeddedZooKeeper:
         assert self._process is not None
         ours = f"maxClientCnxns={self._mark}"
         while not deadline.passed:
-            if self._process.poll() is not None:
+            if self._process.pid is None:
                 return False
             if ours in _ask(self._port, "conf").splitlines():  # and not somebody else's server on the same port
                 return True
             deadline.pause(_POLL_S)
         return False
-
-    def _log_tail(self) -> str:
-        with self.log_path.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            return log.read().decode(errors="replace").strip()
 
 
 def _server_jars() -> list[Path]:
@@ -246,17 +216,6 @@ def _server_jars() -> list[Path]:
     return jars
 
 
-def _free_port(wanted: int) -> int:
-    """`wanted`, or any port for 0, if it can be had just now, else 0."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, wanted))
-        except OSError:
-            return 0
-        return int(probe.getsockname()[1])
-
-
 def _ask(port: int, word: str) -> str:
     """A server's answer to one of its four-letter words, "" when there is none."""
     try:
@@ -265,12 +224,3 @@ def _ask(port: int, word: str) -> str:
             return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _dismiss_watcher(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    try:
-        process.stdin.write(b"\n")
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # the watcher has gone already

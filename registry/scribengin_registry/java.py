@@ -58,7 +58,7 @@ def wrapped(runtime: JavaRuntime) -> JavaRuntime:
     script = _WRAPPER.format(java=shlex.quote(str(runtime.executable)))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     try:
-        home = _install(_cache_directory(), name, script)
+        home = _install(cache_directory(), name, script)
     except OSError:
         home = _install(_private_directory(), name, script)
     return JavaRuntime(home, home / "bin" / "java", runtime.major)
@@ -92,7 +92,8 @@ def _probe(executable: Path) -> JavaRuntime | str:
     return JavaRuntime(root, root / "bin" / "java", int(version[1]))
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
+    """Where Scribengin keeps what can be made or fetched again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "scribengin")
 
 

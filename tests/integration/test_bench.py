@@ -7,40 +7,95 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "guarantee"}
-LOG_BENCHMARKS = ["append-100B", "append-1KiB", "append-100B-one-by-one", "read-100B", "read-1KiB"]
-WITH_PEER = {"append-1KiB", "read-100B", "read-1KiB"}
+LOG_BENCHMARKS = ["append-100B", "append-1KiB", "append-100B-one-by-one", "read-100B", "read-1KiB", "tail"]
+WITH_LIMIT = {"append-1KiB", "read-100B", "read-1KiB", "tail", "tail-p99"}
+COSTS = ["", "-memory", "-threads"]
 
 
-def run_bench(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "scribengin_tools.bench", "--scale", "small", "--dir", str(directory), *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200", **environment},
         timeout=280,
         check=False,
     )
 
 
-def test_every_log_benchmark_gives_a_row_with_its_peer_and_its_guarantee(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, *LOG_BENCHMARKS, "--json", str(tmp_path / "rows.json"))
+def rows_of(file: Path) -> dict[str, dict[str, Any]]:
+    rows = json.loads(file.read_text())
+    assert all(set(row) == KEYS for row in rows)
+    return {row["name"]: row for row in rows}
+
+
+def test_every_log_benchmark_gives_a_row_with_its_limit_and_its_guarantee(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, *LOG_BENCHMARKS, "--no-peers", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["name"] for row in rows] == LOG_BENCHMARKS
-    for row in rows:
-        assert set(row) == KEYS
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == [*LOG_BENCHMARKS, "tail-p99"]
+    for name, row in rows.items():
         assert row["ours"] > 0
-        assert (row["peer"] is not None) == (row["name"] in WITH_PEER)
-        assert (row["ratio"] is not None) == (row["name"] in WITH_PEER)
+        assert (row["peer"] is not None) == (name in WITH_LIMIT)
+        assert (row["ratio"] is not None) == (name in WITH_LIMIT)
         assert row["peer_name"]
         assert row["guarantee"]
-        assert row["name"] in done.stdout
+        assert name in done.stdout
     assert "cores" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
+    pairs = ["append-100B/kafka", "append-100B/distributedlog", "read-1KiB/kafka", "read-1KiB/distributedlog"]
+    tails = ["tail/kafka", "tail/distributedlog"]
+    done = run_bench(tmp_path, *pairs, *tails, "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert set(rows) == {*pairs, *tails, "append-100B", "read-1KiB", "tail", "tail-p99"} | {
+        f"tail-p99/{peer}" for peer in ("kafka", "distributedlog")
+    }
+    for name in pairs:
+        row = rows[name]
+        assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+    for name in tails:
+        row, late = rows[name], rows[name.replace("tail", "tail-p99")]
+        assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])
+        assert 0 < row["peer"] <= late["peer"]
+        assert 0 < row["ours"] <= late["ours"]
+    assert rows["append-100B/kafka"]["peer_name"].startswith("Kafka 4.")
+    assert rows["tail/distributedlog"]["peer_name"].startswith("DistributedLog 4.")
+    assert rows["append-100B"]["peer"] == max(rows[pair]["peer"] for pair in pairs[:2])
+
+
+def test_a_peer_that_cannot_be_fetched_is_an_error_when_it_was_asked_for_by_name(tmp_path: Path) -> None:
+    (tmp_path / "ivy.xml").write_text(
+        '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
+        f'<artifact pattern="{tmp_path}/[artifact].[ext]"/></filesystem></resolvers></ivysettings>'
+    )
+    nowhere = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "SCRIBENGIN_IVY_SETTINGS": str(tmp_path / "ivy.xml")}
+    done = run_bench(tmp_path, "append-100B/kafka", "--json", str(tmp_path / "rows.json"), **nowhere)
+    assert done.returncode == 1
+    assert "bench: kafka was asked for by name and could not be measured" in done.stderr
+    row = rows_of(tmp_path / "rows.json")["append-100B/kafka"]
+    assert row["peer"] is None
+    assert row["ours"] > 0
+    assert "cannot be had: jars could not be fetched" in row["peer_name"]
+
+
+def test_memory_and_many_logs_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "memory", "logs-1", "logs-100", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == ["memory", *(f"logs-{count}{cost}" for count in (1, 100) for cost in COSTS)]
+    assert 10 < rows["memory"]["ours"] < 200
+    assert rows["memory"]["ratio"] == pytest.approx(200 / rows["memory"]["ours"])
+    assert rows["logs-100-threads"]["ours"] >= rows["logs-100-threads"]["peer"] > 0
+    assert rows["logs-100"]["ratio"] > 0
 
 
 @pytest.mark.spark
@@ -50,6 +105,12 @@ def test_the_dataflow_benchmark_gives_a_row(tmp_path: Path) -> None:
     (row,) = json.loads((tmp_path / "rows.json").read_text())
     assert row["name"] == "log-sql-log"
     assert row["ours"] > 0
+
+
+def test_an_unknown_peer_is_refused_with_those_that_the_benchmark_has(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "read-100B/pulsar")
+    assert done.returncode == 2
+    assert done.stderr == "bench: read-100B has no peer 'pulsar': choose from distributedlog, kafka\n"
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_there_are(tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.embedded import LOOPBACK, EmbeddedZooKeeper
+from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.java import JavaRuntime
 from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.process import LOOPBACK
 
 OWNER = """
 import sys

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from scribengin_tools.bench.flow import rate_of_run
+from scribengin_tools.bench.pacing import receive, send_paced
 from scribengin_tools.bench.rows import SCALES, Row, alternating, write_json
 from scribengin_tools.demo.standstill import SeenCommit
 
@@ -25,6 +26,20 @@ def test_a_row_without_a_peer_has_no_ratio_and_says_why() -> None:
     assert row["peer"] is None
     assert row["ratio"] is None
     assert row["peer_name"] == "none yet"
+
+
+def test_the_ratio_of_what_should_be_little_is_turned_round() -> None:
+    assert Row("tail", "ms", 2.0, 10.0, "the peer", "durable").ratio == 5.0
+    assert Row("memory", "MB", 400.0, 200.0, "the target", "durable").ratio == 0.5
+
+
+def test_ways_are_timed_from_the_stamp_that_a_record_carries_without_the_first_fifth() -> None:
+    sent: list[bytes] = []
+    send_paced(sent.append, 10, per_s=1e9, record_bytes=64)
+    assert {len(record) for record in sent} == {64}
+    ways = receive(lambda: [sent.pop(0)], 10)
+    assert 0 < ways["p50_ms"] <= ways["p99_ms"] < 60_000
+    assert sent == []
 
 
 def test_a_benchmark_is_the_median_of_its_runs_on_both_sides() -> None:

@@ -44,7 +44,7 @@ class LogBench:
         try:
             yield name
         finally:
-            self.namespace.delete(name)
+            self.namespace.delete(name, force=True)
 
     def segment_files(self, log: str) -> list[Path]:
         """The files that hold the log's records."""
@@ -144,11 +144,11 @@ def _append_once(bench: LogBench, record_bytes: int) -> tuple[float, int, list[i
             begun_s = bench.clock.monotonic_s()
             append(writer, record_bytes, records)
             took_s = bench.clock.monotonic_s() - begun_s
-        _first, *sizes = [size for path in bench.segment_files(log) for size in _group_sizes(path)]
+        _first, *sizes = [size for path in bench.segment_files(log) for size in group_sizes(path)]
     return records / took_s, records, sizes
 
 
-def _group_sizes(segment: Path) -> list[int]:
+def group_sizes(segment: Path) -> list[int]:
     """The sizes of what was written with one fsync, as the entries' headers tell."""
     data = memoryview(segment.read_bytes())
     sizes: list[int] = []
@@ -190,6 +190,6 @@ def _read_all(bench: LogBench, log: str) -> int:
     with bench.namespace.open_reader(log) as reader:
         end = reader.end_position()
         while reader.position < end:
-            batch = reader.read_batch(_READ_RECORDS)
+            batch = reader.read_batch(_READ_RECORDS, place=False)
             found += 0 if batch is None else batch.num_rows
     return found

@@ -39,9 +39,17 @@ def print_results(console: Console, rows: Sequence[Row]) -> None:
         table.add_column(heading, justify="right")
     table.add_column("unit")
     for row in rows:
-        peer = "-" if row.peer is None else f"{row.peer:,.0f}"
+        peer = "-" if row.peer is None else _figure(row.peer)
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        table.add_row(row.name, f"{row.ours:,.0f}", peer, ratio, row.unit)
+        table.add_row(row.name, _figure(row.ours), peer, ratio, row.unit)
     console.print(table)
+    told: set[str] = set()
     for row in rows:
-        console.print(f"[bold]{row.name}[/]: {row.guarantee}. Peer: {row.peer_name}.", highlight=False)
+        texts = [text for text in (row.guarantee, f"peer: {row.peer_name}") if text not in told]
+        told.update(texts)
+        if texts:
+            console.print(f"[bold]{row.name}[/]: {'; '.join(texts)}.", highlight=False)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

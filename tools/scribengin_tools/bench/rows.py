@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
+_LESS_IS_BETTER = frozenset({"ms", "MB", "threads"})
+_GIB = 1024**3
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -22,8 +25,10 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the peer: more is better."""
-        return None if not self.peer else self.ours / self.peer
+        """Ours over the peer, and the other way round where less is better (a latency): more is always better."""
+        if not self.peer or not self.ours:
+            return None
+        return self.peer / self.ours if self.unit in _LESS_IS_BETTER else self.ours / self.peer
 
     def to_json(self) -> dict[str, object]:
         """The row as `--json` writes it."""
@@ -34,21 +39,57 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much a benchmark does: bytes that one run of a log benchmark moves, records of a dataflow's run, runs."""
+    """How much a benchmark does.
+
+    log_bytes: what one run of a log benchmark moves; peer_bytes: the same for a peer. flow_records: a dataflow's run.
+    tail_records: end to end, one by one. memory_bytes: the log over which memory is watched. logs_records: over many
+    logs in all. peer_runs_max: peers take longer to start and to stop than we do.
+    """
 
     log_bytes: int
+    peer_bytes: int
     single_records: int
     flow_records: int
+    tail_records: int
+    memory_bytes: int
+    logs_records: int
     runs: int
+    peer_runs_max: int = 3
+
+    @property
+    def peer_runs(self) -> int:
+        """Runs of what has peers."""
+        return min(self.runs, self.peer_runs_max)
 
     def with_runs(self, runs: int | None) -> Scale:
         """The same with another number of runs; None leaves it."""
         return self if runs is None else replace(self, runs=runs)
 
 
+_FULL = Scale(
+    log_bytes=512 * 1024 * 1024,
+    peer_bytes=128 * 1024 * 1024,
+    single_records=200_000,
+    flow_records=600_000,
+    tail_records=3_000,
+    memory_bytes=10 * _GIB,
+    logs_records=200_000,
+    runs=5,
+)
 SCALES = {
-    "full": Scale(log_bytes=512 * 1024 * 1024, single_records=200_000, flow_records=600_000, runs=5),
-    "small": Scale(log_bytes=4 * 1024 * 1024, single_records=1_000, flow_records=4_000, runs=2),
+    "full": _FULL,
+    "quick": replace(_FULL, memory_bytes=_GIB, runs=3, peer_runs_max=1),
+    "small": Scale(
+        log_bytes=4 * 1024 * 1024,
+        peer_bytes=1024 * 1024,
+        single_records=1_000,
+        flow_records=4_000,
+        tail_records=400,
+        memory_bytes=16 * 1024 * 1024,
+        logs_records=4_000,
+        runs=2,
+        peer_runs_max=1,
+    ),
 }
 
 

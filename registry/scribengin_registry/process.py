@@ -1,0 +1,82 @@
+"""A server as a child process that ends with its owner, however that dies.
+
+The process begins as a shell that leaves a watcher behind and then becomes the server: the watcher reads a pipe whose
+other end only the owner holds, and kills the server when that closes. (prctl's PR_SET_PDEATHSIG works on Linux only,
+and fires already when the *thread* that started the server ends.)
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+LOOPBACK = "127.0.0.1"
+_WATCHED_EXEC = """
+exec 3<&0
+(read -r _ <&3 || kill -9 $$) >/dev/null 2>&1 &
+exec "$@" 3<&- </dev/null
+"""
+_LOG_TAIL_BYTES = 4000
+
+
+class WatchedProcess:
+    """One run of a server. `name` is what the shell is called until it becomes the server. Not thread-safe."""
+
+    def __init__(self, name: str, command: Sequence[str], *, folder: Path, log: IO[bytes]) -> None:
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCHED_EXEC, name, *command],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},  # or a JVM could not even spell the name of its directory
+            start_new_session=True,  # Ctrl-C is for the owner, which stops the server last
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, or None when it has ended."""
+        return self._process.pid if self._process.poll() is None else None
+
+    def stop(self, timeout_s: float) -> None:
+        """End it: with SIGTERM, and with SIGKILL after `timeout_s`. Idempotent."""
+        self._process.terminate()
+        self._dismiss_watcher()  # before the process is reaped: its number may be somebody else's afterwards
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _dismiss_watcher(self) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        if pipe.closed:
+            return
+        try:
+            pipe.write(b"\n")
+            pipe.close()
+        except BrokenPipeError:
+            pass  # the watcher has gone already
+
+
+def free_port(wanted: int = 0) -> int:
+    """`wanted` on the loopback interface, or any port for 0, if it can be had just now, else 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted))
+        except OSError:
+            return 0
+        return int(probe.getsockname()[1])
+
+
+def tail_of(log: Path) -> str:
+    """The end of what a server wrote, for an error message."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+        return file.read().decode(errors="replace").strip()

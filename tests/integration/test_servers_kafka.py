@@ -1,0 +1,46 @@
+"""The Kafka server for tests and benchmarks: a real broker, Kafka's own tools on it, its data there after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scribengin.errors import ServerDown
+from scribengin.testing.servers.kafka import KafkaServer
+
+PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+
+def consumed(kafka: KafkaServer, topic: str, count: int) -> list[str]:
+    words = ["--topic", topic, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "60000"]
+    return kafka.run(CONSUMER, words).split()
+
+
+def test_what_its_producer_writes_its_consumer_reads_also_after_a_restart(kafka: KafkaServer) -> None:
+    kafka.create_topic("restarted")
+    kafka.run(PRODUCER, ["--topic", "restarted"], stdin="one\ntwo\n")
+    assert consumed(kafka, "restarted", 2) == ["one", "two"]
+    pid, bootstrap = kafka.pid, kafka.bootstrap
+    assert pid is not None
+    kafka.stop()
+    assert kafka.pid is None
+    assert not psutil.pid_exists(pid)
+    kafka.start()
+    assert kafka.bootstrap == bootstrap
+    assert consumed(kafka, "restarted", 2) == ["one", "two"]
+
+
+def test_a_tool_that_fails_says_why(kafka: KafkaServer) -> None:
+    kafka.create_topic("twice")
+    with pytest.raises(ServerDown, match=r"(?s)TopicCommand ended with exit status 1.*already exists"):
+        kafka.create_topic("twice")
+
+
+def test_a_broker_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=7\n")
+    with pytest.raises(ServerDown, match=r"(?s)the server kafka ended at once.*node[. ]id"):
+        KafkaServer(tmp_path).start()
