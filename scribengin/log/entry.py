@@ -30,6 +30,8 @@ from enum import IntEnum
 import pyarrow as pa
 from crc32c import crc32c
 
+from scribengin.log.message import CODEC_NONE, refused_message
+
 ALIGNMENT = 64
 HEADER_BYTES = 64
 VERSION = 1
@@ -50,13 +52,16 @@ RECORD_SCHEMA = pa.schema(
 BODY_SCHEMA = pa.schema(
     [
         pa.field("txid", pa.int64()),
-        pa.field("type", pa.uint8()),
+        pa.field("type", pa.uint16()),
         pa.field("channel", pa.string()),
         pa.field("key", pa.binary()),
         pa.field(PAYLOAD, pa.binary()),
     ]
 )
-"""What an entry's body holds. It is fixed: an entry does not carry its schema."""
+"""What an entry's body holds. It is fixed: an entry does not carry its schema. `type` is the record's message type, a
+number that means something to whoever wrote it, and 0 where nobody said."""
+
+_NEVER_NULL = [BODY_SCHEMA.get_field_index(name) for name in ("txid", "type", PAYLOAD)]
 
 _HEADER = struct.Struct("<BBBBIqqqIIQQQ")
 _CRC_AT = slice(4, 8)
@@ -76,6 +81,9 @@ CARRIES_RECORDS = frozenset({EntryType.RECORDS, EntryType.STAGED})
 
 _CODECS: dict[str, int] = {"none": 0, "lz4": 1, "zstd": 2}
 _CODEC_IDS = frozenset(_CODECS.values())
+_ARROW_CODECS = {0: CODEC_NONE, 1: 0, 2: 1}
+DECODED_BYTES_MAX = 5 * 2**30
+"""No body expands to more, however its log is configured."""
 _TYPES = frozenset(EntryType)
 
 
@@ -215,24 +223,42 @@ def read_header(data: memoryview | pa.Buffer, at: int = 0) -> EntryHeader | Dama
     return header
 
 
-def read_body(header: EntryHeader, body: pa.Buffer) -> pa.RecordBatch | Damage:
-    """The batch of BODY_SCHEMA in `body`, which lies where `header` says. Without compression nothing is copied."""
+def read_body(
+    header: EntryHeader, body: pa.Buffer, *, decoded_bytes_max: int = DECODED_BYTES_MAX
+) -> pa.RecordBatch | Damage:
+    """The batch of BODY_SCHEMA in `body`, which lies where `header` says. Without compression nothing is copied.
+
+    A compressed body that says it expands to more than `decoded_bytes_max` bytes is damage, and nothing is allocated.
+    """
     if body.size != header.body_bytes:
         return Damage(f"the body has {body.size} of {header.body_bytes} bytes")
     if crc32c(body) != header.body_crc:
         return Damage("the checksum of the body does not hold")
-    return decode_body(header, body)
+    return decode_body(header, body, decoded_bytes_max=decoded_bytes_max)
 
 
-def decode_body(header: EntryHeader, body: pa.Buffer) -> pa.RecordBatch | Damage:
-    """As `read_body`, for a body whose checksum was verified before."""
+def decode_body(
+    header: EntryHeader, body: pa.Buffer, *, decoded_bytes_max: int = DECODED_BYTES_MAX
+) -> pa.RecordBatch | Damage:
+    """As `read_body`, for a body whose checksum was verified before.
+
+    A checksum says that nothing changed since it was made, not that whoever made it knew what they did. So everything
+    is validated, offsets and UTF-8 too (2 ns a record): whoever uses the batch may then trust it.
+    """
+    refused = refused_message(body, codec=_ARROW_CODECS[header.codec], decoded_bytes_max=decoded_bytes_max)
+    if refused is not None:
+        return Damage(f"the body is no Arrow record batch of ours: {refused}")
     try:
         batch = pa.ipc.read_record_batch(body, BODY_SCHEMA)
-        batch.validate()
+        batch.validate(full=True)
     except (pa.ArrowException, OSError) as error:  # ArrowInvalid and friends; a truncated message is an OSError
         return Damage(f"the body is no Arrow record batch: {str(error).splitlines()[0]}")
-    if batch.num_rows != header.records:
+    if batch.num_rows < header.records:
         return Damage(f"the body has {batch.num_rows} records, the header says {header.records}")
+    if batch.num_rows > header.records:  # the surplus has no sequence ids: discarded, as Boomscooter's document has it
+        batch = batch.slice(0, header.records)
+    if any(batch.column(at).null_count for at in _NEVER_NULL):
+        return Damage("the body has records without a transaction id, a type or a payload")
     return batch
 
 

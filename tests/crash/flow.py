@@ -21,11 +21,12 @@ from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.round import TaskOwner
-from scribengin.log import LogNamespace
+from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
 
 RECORDS_PER_LOG = 50
 PADDING = "." * 8_000  # so that a round is large enough to be indexed
+SEGMENT_BYTES_MAX = 50_000  # less than a round writes
 FLOW = "crash"
 
 
@@ -85,6 +86,8 @@ def prepare(place: Place, registry: Registry) -> None:
     """Bind the namespace and fill one input log for each task."""
     LogNamespace.bind(place.namespace_uri, str(Path(place.directory) / "logs"))
     with LogNamespace.open(place.namespace_uri, registry=registry) as namespace:
+        if place.tasks > 1:  # one that is rolled in every round; the others are made by the sink
+            namespace.create("even/0", LogConfig(segment_bytes_max=SEGMENT_BYTES_MAX))
         for task in range(place.tasks):
             namespace.create(f"in/{task}")
             writer = namespace.open_writer(f"in/{task}")

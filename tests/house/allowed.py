@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 BLANKET_HANDLERS: dict[str, str] = {
+    "scribengin.log.clients.producer:LogProducer._run": "its thread's outermost loop: fails what waits and later calls",
     "scribengin.log.group:GroupCommit._run": "its thread's outermost loop: fails every waiting future and later call",
+    "scribengin.log.listener:NamespaceListener._run": "its thread's outermost loop: `error` tells of it",
+    "scribengin.log.upkeep:Upkeep._run": "its thread's outermost loop: `upkeep_failure` and a counter tell of it",
     "scribengin.master.chores:Chore._attempt": "its thread's outermost loop: the dataflow's status tells of it",
     "scribengin.worker.executor:Executor._do": "whatever a connector raises is the task's, in its report",
     "scribengin.worker.executor:Executor._run": "its thread's outermost loop: the worker ends, and says why",

@@ -16,6 +16,7 @@ RUNNABLE = frozenset({"bash", "sh", "shell", "console", "python", "py", "yaml", 
 _FENCE = re.compile(r"^ {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>.*)$")
 
 _TOUR = "tests/integration/test_readme_tour.py"
+_LOGS = "tests/integration/test_readme_logs.py"
 RUN_BY: dict[str, str] = {
     "two-commands": f"{_TOUR}::test_the_two_commands_are_commands_of_dev",
     "tour-sandbox": f"{_TOUR}::sandbox",
@@ -28,6 +29,7 @@ RUN_BY: dict[str, str] = {
         ),
         f"{_TOUR}::test_the_tour_runs_as_it_is_printed",
     ),
+    **dict.fromkeys(("logs-python", "logs-look", "spark-logs"), f"{_LOGS}::test_logs_are_used_as_it_is_printed"),
 }  # fmt: skip
 """Name of a block -> the test that runs it, as pytest names it (`tests/integration/test_readme_tour.py::test_...`)."""
 

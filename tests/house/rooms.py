@@ -32,6 +32,8 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "py4j": ("scribengin.spark", "scribengin.testing"),
     "psutil": ("scribengin.launcher",),
     "crc32c": ("scribengin.log",),
+    "prometheus_client": ("scribengin.log",),
+    "jpype": ("scribengin_tools.bench",),
 }
 
 

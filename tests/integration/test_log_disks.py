@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+from unittest import mock
 
+import pyarrow as pa
 import pytest
 
-from scribengin.errors import (
-    LogWriteFailed,
-    RecoveryRefused,
-)
-from scribengin.log import LogNamespace
+from scribengin.errors import DamagedEntry, LogWriteFailed, RecordTooLarge, RecoveryRefused
+from scribengin.log import DLSN, LogConfig, LogNamespace
+from scribengin.log.entry import encode
+from scribengin.log.records import Record, body_of_records
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from tests.crash.disk_recorder import Link, Operation, RecordedDisk, Write
 
 LOG = "flights/0"
 
@@ -133,3 +138,136 @@ def test_a_file_that_was_made_and_never_registered_is_swept_away(namespace: LogN
     assert len(list(directory.iterdir())) == 1
     namespace.open_writer(LOG).close()
     assert list(directory.iterdir()) == []
+
+
+def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_was_cached(namespace: LogNamespace) -> None:
+    """After a failed fsync the kernel keeps the pages and calls them clean: they are read, and are on no disk."""
+    writer = namespace.open_writer(LOG)
+    writer.write(b"acknowledged").result(10)
+    path = Path(namespace.descriptor.location) / f"{namespace.segments(LOG)[0].file}.log"
+    on_disk = path.read_bytes()
+    with failpoint("log.segment_sync:before", io_error):
+        assert isinstance(writer.write(b"refused").exception(10), LogWriteFailed)
+    writer.abort()
+    assert path.stat().st_size > len(on_disk)
+
+    def forget(file: int, _offset: int, _length: int, _advice: int) -> None:
+        assert os.path.samestat(os.fstat(file), path.stat())
+        path.write_bytes(on_disk + bytes(path.stat().st_size - len(on_disk)))
+
+    with mock.patch.object(os, "posix_fadvise", forget), namespace.open_writer(LOG) as successor:
+        successor.write(b"next").result(10)
+    assert payloads_read(namespace, LOG) == [b"acknowledged", b"next"]
+
+
+@dataclass
+class Fault:
+    """What a disk does at its `number`-th operation: refuse it once, refuse from then on, be full, write less."""
+
+    kind: str
+    number: int
+    lifted: bool = False
+    seen: int = 0
+
+    def __call__(self, operation: Operation) -> int | None:
+        self.seen += 1
+        if self.lifted or self.seen < self.number + 1:
+            return None
+        if self.kind == "refuses once":
+            self.lifted = True
+            raise OSError(errno.EIO, "Input/output error")
+        if self.kind == "refuses from then on":
+            raise OSError(errno.EIO, "Input/output error")
+        if self.kind == "is full" and isinstance(operation, Write | Link):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if self.kind == "writes less" and isinstance(operation, Write):
+            self.lifted = True
+            return len(operation.data) // 2
+        return None
+
+
+def write_and_recover(namespace: LogNamespace, log: str, submitted: list[bytes], acknowledged: list[bytes]) -> None:
+    """Two writers, one after the other, each over a roll; the first leaves its segment unfinished. Reads in between."""
+    for part in range(2):
+        writer = namespace.open_writer(log, steal=True)
+        try:
+            for n in range(4):
+                payloads = [b"%d.%d.%d " % (part, n, at) + bytes(600) for at in range(3)]
+                submitted.extend(payloads)
+                writer.write_bulk(payload_batch(payloads)).result(10)
+                acknowledged.extend(payloads)
+            assert payloads_read(namespace, log)[-3:] == payloads  # what is acknowledged is shown
+        finally:
+            writer.abort()
+        namespace.purge(log)
+
+
+@pytest.mark.parametrize("kind", ["refuses once", "refuses from then on", "is full", "writes less"])
+def test_whichever_call_a_disk_fails_acks_are_honest_and_the_next_writer_goes_on(
+    registry: Registry, tmp_path: Path, kind: str
+) -> None:
+    config = LogConfig(segment_bytes_max=4096, entry_bytes_max=1024)
+    namespace = bound_namespace(registry, tmp_path / "store")
+    number, failures = 0, 0
+    while True:
+        log = f"log-{number}"
+        namespace.create(log, config)
+        fault, submitted, acknowledged = Fault(kind, number), [], []  # type: tuple[Fault, list[bytes], list[bytes]]
+        with RecordedDisk(tmp_path, fault):
+            try:
+                write_and_recover(namespace, log, submitted, acknowledged)
+            except LogWriteFailed:
+                failures += 1
+        fault.lifted = True
+        with namespace.open_writer(log, timeout_s=0) as successor:
+            found = payloads_read(namespace, log)
+            assert acknowledged == found[: len(acknowledged)], (kind, number)
+            assert found == submitted[: len(found)], (kind, number)
+            successor.write(b"room again").result(10)
+        assert payloads_read(namespace, log) == [*found, b"room again"], (kind, number)
+        if fault.seen <= number:
+            break
+        number += 1
+    assert number > 30
+    assert failures > 5 or kind == "writes less"
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_body_that_expands_to_more_than_its_log_allows_is_damage_to_every_reader(
+    registry: Registry, tmp_path: Path, codec: Literal["lz4", "zstd"]
+) -> None:
+    """Its checksums are right and so is what it says of itself: a small file that would take a reader's memory."""
+    config = LogConfig(codec=codec, entry_bytes_max=1024, record_bytes_max=1024)
+    namespace = bound_namespace(registry, tmp_path / "store", LOG, config=config)
+    writer = namespace.open_writer(LOG)
+    writer.write(b"good").result(10)
+    bomb = encode(body_of_records([Record(2**40, None, None, bytes(50_000_000))]), codec=codec)
+    with mock.patch("scribengin.log.pending.encode", return_value=bomb):
+        writer.write(b"bomb").result(10)
+    assert bomb.body_bytes < 250_000
+    before = pa.default_memory_pool().bytes_allocated()
+    with namespace.open_reader(LOG) as reader:
+        plan = reader.plan(DLSN(1, 0, 0), 10, 1 << 30)
+        assert [record.payload for record in reader.read(1)] == [b"good"]
+        with pytest.raises(DamagedEntry, match="says that it expands to more than"):
+            reader.read(1)
+    assert plan is not None
+    with pytest.raises(DamagedEntry, match="says that it expands to more than"):
+        list(plan.splits[0].read())
+    writer.abort()
+    with pytest.raises(RecoveryRefused, match=r"says that it expands to more than|readers were shown"):
+        namespace.open_writer(LOG, timeout_s=0)
+    assert pa.default_memory_pool().bytes_allocated() - before < 1_000_000
+
+
+def test_what_a_log_allows_is_read_whatever_it_expands_to(registry: Registry, tmp_path: Path) -> None:
+    config = LogConfig(codec="zstd", entry_bytes_max=1024, record_bytes_max=100_000)
+    namespace = bound_namespace(registry, tmp_path / "store", LOG, config=config)
+    channel = "\N{GRINNING FACE}" * 100_000
+    with namespace.open_writer(LOG) as writer:
+        writer.write(bytes(100_000), key=bytes(100_000), channel=channel).result(10)
+        for longer in ({"channel": channel + "x"}, {"key": bytes(100_001)}):
+            with pytest.raises(RecordTooLarge):
+                writer.write(b"", **longer)  # type: ignore[arg-type]
+    with namespace.open_reader(LOG) as reader:
+        assert [record.channel for record in reader.read()] == [channel]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,8 +27,8 @@ from hypothesis.stateful import (
 )
 
 from scribengin.commit import CommitDescriptor, CommitLog
-from scribengin.errors import Fenced, LogWriteFailed
-from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, StagedRange
+from scribengin.errors import Fenced, LogWriteFailed, RecordTooLarge
+from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, ReadAhead, StagedRange
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import payload_batch, payloads_left, payloads_planned, payloads_read
 from scribengin_registry.contract import Registry
@@ -49,9 +50,11 @@ class LogAgainstAList(RuleBasedStateMachine):
     places = itertools.count()
 
     @initialize(
-        segment_bytes_max=st.sampled_from([4096, 10_000, 1 << 20]), entry_bytes_max=st.sampled_from([1024, 4096])
+        segment_bytes_max=st.sampled_from([4096, 10_000, 1 << 20]),
+        entry_bytes_max=st.sampled_from([1024, 4096]),
+        ahead=st.sampled_from([None, ReadAhead(entries_max=3)]),
     )
-    def create(self, segment_bytes_max: int, entry_bytes_max: int) -> None:
+    def create(self, segment_bytes_max: int, entry_bytes_max: int, ahead: ReadAhead | None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="log-against-a-list-"))
         place = f"/place-{next(self.places)}"
         LogNamespace.bind(place, self.directory, registry=self.registry)
@@ -60,10 +63,11 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.namespace = LogNamespace.open(place, registry=self.registry)
         self.namespace.create(LOG, LogConfig(segment_bytes_max=segment_bytes_max, entry_bytes_max=entry_bytes_max))
         self.expected: list[bytes] = []
+        self.given_up = 0
         self.numbers = itertools.count()
         self.committed: StagedRange | None = None
         self.writer = self.open_writer()
-        self.follower = self.namespace.open_reader(LOG)
+        self.follower = self.namespace.open_reader(LOG, read_ahead=ahead)
         self.followed: list[bytes] = []
 
     def teardown(self) -> None:
@@ -84,6 +88,39 @@ class LogAgainstAList(RuleBasedStateMachine):
         payloads = self.new_payloads(count, size)
         self.writer.write_bulk(payload_batch(payloads)).result(10)
         self.expected += payloads
+
+    @rule(count=st.integers(1, 12), size=SIZES)
+    def write_all_or_nothing(self, count: int, size: int) -> None:
+        payloads = self.new_payloads(count, size)
+        try:
+            written = self.writer.write_atomic(payload_batch(payloads)).result(10)
+        except RecordTooLarge:
+            return
+        assert (written.last.entry, written.last.slot) == (written.first.entry, count - 1)
+        self.expected += payloads
+
+    @rule(missing=st.lists(st.booleans(), min_size=1, max_size=12), size=SIZES)
+    def write_what_can_be_written(self, missing: list[bool], size: int) -> None:
+        payloads = [None if gone else self.new_payloads(1, size)[0] for gone in missing]
+        batch = pa.RecordBatch.from_pydict({"payload": pa.array(payloads, pa.binary())})
+        result = self.writer.write_bulk(batch, partial=True).result(10)
+        assert [result.error(row) is not None for row in range(len(missing))] == missing
+        assert [slot is None for slot in result.dlsns().column("slot").to_pylist()] == missing
+        self.expected += [payload for payload in payloads if payload is not None]
+
+    @rule(size=SIZES)
+    def be_without_room_for_a_new_file(self, size: int) -> None:
+        segments = self.namespace.segments(LOG)
+        (payload,) = self.new_payloads(1, size)
+        with failpoint("log.segment_create:before", refuse):
+            error = self.writer.write(payload).exception(10)
+        if error is None:
+            self.expected.append(payload)
+        else:  # there was no old segment to write on
+            assert isinstance(error, LogWriteFailed)
+            assert not segments or not segments[-1].in_progress
+            self.writer.abort()
+            self.writer = self.open_writer()
 
     @rule(counts=COUNTS, size=SIZES)
     def run_a_round(self, counts: list[int], size: int) -> None:
@@ -154,7 +191,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     @rule(records_max=st.integers(1, 7), bytes_max=st.sampled_from([1, 1000, 1 << 20]))
     def read_in_ranges(self, records_max: int, bytes_max: int) -> None:
         with self.namespace.open_reader(LOG) as reader:
-            ranges = payloads_planned(reader, DLSN.INITIAL, records_max, bytes_max)
+            ranges = payloads_planned(reader, self.namespace.first_dlsn(LOG), records_max, bytes_max)
         assert all(len(part) <= records_max for part in ranges)
         assert [payload for part in ranges for payload in part] == self.expected
 
@@ -165,9 +202,33 @@ class LogAgainstAList(RuleBasedStateMachine):
             records = [record for batch in iter(lambda: reader.read(3), []) for record in batch]
             n = data.draw(st.integers(0, len(records) - 1))
             assert reader.lag(records[n].dlsn) == len(self.expected) - n
-        assert [record.sequence_id for record in records] == list(range(len(self.expected)))
+        sequence_ids = range(self.given_up, self.given_up + len(self.expected))
+        assert [record.sequence_id for record in records] == list(sequence_ids)
         with self.namespace.open_reader(LOG, records[n].dlsn) as reader:
             assert payloads_left(reader) == self.expected[n:]
+
+    @rule(data=st.data(), purge=st.booleans())
+    def give_up_the_beginning(self, data: st.DataObject, purge: bool) -> None:
+        self.follow()
+        count = data.draw(st.integers(0, len(self.expected)))
+        with self.namespace.open_reader(LOG) as reader:
+            reader.read(max(count, 1))
+            before = reader.position if count else DLSN.INVALID
+        assert self.namespace.truncate(LOG, before) == (count > 0)
+        self.given_up += count
+        self.expected, self.followed = self.expected[count:], self.followed[count:]
+        if purge:
+            self.namespace.purge(LOG)
+
+    @rule(codec=st.sampled_from(["lz4", "zstd"]))
+    def read_from_compressed_copies(self, codec: str) -> None:
+        config = self.namespace.info(LOG).log.config
+        copying = {**config.model_dump(), "copy_codec": codec, "raw_retention_hours": 0}
+        self.namespace.configure(LOG, LogConfig.model_validate(copying))
+        self.namespace.compress(LOG)
+        self.namespace.purge(LOG)
+        self.namespace.configure(LOG, config)
+        assert all(segment.raw_dropped_ms for segment in self.namespace.segments(LOG) if segment.compressed is not None)
 
     @rule()
     def follow(self) -> None:

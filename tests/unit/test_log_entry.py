@@ -131,6 +131,13 @@ def test_a_body_that_contradicts_its_header_is_damage_even_if_its_checksum_holds
     assert read_body(header, whole(encoded)) == Damage("the body has 3 records, the header says 4")
 
 
+def test_what_a_batch_holds_beyond_the_count_of_its_header_is_discarded() -> None:
+    encoded = encode(BODY)
+    header = read_header(pa.py_buffer(changed(encoded.place(**PLACE), records=2)))
+    assert isinstance(header, EntryHeader)
+    assert read_body(header, whole(encoded)) == BODY.slice(0, 2)
+
+
 @pytest.mark.parametrize("cut", [0, 4, 8, 64])
 def test_bytes_that_are_no_arrow_message_are_damage_even_if_their_checksum_holds(cut: int) -> None:
     body = whole(encode(BODY)).to_pybytes()

@@ -196,3 +196,37 @@ def test_a_group_that_does_not_begin_where_it_says_is_damage(tmp_path: Path) -> 
     before = forge.at
     forge.group(records_entry([b"1"]), first_index=2)
     assert decide(SEGMENT, scanned(tmp_path, forge.data), None, None) == before
+
+
+def entry_that_holds_a_segment() -> tuple[SegmentForge, Tail]:
+    """A log with one record, then one whose payload is a segment, written by the same epoch, aligned as entries are."""
+    inner = SegmentForge()
+    for n in range(6):
+        inner.records(b"%d" % n)
+    for padding in range(64):
+        forge = SegmentForge().records(b"safe")
+        before = forge.at
+        forge.records(bytes(padding) + bytes(inner.data))
+        if (forge.data.index(inner.data, before.end) - before.end) % 64 == 0:
+            return forge, before
+    raise AssertionError("no padding aligns the payload")
+
+
+def test_a_torn_entry_that_holds_a_segment_is_cut_however_much_of_it_is_there(tmp_path: Path) -> None:
+    forge, before = entry_that_holds_a_segment()
+    for size in range(before.end + 64, forge.at.end, 64):
+        found = scanned(tmp_path, forge.data[:size])
+        assert decide(SEGMENT, found, None, None) == before, size
+    for size in range(before.end + 128, forge.at.end, 64):
+        data = forge.data[: size - 8] + b"\xff" * 8 + forge.data[size:]
+        assert decide(SEGMENT, scanned(tmp_path, bytes(data)), None, None) == before, size
+
+
+def test_damage_to_an_entry_that_holds_a_segment_is_refused_when_a_later_group_stands_behind_it(tmp_path: Path) -> None:
+    forge, before = entry_that_holds_a_segment()
+    later = forge.at.end
+    forge.records(b"later")
+    data = forge.data[: before.end + 100] + b"\xff" * 8 + forge.data[before.end + 108 :]
+    found = scanned(tmp_path, bytes(data))
+    assert found.later_group == later
+    assert "damage at" in refused(decide(SEGMENT, found, None, None))

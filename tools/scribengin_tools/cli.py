@@ -17,7 +17,20 @@ import typer
 from typer.core import TyperGroup
 
 from scribengin_registry.errors import ScribenginError
-from scribengin_tools.commands import dataflows, ending, flows, log, output, registry, sandbox, schema
+from scribengin_tools.commands import (
+    dataflows,
+    ending,
+    flows,
+    log,
+    log_admin,
+    log_bench,
+    log_dump,
+    log_look,
+    output,
+    registry,
+    sandbox,
+    schema,
+)
 from scribengin_tools.render import print_error, report, set_verbose
 
 EXIT_CODES = "Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C."
@@ -56,6 +69,8 @@ app = typer.Typer(
 )
 for module in (sandbox, flows, dataflows, ending, output, schema):
     module.add_to(app)
+for module in (log_dump, log_look, log_admin, log_bench):
+    module.add_to(log.app)
 app.add_typer(log.app, name="log")
 app.add_typer(registry.app, name="registry")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
-from scribengin_registry.embedded import LOOPBACK, EmbeddedZooKeeper
+from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import RegistryUnreachable, ServerFailed
 from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.process import LOOPBACK
 from scribengin_tools.commands.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181

@@ -1,0 +1,238 @@
+"""Cutting the power at every moment of a record, and what recovery makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from unittest import mock
+
+from scribengin.errors import EndOfStream, ScribenginError
+from scribengin.log import LogNamespace, TransactionId
+from scribengin.log.metadata import SegmentsHead
+from scribengin.log.records import LogRecord
+from scribengin.log.tail import read_tail
+from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
+from tests.crash.disk_recorder import Mark, Operation, RecordedDisk, Write
+from tests.crash.disk_states import Disk, Tree
+from tests.crash.log_script import COMMIT_LOG, LOG, NAMESPACE, Expectation, all_records, commit_log_of, open_namespace
+from tests.crash.recorded_registry import RecordedRegistry, RegistryTree
+
+STORE = "deep/store"
+_MACHINES = 4
+AFTER = b"written after the power came back"
+
+
+@dataclass(frozen=True)
+class CrashState:
+    """What a power failure left, and what was promised before it."""
+
+    moment: int
+    tree: Tree
+    nodes: dict[str, bytes]
+    expected: Expectation
+    certain: int
+    """How many records must be there."""
+
+
+@dataclass
+class Moments:
+    """Follows a record operation by operation: what the disk, the registry and the promises are at each moment."""
+
+    fsync: bool = True
+    disk: Disk = field(default_factory=Disk)
+    nodes: dict[str, bytes] = field(default_factory=dict)
+    expected: Expectation = field(default_factory=Expectation)
+    shown: int = 0
+    """How many records readers have been shown: they may not vanish either."""
+
+    def follow(self, operation: Operation) -> None:
+        """Let one operation of the record happen."""
+        self.disk.apply(operation)
+        if isinstance(operation, Mark) and isinstance(operation.event, RegistryTree):
+            self.nodes = operation.event.nodes
+        elif isinstance(operation, Mark) and isinstance(operation.event, Expectation):
+            self.expected = operation.event
+        elif isinstance(operation, Write) and operation.path.endswith(".tail"):
+            tail = read_tail(operation.data)
+            assert tail is not None
+            self.shown = max(self.shown, tail.sequence)
+
+    @property
+    def certain(self) -> int:
+        """Without fsync only completed segments are safe."""
+        if self.fsync:
+            return max(len(self.expected.certain), self.shown)
+        head = self.nodes.get(f"{NAMESPACE}/logs/flights%2F0/segments")
+        return 0 if head is None else SegmentsHead.from_bytes(head, path="the head").next_sequence
+
+    def states(self, moment: int, chosen: random.Random, at_most: int) -> Iterator[CrashState]:
+        """What a power failure just now may leave."""
+        for tree in self.disk.states(chosen, at_most):
+            yield CrashState(moment, tree, self.nodes, self.expected, self.certain)
+
+
+def crash_states(
+    operations: list[Operation], seed: int, *, at_most: int, fsync: bool = True, start: Moments | None = None
+) -> Iterator[CrashState]:
+    """States of all moments of a record, each combination of disk, registry and promises once.
+
+    At most `at_most` a moment, and four times as many while a segment has bytes that are not durable.
+    """
+    chosen = random.Random(seed)
+    moments = start or Moments(fsync)
+    seen = set()
+    for moment, operation in enumerate(operations):
+        moments.follow(operation)
+        for state in moments.states(moment, chosen, at_most * (4 if moments.disk.unsynced(".log") else 1)):
+            key = hash((*state.tree.items(), *state.nodes.items(), state.expected, state.certain))
+            if key not in seen:
+                seen.add(key)
+                yield state
+
+
+def tree_of(root: Path) -> Tree:
+    """A directory as it is."""
+    paths = sorted(root.rglob("*"))
+    return {str(path.relative_to(root)): None if path.is_dir() else path.read_bytes() for path in paths}
+
+
+@contextmanager
+def instant_syncs() -> Iterator[None]:
+    """Machines that are made for a moment need no real disk below them."""
+    with mock.patch.object(os, "fsync", return_value=None), mock.patch.object(os, "fdatasync", return_value=None):
+        yield
+
+
+class Machine:
+    """A machine whose power comes back: a directory and a registry, made to hold a crash state."""
+
+    def __init__(self, directory: Path, registry: Registry) -> None:
+        self._directory, self._runs = directory, 0
+        directory.mkdir()
+        self.root = directory / "0"
+        self.registry = RecordedRegistry(registry)
+
+    def boot(self, state: CrashState) -> None:
+        """Hold what the power failure left."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        self._runs += 1
+        self.root = self._directory / str(self._runs)
+        self.root.mkdir()
+        for path, content in state.tree.items():
+            if content is None:
+                (self.root / path).mkdir()
+            else:
+                (self.root / path).write_bytes(content)
+        nodes = dict(state.nodes)
+        if nodes.get(NAMESPACE):
+            nodes[NAMESPACE] = json.dumps(json.loads(nodes[NAMESPACE]) | {"location": str(self.root / STORE)}).encode()
+        self.registry.restore(nodes)
+
+    def wrong(self, state: CrashState) -> str | None:
+        """Recover, twice, write on, and say what is wrong with what came of it."""
+        try:
+            return self._wrong(state)
+        except (ScribenginError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    def _wrong(self, state: CrashState) -> str | None:
+        namespace = self.recovered_namespace()
+        sealed = self.recover(namespace)
+        records = all_records(namespace)
+        wrong = state.expected.wrong(records, state.certain)
+        if wrong is not None or sealed:
+            return wrong
+        segments = namespace.segments(LOG)
+        writer = namespace.open_writer(LOG, steal=True, commit_log=COMMIT_LOG)
+        if namespace.segments(LOG) != segments or all_records(namespace) != records:
+            return "a second recovery changed the log"
+        writer.write(AFTER).result(30)
+        writer.close()
+        return _wrong_lookups(namespace, records)
+
+    def recovered_namespace(self) -> LogNamespace:
+        """The namespace; what the script had not made yet is made now."""
+        LogNamespace.bind(NAMESPACE, self.root / STORE, registry=self.registry)
+        if self.registry.find(COMMIT_LOG) is None:
+            self.registry.create(COMMIT_LOG, commit_log_of(None))
+        namespace = open_namespace(self.registry)
+        if not namespace.exists(LOG):
+            namespace.create(LOG)
+        return namespace
+
+    def recover(self, namespace: LogNamespace) -> bool:
+        """Open a writer, as whoever comes next does, and leave again. Whether the log is sealed."""
+        try:
+            namespace.open_writer(LOG, steal=True, commit_log=COMMIT_LOG).abort()
+        except EndOfStream:
+            return True
+        return False
+
+
+def states_of_recovery(machine: Machine, state: CrashState, *, at_most: int) -> list[CrashState]:
+    """Recover a state, and cut the power again at every moment of that."""
+    machine.boot(state)
+    before = Moments(disk=Disk.of(state.tree), nodes=machine.registry.tree.nodes, expected=state.expected)
+    before.shown = state.certain
+    with RecordedDisk(machine.root) as disk:
+        machine.registry.changed = disk.mark
+        namespace = machine.recovered_namespace()
+        machine.recover(namespace)
+        records = all_records(namespace)  # from here on it is decided, and readers know
+        machine.registry.changed = lambda _tree: None
+    if records:
+        history = state.expected.certain + state.expected.possible
+        kept = history[: records[-1].sequence_id + 1]
+        disk.mark(replace(state.expected, certain=kept, possible=(), firsts=(records[0].sequence_id,)))
+    return list(crash_states(disk.operations, state.moment, at_most=at_most, start=before))
+
+
+def _wrong_lookups(namespace: LogNamespace, records: list[LogRecord]) -> str | None:
+    now = all_records(namespace)
+    if now[:-1] != records or now[-1].payload != AFTER:
+        return "what was written afterwards does not follow"
+    if namespace.count(LOG) != len(now):
+        return f"{namespace.count(LOG)} records are counted, {len(now)} read"
+    wanted = now[len(now) // 2].txid
+    with namespace.open_reader(LOG, TransactionId(wanted)) as reader:
+        found = reader.read(1)[0].txid
+    return None if found == wanted else f"looking up transaction id {wanted} found {found}"
+
+
+def all_wrong(directory: Path, hosts: str, states: Sequence[CrashState]) -> list[str]:
+    """What is wrong with any of the states, tried on several machines at a time."""
+    with ExitStack() as stack, ThreadPoolExecutor(_MACHINES) as pool:
+        machines: queue.SimpleQueue[Machine] = queue.SimpleQueue()
+        for number in range(_MACHINES):
+            session = stack.enter_context(connect(f"{hosts}/machine-{number}", session_timeout_s=30))
+            machines.put(Machine(directory / f"machine-{number}", session))
+        stack.enter_context(instant_syncs())
+
+        def tried(state: CrashState) -> str | None:
+            machine = machines.get()
+            try:
+                machine.boot(state)
+                return machine.wrong(state)
+            finally:
+                machines.put(machine)
+
+        found = zip(states, pool.map(tried, states), strict=True)
+        return [f"moment {state.moment}: {problem}" for state, problem in found if problem is not None]
+
+
+def record_of(disk: RecordedDisk) -> list[Operation]:
+    """The record so far, after a look that nothing escaped it: the model holds what the directory holds."""
+    model = Disk()
+    for operation in disk.operations:
+        model.apply(operation)
+    assert model.whole() == tree_of(disk.root), "something changed the disk unseen"
+    return list(disk.operations)

@@ -1,0 +1,96 @@
+"""Power failures at every moment of a log's life, with everything lost or half there that no fsync had made durable.
+
+The log is written, staged, rolled, read, truncated, purged, killed and recovered on a disk that keeps a record; the
+registry's transactions stand in the same record. Every state that a power failure could have left is made, and
+recovered by the real thing: what was promised is there, nothing else is, a second recovery changes nothing, and the log
+can be written on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
+from tests.crash.disk_recorder import Operation, RecordedDisk, Sync, SyncDirectory
+from tests.crash.log_script import LogScript
+from tests.crash.power_failures import (
+    Machine,
+    all_wrong,
+    crash_states,
+    instant_syncs,
+    record_of,
+    states_of_recovery,
+)
+
+FULL = [pytest.param(seed, marks=pytest.mark.full) for seed in range(5, 60)]
+SEEDS = [0, 3, 4, *FULL]  # one that compresses entries, two that keep compressed copies of segments and drop the raw
+STEPS = 12
+
+# A writer that is killed leaves its upkeep thread with the exception that killed it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+def recorded(directory: Path, registry: Registry, seed: int, *, fsync: bool = True) -> list[Operation]:
+    """The record of one seed's life of a log."""
+    (directory / "disk").mkdir()
+    with RecordedDisk(directory / "disk") as disk:
+        LogScript(disk, registry, seed, fsync=fsync).run(STEPS)
+    return record_of(disk)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_a_power_failure_leaves_every_promise_is_kept(
+    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+) -> None:
+    states = list(crash_states(recorded(tmp_path, registry, seed), seed, at_most=4))
+    assert len(states) > 250
+    wrong = all_wrong(tmp_path, registry_hosts, states)
+    assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", [1, *FULL])
+def test_power_that_fails_again_during_recovery_changes_nothing(
+    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+) -> None:
+    states = list(crash_states(recorded(tmp_path, registry, seed), seed, at_most=3))
+    undecided = [state for state in states if state.expected.possible] or states
+    again = []
+    with instant_syncs(), connect(f"{registry_hosts}/again") as session:
+        machine = Machine(tmp_path / "again", session)
+        for state in random.Random(seed).sample(undecided, min(len(undecided), 24)):
+            again.extend(states_of_recovery(machine, state, at_most=3))
+    assert len(again) > 60
+    wrong = all_wrong(tmp_path, registry_hosts, again)
+    assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", [1, *FULL])
+def test_without_fsync_what_is_left_is_the_beginning_of_what_was_written(
+    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+) -> None:
+    operations = recorded(tmp_path, registry, seed, fsync=False)
+    states = list(crash_states(operations, seed, at_most=2, fsync=False))
+    wrong = all_wrong(tmp_path, registry_hosts, states)
+    assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda operation: isinstance(operation, Sync) and operation.path.endswith(".log"),
+        lambda operation: isinstance(operation, SyncDirectory) and operation.path == "deep/store",
+        lambda operation: isinstance(operation, SyncDirectory) and operation.path.startswith("deep/store/"),
+    ],
+    ids=["what was written", "the log's directory", "a segment's file"],
+)
+def test_a_disk_that_only_says_it_synced_is_found_out(
+    lie: Callable[[Operation], bool], registry: Registry, registry_hosts: str, tmp_path: Path
+) -> None:
+    operations = [operation for operation in recorded(tmp_path, registry, 0) if not lie(operation)]
+    states = list(crash_states(operations, 0, at_most=3))
+    assert all_wrong(tmp_path, registry_hosts, random.Random(0).sample(states, 80))
