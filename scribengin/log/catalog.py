@@ -16,7 +16,7 @@ import pyarrow as pa
 from scribengin.clock import Clock
 from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, PositionTruncated
 from scribengin.log.dlsn import DLSN
-from scribengin.log.entry import HEADER_BYTES, Damage, read_body
+from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, read_body
 from scribengin.log.index import DamagePlace, EntryPlace, SegmentIndex, walk
 from scribengin.log.metadata import LogDescriptor, LogMetadata, LogState, SegmentDescriptor
 from scribengin.log.segment import SegmentStore, SegmentView, Tail
@@ -42,6 +42,16 @@ def damaged(log: str, segment: int, entry: int, offset: int, damage: Damage) -> 
     )
 
 
+def misplaced(header: EntryHeader, *, entry: int, epoch: int, sequence: int | None) -> Damage | None:
+    """Why an entry that holds by itself is not the one that belongs there: `sequence` is what comes next after the one
+    before it, if that is known."""
+    if (header.entry, header.epoch) != (entry, epoch):
+        return Damage(f"entry {header.entry} of epoch {header.epoch} stands there")
+    if sequence is not None and header.sequence != sequence:
+        return Damage(f"its first sequence id is {header.sequence}, and {sequence} comes next")
+    return None
+
+
 class SegmentReader:
     """One segment, open for reading up to an end that the caller knows. Not thread-safe."""
 
@@ -60,16 +70,19 @@ class SegmentReader:
     def tail(self) -> Tail | None:
         return self._view.tail()
 
-    def entries(self, offset: int, end: int, entry: int) -> Iterator[EntryPlace]:
-        """The entries in [offset, end), the first of which is `entry`. Raises DamagedEntry when it gets to damage."""
+    def entries(self, offset: int, end: int, entry: int, sequence: int | None = None) -> Iterator[EntryPlace]:
+        """The entries in [offset, end), the first of which is `entry`, with the record `sequence` if that is known.
+
+        Raises DamagedEntry when it gets to damage.
+        """
         for place in walk(self._view, offset, end):
             if isinstance(place, DamagePlace):
                 raise damaged(self._log, self.segment.segment, entry, place.offset, place.damage)
-            if (place.header.entry, place.header.epoch) != (entry, self.segment.epoch):
-                found = Damage(f"entry {place.header.entry} of epoch {place.header.epoch} stands there")
-                raise damaged(self._log, self.segment.segment, entry, place.offset, found)
+            wrong = misplaced(place.header, entry=entry, epoch=self.segment.epoch, sequence=sequence)
+            if wrong is not None:
+                raise damaged(self._log, self.segment.segment, entry, place.offset, wrong)
             yield place
-            entry += 1
+            entry, sequence = entry + 1, place.header.end_sequence
 
     def body(self, place: EntryPlace) -> pa.RecordBatch:
         """The body of an entry, mapped. Raises DamagedEntry."""

@@ -47,8 +47,8 @@ class EntryCursor:
         """Of the segment, if it has been looked into."""
         self._end = _NOTHING
         """How far the segment could be read when that was last looked at."""
-        self._at: tuple[int, int] | None = None
-        """An entry at or before the one it stands before, and its offset, if any is known."""
+        self._at: tuple[int, int, int | None] | None = None
+        """An entry at or before the one it stands before, its offset, and its first sequence id if that is known."""
         self._walk: Iterator[EntryPlace] | None = None
         """The places from there on."""
         self.passed_over = PassedOver()
@@ -73,7 +73,7 @@ class EntryCursor:
                 self._pass_over(reader, error)
                 continue
             number = place.header.entry
-            self._at = (number + 1, place.end)
+            self._at = (number + 1, place.end, place.header.end_sequence)
             if number >= self._entry:
                 self._entry = number + 1
                 return reader, place
@@ -118,8 +118,8 @@ class EntryCursor:
             place = reader.find_entry(self._entry, self._end.end)
         else:
             if self._walk is None:
-                number, offset = self._at
-                self._walk = reader.entries(offset, self._end.end, number)
+                number, offset, sequence = self._at
+                self._walk = reader.entries(offset, self._end.end, number, sequence)
             place = next(self._walk, None)
         if place is None:
             short = Damage(f"the segment ends here, but should hold {self._end.entries} entries")
@@ -134,4 +134,4 @@ class EntryCursor:
         if number > self._entry:
             self.passed_over.add(number - max(lost, self._entry), offset - error.offset)
         self._entry = max(number, self._entry)
-        self._at, self._walk = (number, offset), None
+        self._at, self._walk = (number, offset, None), None

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from scribengin.errors import DamagedEntry, LogNotFound, RangeGone
-from scribengin.log.catalog import LogCatalog, damaged
+from scribengin.log.catalog import LogCatalog, damaged, misplaced
 from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, read_body, to_records
 from scribengin.log.index import DamagePlace, EntryPlace, walk
@@ -96,26 +96,29 @@ class EntryRange:
         except LogNotFound as error:
             raise RangeGone(f"log '{self.log}', segment {self.segment}: {error}; or plan the range again") from None
         try:
-            entry, records = self.first_entry, 0
+            entry, records, sequence = self.first_entry, 0, None
             for place in walk(view, self.offset, self.end):
-                batch = self._body(view, place, entry)
-                if batch is not None and isinstance(place, EntryPlace):
-                    records += batch.num_rows
-                    yield place.header, self.first_slot if entry == self.first_entry else 0, batch
+                batch = self._body(view, place, entry, sequence)
+                if isinstance(place, EntryPlace):
+                    sequence = place.header.end_sequence
+                    if batch is not None:
+                        records += batch.num_rows
+                        yield place.header, self.first_slot if entry == self.first_entry else 0, batch
                 entry += 1
             if records != self.records:
                 raise self._damaged(entry, self.end, Damage(f"{records} records were read, {self.records} planned"))
         finally:
             view.close()
 
-    def _body(self, view: FileView, place: EntryPlace | DamagePlace, entry: int) -> pa.RecordBatch | None:
+    def _body(
+        self, view: FileView, place: EntryPlace | DamagePlace, entry: int, sequence: int | None
+    ) -> pa.RecordBatch | None:
         if isinstance(place, DamagePlace):
             raise self._damaged(entry, place.offset, place.damage)
         header = place.header
-        if (header.entry, header.epoch) != (entry, self.epoch):
-            raise self._damaged(
-                entry, place.offset, Damage(f"entry {header.entry} of epoch {header.epoch} stands there")
-            )
+        wrong = misplaced(header, entry=entry, epoch=self.epoch, sequence=sequence)
+        if wrong is not None:
+            raise self._damaged(entry, place.offset, wrong)
         if not header.carries_records:
             return None
         stored = view.read(place.offset + HEADER_BYTES, header.body_bytes)

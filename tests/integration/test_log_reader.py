@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from scribengin.errors import (
     LogNotFound,
 )
 from scribengin.log import DLSN, READ_SCHEMA, LogConfig, LogNamespace, LogReader, LogRecord, TransactionId
+from scribengin.log.entry import HEADER_BYTES, EntryHeader, read_header
 from scribengin.testing.log_samples import (
     bound_namespace,
     damage_segment,
@@ -190,6 +192,30 @@ def test_damage_stops_the_reader_at_its_place_every_time(namespace: LogNamespace
 
 def read_some(reader: LogReader) -> list[bytes]:
     return [record.payload for record in reader.read(2)]
+
+
+def test_an_entry_whose_sequence_ids_do_not_follow_is_damage_even_if_its_checksums_hold(
+    namespace: LogNamespace,
+) -> None:
+    fill_log(namespace, LOG, 2)
+    wrong = "its first sequence id is 2, and 1 comes next"
+    with namespace.open_reader(LOG) as reader:
+        plan = reader.plan(DLSN.INITIAL, 10, 1 << 20)
+        assert plan is not None
+        path = segment_path(namespace, LOG, 1)
+        data = bytearray(path.read_bytes())
+        first = read_header(memoryview(data))
+        assert isinstance(first, EntryHeader)
+        second = read_header(memoryview(data), first.size)
+        assert isinstance(second, EntryHeader)
+        data[first.size : first.size + HEADER_BYTES] = replace(second, sequence=second.sequence + 1).to_bytes()
+        path.write_bytes(data)
+        with pytest.raises(DamagedEntry, match=wrong):
+            list(plan.splits[0].read())
+    with namespace.open_reader(LOG) as reader:
+        assert len(reader.read(1)) == 1
+        with pytest.raises(DamagedEntry, match=wrong):
+            reader.read(1)
 
 
 @pytest.mark.parametrize("cut", [1, 64, 1536, 4000])

@@ -278,7 +278,7 @@ def test_a_keep_alive_is_a_sign_of_life(
     writing = LogNamespace.open(namespace.path, registry=registry, clock=alive)
     with writing.open_writer("alive") as writer, watched.open_reader("alive", idle_error_s=60) as reader:
         writer.write(b"one").result(10)
-        assert [record.payload for record in reader.read()] == [b"one"]
+        assert [record.payload for record in reader.read(1, timeout_s=10)] == [b"one"], "it learns of the segment"
         for _ in range(3):
             clock.advance_s(59)
             before = reader.end_position()

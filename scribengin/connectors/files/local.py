@@ -35,9 +35,12 @@ class LocalFileSystem(DurableFileSystem):
 
     def make_directories(self, path: str) -> None:
         with clear_errors("create the directory", path):
-            if os.path.isdir(path):
-                return
             parent = os.path.dirname(path)
+            if os.path.isdir(path):
+                # Made a moment ago, perhaps, by somebody who was killed before it was durable.
+                if os.access(parent, os.R_OK):
+                    self.sync_directory(parent)
+                return
             self.make_directories(parent)
             with effect("files.make_directory"):
                 os.makedirs(path, exist_ok=True)
