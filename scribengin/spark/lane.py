@@ -17,6 +17,7 @@ from scribengin.spark.drain import Drain, FileDrain, MemoryDrain
 from scribengin.spark.encoding import outputs_of, unite
 from scribengin.spark.failures import SPARK_ERRORS, failure
 from scribengin.spark.recipe import Built, Recipe
+from scribengin.spark.session import activate
 from scribengin.spark.source import FORMAT, InputBinding, ReadSplit, RoundSource
 
 
@@ -41,7 +42,7 @@ class Lane:
             # Views and settings of the user's are private to a session; the JVM and what is broadcast are not.
             self._session = session.newSession()
             self._session.conf.set("spark.sql.adaptive.enabled", "false")
-            self._activate()
+            activate(self._session)
             self._session.dataSource.register(RoundSource)
             self._inputs = {name: self._load(name) for name in recipe.spec.inputs}
             self.built = recipe.build(self._session, self._inputs)
@@ -53,7 +54,7 @@ class Lane:
         drain = self._drain
         if drain is None:  # the time or a seed is part of the plan: it is good for one round
             with self._recipe.planning():
-                self._activate()
+                activate(self._session)
                 drain = self._drain_of(self._recipe.build(self._session, self._inputs))
         for name, binding in self._bindings.items():
             binding.bind(splits.get(name, ()))
@@ -70,14 +71,6 @@ class Lane:
     def run_tables(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         """The same over records in hand."""
         return self.run({name: self._bindings[name].write(table) for name, table in tables.items()})
-
-    def _activate(self) -> None:
-        """Make the lane's session the one that calls without a session mean (`getActiveSession`, data sources by name).
-
-        Else it is the one that last made a DataFrame from Python values in this thread, which may be another lane's.
-        """
-        jvm = self._session._jvm
-        SparkSession._get_j_spark_session_class(jvm).setActiveSession(self._session._jsparkSession)
 
     def _binding(self, index: int) -> InputBinding:
         directory = self._directory / f"input-{index}"

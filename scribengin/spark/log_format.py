@@ -39,13 +39,15 @@ from scribengin.spark.log_options import FORMAT, LogReadOptions, LogWriteOptions
 from scribengin.spark.log_plan import COLUMNS, LogPartition, LogPlanner, PartitionReader
 from scribengin.spark.log_sink import LogBatchWriter, LogStreamWriter
 from scribengin.spark.log_stream import LogStreamReader
+from scribengin.spark.session import activate
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
     """Let `spark` read and write the format, and push filters down to Python sources (a setting that is off in
-    PySpark)."""
+    PySpark). It becomes this thread's active session, where Spark looks formats up by name."""
+    activate(spark)
     spark.dataSource.register(LogDataSource)
     spark.conf.set(_PUSHDOWN, "true")
 

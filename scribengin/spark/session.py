@@ -125,6 +125,12 @@ def stop_session() -> None:
             running.scratch.remove()
 
 
+def activate(session: SparkSession) -> None:
+    """Make `session` the one that calls without a session mean in this thread (`getActiveSession`, data sources by
+    name). Else it is the one that last made a DataFrame from Python values here, which may be another."""
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+
+
 def scratch_directory() -> Path:
     """Where transformations of this process may put files. Raises SparkUnavailable when there is no session."""
     running = _running

@@ -19,9 +19,10 @@ from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log import LogConfig, LogNamespace, LogRecord
 from scribengin.log.clients.partitioners import hash_partitioner
-from scribengin.spark.log_format import LogDataSource
+from scribengin.spark.log_format import LogDataSource, register
 from scribengin.spark.log_options import LogWriteOptions
 from scribengin.spark.log_sink import TaskFiles, remove_abandoned, writer_id
+from scribengin.spark.session import activate
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_registry.java import find_java
@@ -73,6 +74,15 @@ def test_a_job_appends_its_rows_in_the_order_of_its_partitions(
     last = records(namespace)[-1]
     assert (last.payload, last.key, last.channel) == (b"\x00binary", None, None)
     assert last.txid > 1000
+
+
+def test_the_format_is_found_though_another_session_was_the_active_one(
+    log_session: SparkSession, namespace: LogNamespace, uri: str
+) -> None:
+    activate(log_session.newSession())
+    register(log_session)
+    save(log_session.range(3).selectExpr("string(id) AS payload"), uri)
+    assert len(payloads_read(namespace, LOG)) == 3
 
 
 def test_what_is_written_is_read_back(log_session: SparkSession, namespace: LogNamespace, uri: str) -> None:
