@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from scribengin_tools.bench.client_jobs import Job, run_pair
-from scribengin_tools.bench.limits import fsync_p50_ms
+from scribengin_tools.bench.limits import fsync_p50_ms, settle_disk
 from scribengin_tools.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_tools.bench.peers import Peer, Peers
 from scribengin_tools.bench.rows import Row
@@ -53,8 +53,10 @@ def appends(bench: PeerBench, name: str) -> list[Row]:
     ours: list[Row] = []
     rates: dict[str, list[float]] = defaultdict(list)
     for _ in range(bench.log.scale.peer_runs):
+        settle_disk()
         ours.append(_ours_once(bench, name))
         for title, peer in _running(peers):
+            settle_disk()
             rates[title].append(peer.append_rate(record_bytes, records))
     return _rows(bench, name, ours, peers, rates)
 
@@ -81,11 +83,13 @@ def tail(bench: PeerBench, name: str) -> list[Row]:
     ways: dict[str, list[dict[str, float]]] = defaultdict(list)
     syncs_ms: list[float] = []
     for _ in range(bench.log.scale.peer_runs):
+        settle_disk()
         syncs_ms.append(fsync_p50_ms(bench.log.directory, bench.log.clock))
         with bench.log.new_log() as log:
             job: Job = {"system": "log", "namespace": bench.namespace, "log": log}
             ours.append(_way(bench, {**job, "job": "tail-write"}, {**job, "job": "tail-read"}))
         for title, peer in _running(peers):
+            settle_disk()
             ways[title].append(_way(bench, *peer.tail_jobs()))
     guarantee = f"{_TAIL_PER_S}/s of 1 KiB; one copy, fsync before every ack and before a reader sees it; two processes"
     rows = []
