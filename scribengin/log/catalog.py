@@ -196,10 +196,11 @@ class LogCatalog:
         if state is not None and not self._stale.is_set() and not self._overlooked(state):
             return state
         stale = self._stale = threading.Event()
+        wake = self._wake  # not `self`: a watch stays with the session until it fires, also when this is long closed
 
         def changed(_change: object) -> None:
             stale.set()
-            self._wake.set()
+            wake.set()
 
         known = () if state is None else state.segments
         try:

@@ -36,7 +36,7 @@ from scribengin_registry.contract import Create, Delete, Operation
 
 _MS_AN_HOUR = 3_600_000
 _WRITE_BYTES = 4 * 1024 * 1024
-RAW_GRACE_MS = 60_000
+RAW_GRACE_MS = 180_000
 """How long a raw file stays after readers were told to use its copy: enough for a range that was planned before."""
 
 Codec = Literal["lz4", "zstd"]

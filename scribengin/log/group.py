@@ -202,8 +202,9 @@ class GroupCommit:
             self._changed.notify_all()
 
     def _start_thread(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"log-writer {self._log}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name=f"log-writer {self._log}", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _run(self) -> None:
         while group := self._take():

@@ -258,12 +258,8 @@ class LogMetadata:
         )
 
     def _descriptors(self, completed: dict[str, SegmentDescriptor]) -> list[SegmentDescriptor] | None:
-        try:
-            names = self.registry.children(self.segments_path)
-        except NodeMissing:
-            raise self.not_found() from None
         descriptors = []
-        for name in names:
+        for name in self._segment_names():
             if name in completed:
                 descriptors.append(completed[name])
                 continue
@@ -377,16 +373,20 @@ class LogMetadata:
 
     def completed_segment(self, segment: int) -> SegmentDescriptor | None:
         """The descriptor of a completed segment, if it is one and was not truncated."""
+        for _attempt in range(ATTEMPTS_MAX):  # a revision moves the node, also between the list and the look
+            names = [name for name in self._segment_names() if name.split(".")[0] == f"logrecs_{segment:018d}"]
+            if not names:
+                return None
+            path = f"{self.segments_path}/{names[0]}"
+            if (node := self.registry.find(path)) is not None:
+                return SegmentDescriptor.from_bytes(node.data, path=path)
+        raise InconsistentLog(f"log '{self.log}': segment {segment} changed {ATTEMPTS_MAX} times while it was read")
+
+    def _segment_names(self) -> list[str]:
         try:
-            names = self.registry.children(self.segments_path)
+            return list(self.registry.children(self.segments_path))
         except NodeMissing:
             raise self.not_found() from None
-        for name in names:
-            if name.split(".")[0] == f"logrecs_{segment:018d}":
-                path = f"{self.segments_path}/{name}"
-                node = self.registry.find(path)
-                return None if node is None else SegmentDescriptor.from_bytes(node.data, path=path)
-        return None
 
     def seal(self, owner: Owner) -> SegmentsHead:
         """Say that nothing follows the completed segments, ever. Raises as `change`."""

@@ -181,9 +181,10 @@ class LogNamespace:
         Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed).
         """
         metadata = self._metadata(name)
-        log = self._found(name, metadata, create=self._create_if_missing if create is None else create)
+        self._found(name, metadata, create=self._create_if_missing if create is None else create)
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal)
         try:
+            log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
             judge = judge or commit_log_judge(self._registry, log.name, self.path)
             head = self._take_over(metadata, owner, judge)
             chain = SegmentChain(metadata, self._store, owner, log, head, commit_log=commit_log, clock=self._clock)

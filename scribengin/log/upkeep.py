@@ -33,8 +33,9 @@ class Upkeep:
                 return
             self._due = True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="log-upkeep", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="log-upkeep", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def close(self) -> None:
         """Begin nothing more, and wait for what is being done. Idempotent."""

@@ -263,10 +263,10 @@ class LogWriter:
         self._closed = True
         self._groups.stop()
         self._chain.abandon()
-        if self._upkeep is not None:
-            self._upkeep.close()
         ownership.release(self._metadata, self._owner)
         self._released = True
+        if self._upkeep is not None:
+            self._upkeep.close()  # last: it may take its time, and the next writer need not wait for it
 
     def _submit(self, entries: list[EncodedEntry], ack: Ack[_T]) -> Future[_T]:
         self._groups.submit_bulk(entries, ack)

@@ -67,8 +67,11 @@ class JobCommit:
                 self._registry.sync()
 
     def forget(self) -> None:
-        """Delete the commit logs of a writer that is done. After `commit` returned, no log needs them."""
-        with suppress(NodeMissing):
+        """Delete the commit logs of a writer that is done. After `commit` returned, no log needs them.
+
+        That may fail: the job has committed, and must not be done again because a few nodes are left.
+        """
+        with suppress(RegistryError):
             self._registry.delete(f"{self._namespace.path}/{self._folder}", recursive=True)
 
     def _commit(self, number: int, output: Output) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from scribengin.commit import CommitLog
 from scribengin.errors import ConfigInvalid, DamagedEntry, PositionTruncated, RangeGone
 from scribengin.log import DLSN, LogConfig, LogNamespace, SequenceId, TransactionId
 from scribengin.log.copies import RAW_GRACE_MS
+from scribengin.log.metadata import LogMetadata
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import (
@@ -237,6 +239,27 @@ def test_of_two_copies_made_at_once_one_is_named_and_the_other_goes(
     assert files(namespace, "copy") == [1]
     drop_raw(namespace, clock)
     assert payloads_read(namespace, LOG) == payloads
+
+
+def test_a_segment_that_is_revised_between_the_list_and_the_look_is_found(
+    namespace: LogNamespace, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_log(namespace, LOG, 3)
+    namespace.configure(LOG, COPYING)
+    metadata = LogMetadata(registry, namespace.path, LOG)
+    find, revised = registry.find, []
+
+    def find_late(path: str, *watch: Any) -> Any:
+        if "logrecs" in path and not revised:
+            revised.append(path)
+            namespace.compress(LOG)  # names the copy: the node that was listed is gone
+        return find(path, *watch)
+
+    monkeypatch.setattr(registry, "find", find_late)
+    found = metadata.completed_segment(1)
+    assert revised
+    assert found is not None
+    assert found.compressed is not None
 
 
 def test_a_damaged_copy_keeps_its_raw_file_and_says_so(namespace: LogNamespace, clock: ManualClock) -> None:

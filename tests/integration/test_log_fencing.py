@@ -13,10 +13,13 @@ from scribengin.errors import (
     LogNotFound,
     OwnershipAcquireFailed,
 )
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.log import LogConfig, LogNamespace, LogWriter
+from scribengin.log.upkeep import Upkeep
+from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_registry.kazoo_registry import connect
+from tests.integration.log_writers import handmade_writer
 
 LOG = "flights/0"
 
@@ -65,6 +68,24 @@ def test_stealing_fences_the_owner_at_once(namespace: LogNamespace, elsewhere: L
         stale.close()
         assert elsewhere.info(LOG).writer is not None
     assert payloads_read(namespace, LOG) == [b"acknowledged", b"owner's"]
+
+
+@pytest.mark.parametrize("moment", ["log.segment_sync:before", "log.segment_sync:after"])
+def test_a_log_that_is_stolen_while_a_group_is_on_its_way_to_the_disk_acknowledges_nothing_of_it(
+    namespace: LogNamespace, elsewhere: LogNamespace, moment: str
+) -> None:
+    stale = namespace.open_writer(LOG)
+    stale.write(b"acknowledged").result(10)
+    owners: list[LogWriter] = []
+    with failpoint(moment, lambda _stop: owners.append(elsewhere.open_writer(LOG, steal=True))):
+        late = stale.write(b"late")
+        with pytest.raises(Fenced):
+            late.result(10)
+    with owners[0] as owner:
+        owner.write(b"owner's").result(10)
+    stale.abort()
+    found = payloads_read(namespace, LOG)
+    assert [payload for payload in found if payload != b"late"] == [b"acknowledged", b"owner's"]
 
 
 def test_a_fenced_writer_says_so_when_it_is_closed(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
@@ -141,3 +162,18 @@ def test_a_writer_of_a_deleted_log_does_not_write_into_its_namesake(
     namesake.write(b"x").result(10)
     namesake.close()
     assert payloads_read(namespace, LOG) == [b"x"]
+
+
+def test_the_next_writer_does_not_wait_for_the_upkeep_of_the_one_before(
+    namespace: LogNamespace, registry: Registry
+) -> None:
+    free: list[bool] = []
+
+    class Slow(Upkeep):
+        def close(self) -> None:
+            free.append(namespace.info(LOG).writer is None)
+
+    writer = handmade_writer(registry, namespace, LOG, upkeep=Slow(lambda _stopping: None, lambda: None))
+    writer.write(b"one").result(10)
+    writer.abort()
+    assert free == [True]

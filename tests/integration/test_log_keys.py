@@ -14,6 +14,7 @@ from scribengin.clock import SYSTEM_CLOCK
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log import keys as log_keys
 from scribengin.log.catalog import LogCatalog
+from scribengin.log.copies import RAW_GRACE_MS
 from scribengin.log.filestore import FileSegmentStore
 from scribengin.log.metadata import LogMetadata
 from scribengin.testing.clocks import ManualClock
@@ -125,7 +126,7 @@ def test_compressed_copies_are_looked_into_once_the_raw_file_is_gone(registry: R
     assert list(namespace.positions_of_key("a", b"1")) == places[1::3]
     clock.advance_s(7200)
     namespace.purge("a")
-    clock.advance_s(120)
+    clock.advance_s(RAW_GRACE_MS / 1000)
     namespace.purge("a")
     left = [path for path in (tmp_path / "copied").rglob("*.log") if path.name.count(".") == 1]
     assert not left, "the raw files are gone"

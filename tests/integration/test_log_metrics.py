@@ -85,6 +85,14 @@ def test_a_logs_series_go_with_the_last_that_has_it_open(namespace: LogNamespace
         assert scraped()["scribengin_log_records_written_total"] == 0
 
 
+def test_reading_is_counted(namespace: LogNamespace) -> None:
+    with namespace.open_writer(LOG) as writer:
+        writer.write_bulk(payload_batch([b"1", b"2", b"3"])).result(10)
+        with namespace.open_reader(LOG) as reader:
+            assert len(reader.read(2)) == 2
+            assert scraped()["scribengin_log_records_read_total"] == 2
+
+
 def test_readers_count_what_they_were_given() -> None:
     metrics = LogMetrics("/logs", LOG)
     metrics.read(records=3, record_bytes=300)

@@ -261,6 +261,18 @@ def test_the_next_writer_obeys_a_changed_configuration_and_the_one_that_is_open_
         writer.write(bytes(11))
 
 
+def test_a_writer_that_waited_obeys_the_configuration_as_it_is_when_its_turn_comes(namespace: LogNamespace) -> None:
+    namespace.create("a")
+
+    def configure(_stop: str) -> None:
+        namespace.configure("a", LogConfig(record_bytes_max=10))
+
+    with failpoint("log.lock:before", configure):
+        writer = namespace.open_writer("a")
+    with writer, pytest.raises(RecordTooLarge):
+        writer.write(bytes(11))
+
+
 @pytest.mark.parametrize("reply", ["lost", "never sent"])
 def test_a_configuration_whose_reply_was_lost_is_set_once(registry_hosts: str, tmp_path: Path, reply: str) -> None:
     address, _slash, chroot = registry_hosts.partition("/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from scribengin.errors import (
     ScribenginError,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, ReadAhead, TransactionId
-from scribengin.log.catalog import SegmentReader
+from scribengin.log.catalog import LogCatalog, SegmentReader
 from scribengin.log.entry import Damage
 from scribengin.log.index import EntryPlace
 from scribengin.testing.clocks import ManualClock
@@ -342,3 +343,14 @@ def test_closing_while_other_threads_read_is_safe(namespace: LogNamespace, threa
         reader.close()
         with pytest.raises(LogClosed):
             reading.result(10)
+
+
+def test_a_closed_reader_of_a_quiet_log_is_forgotten(namespace: LogNamespace) -> None:
+    """Its watch stays with the session until the log changes, which may be never."""
+    namespace.create("quiet")
+    for _ in range(5):
+        with namespace.open_reader("quiet") as reader:
+            assert reader.read() == []
+        del reader
+    gc.collect()
+    assert [kept for kept in gc.get_objects() if isinstance(kept, LogCatalog) and kept.log.name == "quiet"] == []
