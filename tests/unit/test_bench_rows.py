@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scribengin_tools.bench.flow import rate_of_run
 from scribengin_tools.bench.pacing import receive, send_paced
-from scribengin_tools.bench.rows import SCALES, Row, alternating, write_json
+from scribengin_tools.bench.rows import SCALES, Row, alternating, missed_targets, write_json
 from scribengin_tools.demo.standstill import SeenCommit
 
 KEYS = ["name", "unit", "ours", "peer", "peer_name", "ratio", "guarantee"]
@@ -31,6 +31,17 @@ def test_a_row_without_a_peer_has_no_ratio_and_says_why() -> None:
 def test_the_ratio_of_what_should_be_little_is_turned_round() -> None:
     assert Row("tail", "ms", 2.0, 10.0, "the peer", "durable").ratio == 5.0
     assert Row("memory", "MB", 400.0, 200.0, "the target", "durable").ratio == 0.5
+
+
+def test_a_row_below_its_target_is_named() -> None:
+    rows = [
+        Row("read-100B", "records/s", 69, 100, "the limit", ""),
+        Row("read-1KiB", "records/s", 70, 100, "the limit", ""),
+        Row("tail", "ms", 3, 1, "one fsync", ""),
+        Row("append-100B", "records/s", 1, None, "none", ""),
+        Row("append-100B/kafka", "records/s", 1, 100, "a peer has no target", ""),
+    ]
+    assert missed_targets(rows) == ["read-100B: 0.69, the target is 0.7", "tail: 0.33, the target is 0.5"]
 
 
 def test_ways_are_timed_from_the_stamp_that_a_record_carries_without_the_first_fifth() -> None:

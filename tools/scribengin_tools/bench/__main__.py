@@ -21,7 +21,7 @@ from scribengin_tools.bench.limits import fsync_p50_ms
 from scribengin_tools.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_tools.bench.peers import Peers
 from scribengin_tools.bench.report import conditions, print_results
-from scribengin_tools.bench.rows import SCALES, Row, Scale, write_json
+from scribengin_tools.bench.rows import SCALES, Row, Scale, missed_targets, write_json
 from scribengin_tools.demo.ending import ending_cleanly
 from scribengin_tools.demo.place import NAMESPACE, embedded_place
 
@@ -51,6 +51,7 @@ def bench(
         bool, typer.Option("--peers/--no-peers", help="Start and measure other systems, too.")
     ] = True,
     quick: Annotated[bool, typer.Option("--quick", help="The same as --scale quick.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when a row missed its target.")] = False,
 ) -> None:
     """Measure the log store and a dataflow on this machine, each beside a peer or a limit measured in the same run."""
     console = Console()
@@ -62,8 +63,13 @@ def bench(
         print_results(console, rows)
         if json_file is not None:
             write_json(rows, json_file)
+        missed = missed_targets(rows)
+        for line in missed:
+            console.print(f"missed: {line}", highlight=False)
         for peer in sorted(missing & chosen.by_name):
             raise ArtifactUnavailable(f"{peer} was asked for by name and could not be measured; its rows say why")
+        if check and missed:
+            raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)

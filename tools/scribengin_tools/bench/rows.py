@@ -99,6 +99,21 @@ def alternating(runs: int, measure: Callable[[], tuple[float, float]]) -> tuple[
     return median(ours for ours, _ in pairs), median(peer for _, peer in pairs)
 
 
+TARGETS = {
+    "append-100B": 5.0, "append-1KiB": 0.8, "read-100B": 0.7, "read-1KiB": 0.7, "tail": 0.5, "memory": 1.0,
+}  # fmt: skip
+"""Benchmark -> the ratio that it is to reach, on a quiet machine."""
+
+
+def missed_targets(rows: Sequence[Row]) -> list[str]:
+    """A line for each row that did not reach its target."""
+    return [
+        f"{row.name}: {row.ratio:.2f}, the target is {TARGETS[row.name]:g}"
+        for row in rows
+        if row.name in TARGETS and row.ratio is not None and row.ratio < TARGETS[row.name]
+    ]
+
+
 def write_json(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as a JSON list."""
     path.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n", encoding="utf-8")
