@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from scribengin.log.closing import ClosedAtExit
 from scribengin.model import from_node_name
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, RegistryUnreachable, SessionLost
@@ -15,7 +16,7 @@ LogsChanged = Callable[[list[str], list[str]], None]
 _RETRY_S = 1.0
 
 
-class NamespaceListener:
+class NamespaceListener(ClosedAtExit):
     """Calls back with the logs there are, then with every change, on a thread of its own, until `close`.
 
     The first call tells of all logs, also when there are none. Several changes may come as one call, and a log that was
@@ -38,12 +39,6 @@ class NamespaceListener:
         self._woken.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
-
-    def __enter__(self) -> NamespaceListener:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def _run(self) -> None:
         known: set[str] | None = None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
@@ -15,6 +14,7 @@ from scribengin.log import ownership
 from scribengin.log.binding import bind, bound, session_for
 from scribengin.log.catalog import LogCatalog
 from scribengin.log.chain import SegmentChain
+from scribengin.log.closing import ClosedAtExit
 from scribengin.log.config import LogConfig
 from scribengin.log.copies import Codec, Stopping, compress_segments
 from scribengin.log.dlsn import DLSN
@@ -49,7 +49,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 
 
-class LogNamespace:
+class LogNamespace(ClosedAtExit):
     """A set of logs that share a registry node and a store. Thread-safe."""
 
     def __init__(
@@ -181,7 +181,8 @@ class LogNamespace:
         Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed).
         """
         metadata = self._metadata(name)
-        self._found(name, metadata, create=self._create_if_missing if create is None else create)
+        if self._create_if_missing if create is None else create:
+            self._create_missing(name)
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal)
         try:
             log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
@@ -341,14 +342,6 @@ class LogNamespace:
         if self._own_registry:
             self._registry.close()
 
-    def __enter__(self) -> LogNamespace:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _metadata(self, name: str) -> LogMetadata:
         return LogMetadata(self._registry, self.path, check_log_name(name))
 
@@ -356,13 +349,10 @@ class LogNamespace:
         metadata = self._metadata(name)
         return LogCatalog(metadata, self._store, metadata.descriptor(), self._clock, follow=follow)
 
-    def _found(self, name: str, metadata: LogMetadata, *, create: bool) -> LogDescriptor:
-        if create and not self.exists(name):
-            try:
-                return self.create(name)
-            except (LogExists, LogNotFound):  # somebody else was faster, or the request was lost
-                pass
-        return metadata.descriptor()
+    def _create_missing(self, name: str) -> None:
+        if not self.exists(name):
+            with suppress(LogExists, LogNotFound):  # somebody else was faster, or the request was lost
+                self.create(name)
 
     def _upkeep(self, log: LogDescriptor, metrics: LogMetrics) -> Upkeep:
         metadata = self._metadata(log.name)

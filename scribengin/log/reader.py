@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from scribengin.clock import Clock
 from scribengin.errors import DamagedEntry, LogClosed, ReadCancelled, ScribenginError
 from scribengin.log.batches import in_channels, records_of, with_place
 from scribengin.log.catalog import LogCatalog
+from scribengin.log.closing import ClosedAtExit
 from scribengin.log.cursor import EntryCursor
 from scribengin.log.dlsn import DLSN
 from scribengin.log.idle import IdleWatch
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     sequence_id: int
 
 
-class LogReader:
+class LogReader(ClosedAtExit):
     """Reads one log, for one thread; `close` may be called from any. Made by `LogNamespace.open_reader`."""
 
     def __init__(
@@ -185,14 +185,6 @@ class LogReader:
                 self._metrics.close()
             if self._lock is not None:
                 self._lock.release()
-
-    def __enter__(self) -> LogReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _entries_from(self, position: DLSN) -> Entries:
         skip = self._config.skip_damaged

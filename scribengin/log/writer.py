@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Literal, TypeVar, overload
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from scribengin.errors import LogClosed, LogError, ScribenginError
 from scribengin.log import ownership
 from scribengin.log.bulk import Ack, BulkAck, BulkResult, PartialAck
 from scribengin.log.chain import SegmentChain
+from scribengin.log.closing import ClosedOrAborted
 from scribengin.log.config import LogConfig
 from scribengin.log.dlsn import DLSN, DlsnRange
 from scribengin.log.entry import EncodedEntry
@@ -38,7 +38,7 @@ from scribengin.log.upkeep import Upkeep
 _T = TypeVar("_T")
 
 
-class LogWriter:
+class LogWriter(ClosedOrAborted):
     """Writes one log, as its only writer. Thread-safe. Made by `LogNamespace.open_writer`."""
 
     def __init__(
@@ -238,17 +238,6 @@ class LogWriter:
         self._groups.stop()
         with self._calling:
             self._shut()
-
-    def __enter__(self) -> LogWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
 
     def _finish(self, chain: SegmentChain) -> None:
         if not chain.staging:

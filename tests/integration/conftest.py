@@ -13,6 +13,7 @@ from scribengin.log import LogNamespace
 from scribengin.spark.log_format import register
 from scribengin.spark.session import start_session, stop_session
 from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
 from tests.integration.cli_runner import CommandLine
 
 
@@ -33,6 +34,13 @@ def package(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
+    """The test's own `namespace`, through a session of its own, as another process has it."""
+    with connect(registry_hosts) as session:
+        yield LogNamespace.open(namespace.path, registry=session)
 
 
 @pytest.fixture

@@ -38,19 +38,12 @@ def counted(inputs, context):
 
 
 @pytest.fixture
-def line(
-    registry: Registry,
-    registry_hosts: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandLine:
-    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
+def line(line: CommandLine, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """With a log, and a home of its own."""
     with LogNamespace.open("/logs", registry=registry) as logs:
         logs.create("words/0")
-    monkeypatch.setenv("SCRIBENGIN_REGISTRY", registry_hosts)
     monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
-    return CommandLine(registry_hosts, capfd)
+    return line
 
 
 @pytest.fixture

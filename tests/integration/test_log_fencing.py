@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,6 @@ LOG = "flights/0"
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG)
-
-
-@pytest.fixture
-def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
-    """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
-        yield LogNamespace.open(namespace.path, registry=session)
 
 
 def test_a_second_writer_waits_for_the_first(namespace: LogNamespace, elsewhere: LogNamespace) -> None:

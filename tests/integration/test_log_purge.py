@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,13 +42,6 @@ def stop(_name: str) -> None:
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG, config=SMALL)
-
-
-@pytest.fixture
-def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
-    """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
-        yield LogNamespace.open(namespace.path, registry=session)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from scribengin.testing.log_samples import (
 )
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
 
 LOG = "flights/0"
 
@@ -33,13 +31,6 @@ LOG = "flights/0"
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
-
-
-@pytest.fixture
-def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
-    """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
-        yield LogNamespace.open(namespace.path, registry=session)
 
 
 def test_a_plan_ends_before_damage_and_the_next_begins_with_it(namespace: LogNamespace) -> None:

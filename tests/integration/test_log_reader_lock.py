@@ -28,13 +28,6 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 
 
 @pytest.fixture
-def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
-    """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
-        yield LogNamespace.open(namespace.path, registry=session)
-
-
-@pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as pool:
         yield pool

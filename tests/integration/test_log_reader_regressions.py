@@ -4,7 +4,6 @@ roll, a segment skipped on a cleanly closed log, a read-ahead that delivers twic
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left, payloads_of
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, Watch
-from scribengin_registry.kazoo_registry import connect
 
 LOG = "flights/0"
 AHEAD = [None, ReadAhead(entries_max=2, bytes_max=100_000)]
@@ -29,13 +27,6 @@ AHEAD = [None, ReadAhead(entries_max=2, bytes_max=100_000)]
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
-
-
-@pytest.fixture
-def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
-    """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
-        yield LogNamespace.open(namespace.path, registry=session)
 
 
 def write(writer: LogWriter, first: int, count: int) -> list[bytes]:

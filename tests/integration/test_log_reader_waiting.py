@@ -29,7 +29,6 @@ from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log, payloads_left, segment_path
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
 
 LOG = "flights/0"
 
@@ -37,13 +36,6 @@ LOG = "flights/0"
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
-
-
-@pytest.fixture
-def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
-    """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
-        yield LogNamespace.open(namespace.path, registry=session)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Literal, TypeVar
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from scribengin.errors import EndOfStream, LogClosed, LogNotFound, LogWriteFaile
 from scribengin.log import DlsnRange, LogNamespace, LogWriter
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import LogPosition, LogStream, Outstanding, for_each, open_streams
+from scribengin.log.closing import ClosedOrAborted
 
 _T = TypeVar("_T")
 _NEVER = float("inf")
@@ -48,7 +48,7 @@ class _Lane:
         self.why = ""
 
 
-class BalancedWriter:
+class BalancedWriter(ClosedOrAborted):
     """Writes several logs as their only writer. Thread-safe. DistributedLog's multi-stream writer.
 
     `policy`: `least_pending` takes the log with the fewest bytes under way, `round_robin` the next one.
@@ -113,17 +113,6 @@ class BalancedWriter:
         """Give all locks back without flushing: what is pending fails with LogClosed. Idempotent."""
         self._closed = True
         for_each(lane.stream.abort for lane in self._lanes)
-
-    def __enter__(self) -> BalancedWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
 
     def _submit(self, size: int, submit: Callable[[LogWriter], Future[_T]]) -> tuple[_Lane, Future[_T]]:
         """Hand something to the best log that takes it."""

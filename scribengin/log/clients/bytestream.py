@@ -9,18 +9,18 @@ from __future__ import annotations
 import io
 import os
 import threading
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
 
 from scribengin.errors import ConfigInvalid, EndOfStream, LogClosed, PositionTruncated
 from scribengin.log import PAYLOAD, LogNamespace, LogReader, TransactionId
+from scribengin.log.closing import ClosedOrAborted
 
 _PIECE_BYTES = 256 * 1024
 
 
-class ByteStreamWriter:
+class ByteStreamWriter(ClosedOrAborted):
     """Appends bytes to a log, as its only writer. Thread-safe; of two threads that write at once, either is first."""
 
     def __init__(
@@ -99,17 +99,6 @@ class ByteStreamWriter:
         with self._lock:
             self._closed = True
             self._writer.abort()
-
-    def __enter__(self) -> ByteStreamWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from scribengin.errors import EndOfStream, LogClosed
 from scribengin.log import DLSN, READ_SCHEMA, LogNamespace, LogReader, Start
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import for_each
+from scribengin.log.closing import ClosedAtExit
 
 MULTI_SCHEMA = READ_SCHEMA.append(pa.field("log", pa.dictionary(pa.int32(), pa.string())))
 """What `MultiReader.read_batch` returns: a record, its place, and the name of its log."""
@@ -74,7 +74,7 @@ class _Source:
         self.batch = self.batch.slice(rows) if rows < self.batch.num_rows else None
 
 
-class MultiReader:
+class MultiReader(ClosedAtExit):
     """Reads several logs as one stream in the order of transaction ids. Not thread-safe, but for `close`.
 
     It holds at most one entry of each log, and what it is giving out.
@@ -145,14 +145,6 @@ class MultiReader:
         `LogReader.close`."""
         self._closed.set()
         for_each(source.reader.close for source in self._sources)
-
-    def __enter__(self) -> MultiReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _check_open(self) -> None:
         if self._closed.is_set():

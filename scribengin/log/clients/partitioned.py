@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,10 @@ from scribengin.errors import LogError, ScribenginError
 from scribengin.log import DLSN, DlsnRange, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, check_logs, hash_partitioner, split_batch, split_rows
 from scribengin.log.clients.stream import LogStream, for_each, open_streams
+from scribengin.log.closing import ClosedOrAborted
 
 
-class PartitionedWriter:
+class PartitionedWriter(ClosedOrAborted):
     """Writes several logs as their only writer. Thread-safe. The streams of DistributedLog's messaging tutorial.
 
     A log whose writer has failed refuses its records, and the other logs go on: a record is never put where its key
@@ -81,17 +81,6 @@ class PartitionedWriter:
     def abort(self) -> None:
         """Give all locks back without flushing: what is pending fails with LogClosed. Idempotent."""
         for_each(stream.abort for stream in self._streams)
-
-    def __enter__(self) -> PartitionedWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
 
     def _split(self, keys: pa.Array) -> npt.NDArray[np.int32]:
         with self._turn:

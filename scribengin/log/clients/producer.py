@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from scribengin.errors import InconsistentLog, LogClosed, LogError, LogNotFound,
 from scribengin.log import DLSN, PAYLOAD, DlsnRange, LogConfig, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, hash_partitioner, partition_logs, split_rows
 from scribengin.log.clients.stream import LogStream, Outstanding, for_each
+from scribengin.log.closing import ClosedOrAborted
 from scribengin.log.records import check_size
 
 _RECORD_OVERHEAD_BYTES = 24
@@ -91,7 +91,7 @@ class _Batch:
             future.set_exception(error)
 
 
-class LogProducer:
+class LogProducer(ClosedOrAborted):
     """Sends records to topics, as the only writer of their logs; a log is opened at the first record for it.
     Thread-safe."""
 
@@ -176,17 +176,6 @@ class LogProducer:
     def abort(self) -> None:
         """Give all logs back without sending what lingers: its futures raise LogClosed. Idempotent."""
         self._stop(lambda stream: stream.abort)
-
-    def __enter__(self) -> LogProducer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
 
     def _topic(self, name: str) -> _Topic:
         with self._changed:

@@ -8,7 +8,6 @@ reader starts exactly there: after a clean end nothing comes twice, after a cras
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +17,10 @@ from scribengin.errors import EndOfStream, LogNotFound
 from scribengin.log import DLSN, LogNamespace, Start
 from scribengin.log.clients.multi import MultiReader
 from scribengin.log.clients.offsets import LogOffset, OffsetStore
+from scribengin.log.closing import ClosedOrAborted
 
 
-class StoredReader:
+class StoredReader(ClosedOrAborted):
     """Reads logs as `MultiReader` does, from where the reader of that name was. Not thread-safe.
 
     A record counts as processed when the caller asks for the next ones, calls `commit`, or closes the reader: process
@@ -112,17 +112,6 @@ class StoredReader:
     def abort(self) -> None:
         """Close the reader without a commit: what was returned since the last one comes again. Idempotent."""
         self._reader.close()
-
-    def __enter__(self) -> StoredReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
 
     def _register_positions(self, positions: Mapping[str, DLSN]) -> None:
         if self._register:

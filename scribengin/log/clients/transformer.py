@@ -23,13 +23,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.errors import EndOfStream, InconsistentLog, LogError, RecordTooLarge
 from scribengin.log import DLSN, PAYLOAD, LogNamespace, LogReader, Start
+from scribengin.log.closing import ClosedOrAborted
 
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Takes records as READ_SCHEMA and returns what `LogWriter.write_bulk` takes, any number of rows. It may be called
@@ -42,7 +42,7 @@ ENVELOPE_BYTES = _POSITION_AT + len(DLSN.INITIAL.to_bytes())
 _POLL_S = 0.5
 
 
-class Transformer:
+class Transformer(ClosedOrAborted):
     """Transforms one log into another, as the target's only writer. Not thread-safe."""
 
     def __init__(
@@ -129,17 +129,6 @@ class Transformer:
             self._writer.abort()
         finally:
             self._reader.close()
-
-    def __enter__(self) -> Transformer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None or isinstance(error, EndOfStream):
-            self.close()
-        else:
-            self.abort()
 
     def _open_source(self, start: Start) -> LogReader:
         last = self._namespace.last_record(self._target)
