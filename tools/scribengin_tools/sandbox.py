@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import RegistryUnreachable, ServerFailed
 from scribengin_registry.kazoo_registry import connect
-from scribengin_registry.process import LOOPBACK
+from scribengin_registry.process import free_port
 from scribengin_tools.commands.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181
@@ -79,10 +78,4 @@ class Sandbox:
         """The usual port for a new sandbox, if it is free; else 0: the server looks for the last, or another one."""
         if (self.directory / "zookeeper" / "port").exists():
             return 0
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, USUAL_PORT))
-            except OSError:
-                return 0
-        return USUAL_PORT
+        return free_port(USUAL_PORT)
