@@ -31,11 +31,19 @@ ScribenginError
 │   └── RangeGone              a planned range's file was dropped since; plan it again
 ├── DataflowError
 │   ├── DataflowNotFound · DataflowExists · DataflowBusy                 exit code 2
+│   ├── ChainNotFound · ChainExists                                       exit code 2
+│   ├── EditConflict           somebody else has edited the dataflow's config meanwhile        exit code 2
 │   ├── StaleOwner             another worker owns the task's streams now
+│   ├── DecisionUnknown        whether a deciding sink has committed a round is not known yet: take over again
+│   ├── DecisionMissing        the system that decides about a prepared round does not know it any more
 │   ├── TransformationFailed   the user's code raised; carries their traceback and the record's position
+│   ├── RecordRefused          a sink cannot take a record as it is
 │   ├── TooManyBadRecords      more bad records in a round than the error route allows
+│   ├── TableFailed            Spark could not read or write a table of `kind: spark`; says what its system said
 │   └── CommitTooLarge         a round's transaction would exceed what the registry takes
+├── SystemUnreachable          the system of a source or sink (a broker) does not answer; tried again and again
 ├── LauncherError              a container could not be started
+│   └── ContainerUnreachable   it was told to end, and its machine does not say that it has
 ├── SparkUnavailable           no Java, or Spark did not start
 └── ServerError                a server for tests and benchmarks (scribengin.testing.servers)
     ├── ArtifactUnavailable    its jars cannot be fetched, or are not those of the lock file
@@ -213,8 +221,35 @@ class DataflowBusy(DataflowError):
     exit_code = 2
 
 
+class ChainNotFound(DataflowError):
+    """No chain of that name, or no dataflow of that name in it."""
+
+    exit_code = 2
+
+
+class ChainExists(DataflowError):
+    """A chain of that name exists already."""
+
+    exit_code = 2
+
+
+class EditConflict(DataflowError):
+    """Somebody else has edited the dataflow's config meanwhile. The message says what they did."""
+
+    exit_code = 2
+
+
 class StaleOwner(DataflowError):
     """Another worker owns the task's streams now. This one must not write, complete or roll back any more."""
+
+
+class DecisionUnknown(DataflowError):
+    """Whether a deciding sink has committed a round is not known, or another owner has fenced it there. Nothing may be
+    concluded: take the task over again, which fences it and then asks."""
+
+
+class DecisionMissing(DataflowError):
+    """A round is prepared, and the system that decides about it does not know it any more, or says something else."""
 
 
 class TransformationFailed(DataflowError):
@@ -225,16 +260,36 @@ class TransformationFailed(DataflowError):
         self.reason = reason
 
 
+class RecordRefused(DataflowError):
+    """A sink cannot take a record as it is: what it must have is missing, or wrong."""
+
+
 class TooManyBadRecords(DataflowError):
     """More bad records in one round than `errors.records_max` allows."""
+
+
+class TableFailed(DataflowError):
+    """Spark could not read or write a table of `kind: spark`. Nothing of the round was committed."""
 
 
 class CommitTooLarge(DataflowError):
     """A round's transaction would exceed what the registry takes."""
 
 
+class SystemUnreachable(ScribenginError):
+    """The system of a source or a sink does not answer. What was asked of it is asked again, as long as it takes."""
+
+
 class LauncherError(ScribenginError):
     """A container could not be started or is not what it was."""
+
+
+class ClusterNotReady(LauncherError):
+    """A container of the cluster does not find what the dataflow needs. Nothing was started."""
+
+
+class ContainerUnreachable(LauncherError):
+    """A container was told to end, and its machine does not say that it has. It may go on there; it is fenced."""
 
 
 class SparkUnavailable(ScribenginError):
@@ -255,16 +310,23 @@ class ServerDown(ServerError):
 
 __all__ = [
     "ArtifactUnavailable",
+    "ChainExists",
+    "ChainNotFound",
+    "ClusterNotReady",
     "CommitTooLarge",
     "ConfigConflict",
     "ConfigError",
     "ConfigInvalid",
+    "ContainerUnreachable",
     "DamagedEntry",
     "DataflowBusy",
     "DataflowError",
     "DataflowExists",
     "DataflowNotFound",
+    "DecisionMissing",
+    "DecisionUnknown",
     "DescriptorUnreadable",
+    "EditConflict",
     "EndOfStream",
     "Fenced",
     "InconsistentLog",
@@ -287,6 +349,7 @@ __all__ = [
     "ReaderBehind",
     "ReaderIdle",
     "ReaderLockLost",
+    "RecordRefused",
     "RecordTooLarge",
     "RecoveryRefused",
     "RegistryError",
@@ -297,6 +360,8 @@ __all__ = [
     "SourceMissing",
     "SparkUnavailable",
     "StaleOwner",
+    "SystemUnreachable",
+    "TableFailed",
     "TooManyBadRecords",
     "TransactionIdOutOfOrder",
     "TransformationFailed",

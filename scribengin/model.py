@@ -33,10 +33,14 @@ class Config(BaseModel):
             raise ConfigInvalid(f"{source}: " + "; ".join(_readable(e) for e in error.errors())) from None
 
 
-class Descriptor(BaseModel):
-    """A resource that exists, complete, as it stands in the registry. `format` grows when its meaning changes."""
+class Part(BaseModel):
+    """A piece of a descriptor, or of what is shown: it has no format of its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Descriptor(Part):
+    """A resource that exists, complete, as it stands in the registry. `format` grows when its meaning changes."""
 
     format: int = 1
 

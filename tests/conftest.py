@@ -1,7 +1,76 @@
-"""Fixtures for all folders of tests. Each server has its module in `tests/servers`."""
+"""Fixtures for all folders of tests. Each server has its module in `tests/servers`.
+
+Tests run side by side in several processes (pytest-xdist); a file stays together, because its fixtures are dear.
+"""
+
+import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers.bookkeeper import bookkeeper
+from tests.servers.browser import browser
+from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
+from tests.servers.jvms import start_jvms_lightly
 from tests.servers.kafka import kafka
-from tests.servers.zookeeper import registry, registry_hosts, zookeeper
+from tests.servers.provider import (
+    provider,
+    pytest_addoption,
+    pytest_configure,
+    pytest_ignore_collect,
+    pytest_report_header,
+    pytest_terminal_summary,
+)
+from tests.servers.zookeeper import registry, registry_hosts, zookeeper, zookeeper_quorum
 
-__all__ = ["bookkeeper", "kafka", "registry", "registry_hosts", "zookeeper"]
+__all__ = [
+    "bookkeeper",
+    "browser",
+    "hdfs",
+    "kafka",
+    "own_hdfs",
+    "own_yarn",
+    "provider",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_ignore_collect",
+    "pytest_report_header",
+    "pytest_terminal_summary",
+    "registry",
+    "registry_hosts",
+    "yarn",
+    "zookeeper",
+    "zookeeper_quorum",
+]
+
+# How long anything takes says more about the machine than about what is tested.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
+
+# The browser may have to be installed first.
+_SLOW_TO_START = frozenset({"browser", "hdfs", "own_hdfs", "own_yarn", "yarn"})
+_SERVERS = _SLOW_TO_START | {"bookkeeper", "kafka", "zookeeper_quorum"}
+_SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
+# Files that take minutes begin first, so that none of them is what everybody waits for at the end.
+_FIRST = (
+    *("test_faults", "test_yarn_deploy", "test_yarn_dataflow", "test_skein_launcher", "test_skein_dataflow"),
+    *("test_demo", "test_readme_tour", "test_soak"),
+    *("test_round_crashes", "test_log_power_failure"),
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say what needs servers, and begin with what takes long."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if _SERVERS.intersection(fixtures):
+            item.add_marker(pytest.mark.servers)
+        if _SLOW_TO_START.intersection(fixtures) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
+    items.sort(key=lambda item: _FIRST.index(item.path.stem) if item.path.stem in _FIRST else len(_FIRST))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What starts JVMs starts them lightly. A process of a run that shares its tests out has none itself."""
+    marks = {mark.name for item in session.items for mark in item.iter_markers()}
+    if marks & {"spark", "servers"} and not session.config.option.collectonly:
+        start_jvms_lightly()

@@ -3,10 +3,12 @@
 
     python3 tools/dev.py demo  [ARGS ...]                   the demo on real flights (--help: its options)
     python3 tools/dev.py test  [--fast|--full] [ARGS ...]   the tests; ARGS go to pytest
-                                                            --fast: without Spark, under 90 seconds
+                                                            --fast: without Spark and servers, under 90 seconds
                                                             --full: every seed of the long schedules as well
     python3 tools/dev.py lint                               ruff and mypy --strict
+    python3 tools/dev.py cluster start|stop|env|status      ZooKeeper, Kafka, HDFS and YARN on this machine, to try out
     python3 tools/dev.py bench [NAME ...] [--json FILE]     the benchmarks
+    python3 tools/dev.py soak  [--minutes N] [--seed N]     a chain under load while things are killed, cut and edited
     python3 tools/dev.py clean                              remove .venv, caches and what was built
 
 The first run makes `.venv` and installs the project into it, with a Java runtime for machines without one. Later runs
@@ -25,8 +27,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import IO, NamedTuple
@@ -42,11 +44,16 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "dev-stamp"
-SETUP_LOG = ROOT / ".cache" / "setup.log"
+SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.log"
 JAVA_MAJOR_MIN = 17
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
+# Most tests wait, for a disk, a session's end or Spark's start, so they run side by side. Servers have a part of their
+# own: little else runs beside a cluster. What is named by a path is looked at by somebody: one process, in order.
+QUICK, SPARK, SERVERS = "not spark and not servers", "spark and not servers", "servers"
+SIDE_BY_SIDE = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder")
+TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
 LOG_LINES_SHOWN = 40
-CLEAN_UP_S = 60.0
+CLEAN_UP_S = 300.0  # a soak drains its dataflows first
 CACHES = (".cache", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 GENERATED = (".venv", *CACHES, "build", "dist", "spark-warehouse", "metastore_db", "derby.log")
 
@@ -89,31 +96,46 @@ def run_tests(arguments: Sequence[str]) -> int:
         return refuse(f"{' and '.join(kinds)}: choose one")
     kind = kinds[0] if kinds else ""
     say(f"Python {platform.python_version()} in {VENV}, {java_in_use()}")
-    return run([str(VENV_PYTHON), "-m", "pytest", *pytest_arguments(kind, arguments)], folder=ROOT)
+    codes = []
+    parts = pytest_arguments(kind, arguments)
+    with jars_fetched_meanwhile() if len(parts) > 1 else nullcontext():
+        for part in parts:
+            codes.append(run([str(VENV_PYTHON), "-m", "pytest", *part], folder=ROOT))
+            if codes[-1] not in (0, TESTS_FAILED, NO_TESTS):
+                return codes[-1]  # interrupted, or called wrongly
+    return TESTS_FAILED if TESTS_FAILED in codes else min(codes)
 
 
-def pytest_arguments(kind: str, arguments: Sequence[str]) -> list[str]:
-    """What pytest is called with: the marks that `kind` leaves out, then what the user wrote, then where to look."""
-    marks = {"--fast": ["-m", "not spark and not full"], "--full": [], "": ["-m", "not full"]}[kind]
+@contextmanager
+def jars_fetched_meanwhile() -> Iterator[None]:
+    """The servers' jars come over the network while the first tests compute. Where it fails, a test says why."""
+    FETCH_LOG.parent.mkdir(exist_ok=True)
+    fetch = [str(VENV_PYTHON), "-m", "scribengin.testing.servers", "fetch"]
+    with FETCH_LOG.open("wb") as log, stopped_with_us(start(fetch, ROOT, log)) as process:
+        yield
+        process.wait()
+
+
+def pytest_arguments(kind: str, arguments: Sequence[str]) -> list[list[str]]:
+    """What pytest is called with, one call after the other: the marks, then what the user wrote, then where to look."""
     given = [argument for argument in arguments if argument != kind]
-    folders: list[str] = []
-    if kind == "--fast" and not any(_is_path(argument) for argument in given):
+    named = any((ROOT / argument.split("::")[0]).exists() for argument in given if not argument.startswith("-"))
+    marks = [] if kind == "--full" else ["not full"]
+    if kind == "--fast":
         folders = [f"tests/{name}" for name in FAST_TESTS if (ROOT / "tests" / name).is_dir()]
-    return [*marks, "--durations=15", *given, *folders]
+        return [_pytest([QUICK, *marks], given, [] if named else [*SIDE_BY_SIDE, *folders])]
+    if named or "-m" in given:
+        return [_pytest(marks, given, [])]
+    return [_pytest([part, *marks], given, SIDE_BY_SIDE) for part in (QUICK, SPARK, SERVERS)]
 
 
-def _is_path(argument: str) -> bool:
-    return not argument.startswith("-") and (ROOT / argument.split("::")[0]).exists()
+def _pytest(marks: Sequence[str], given: Sequence[str], more: Sequence[str]) -> list[str]:
+    return [*(("-m", " and ".join(marks)) if marks else ()), "--durations=15", *given, *more]
 
 
-def demo(arguments: Sequence[str]) -> int:
-    """Paths among the arguments are the user's: the working directory stays."""
-    return run([str(VENV_PYTHON), "-m", "scribengin_tools.demo", *arguments])
-
-
-def bench(arguments: Sequence[str]) -> int:
-    """As for the demo."""
-    return run([str(VENV_PYTHON), "-m", "scribengin_tools.bench", *arguments])
+def program(name: str) -> Callable[[Sequence[str]], int]:
+    """A command that is a program of scribengin_tools. Paths in its arguments are the user's: his directory stays."""
+    return lambda arguments: run([str(VENV_PYTHON), "-m", f"scribengin_tools.{name}", *arguments])
 
 
 def clean(arguments: Sequence[str]) -> int:
@@ -129,7 +151,8 @@ def clean(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"demo": demo, "test": run_tests, "lint": lint, "bench": bench, "clean": clean}
+PROGRAMS = ("demo", "bench", "soak", "cluster")
+COMMANDS = {"test": run_tests, "lint": lint, "clean": clean, **{name: program(name) for name in PROGRAMS}}
 
 
 # -- set-up
@@ -165,8 +188,8 @@ def make_environment() -> None:
 
 def install() -> None:
     """Install the project, editable, with everything that its tests and its demo need, a Java runtime among it."""
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *cache_options()]
-    step("installing packages", [*pip, "--editable", ".[dev,demo]"])
+    options = ["--disable-pip-version-check", "--no-input", *cache_options(), "--editable", ".[dev,demo]"]
+    step("installing packages", [str(VENV_PYTHON), "-m", "pip", "install", *options])
 
 
 def cache_options() -> list[str]:
@@ -217,13 +240,11 @@ def step(what: str, command: Sequence[str]) -> None:
     """Run one step of the set-up, its output in the log, with a line that counts the seconds."""
     begun_s = time.monotonic()
     progress(what)
-    with SETUP_LOG.open("ab") as log:
-        process = start(command, folder=ROOT, output=log)
-        with stopped_with_us(process):
+    with SETUP_LOG.open("ab") as log, stopped_with_us(start(command, ROOT, log)) as process:
+        code = _wait(process, 1.0)
+        while code is None:
+            progress(what, f"{time.monotonic() - begun_s:.0f} s", passing=True)
             code = _wait(process, 1.0)
-            while code is None:
-                progress(what, f"{time.monotonic() - begun_s:.0f} s", passing=True)
-                code = _wait(process, 1.0)
     progress(what, f"{'failed' if code else 'done'}, {time.monotonic() - begun_s:.0f} s")
     if code:
         lines = SETUP_LOG.read_text(errors="replace").splitlines()
@@ -287,8 +308,7 @@ def environment() -> dict[str, str]:
 
 def run(command: Sequence[str], folder: Path | None = None) -> int:
     """Run a command to its end and return its exit code, as a shell counts it."""
-    process = start(command, folder)
-    with stopped_with_us(process):
+    with stopped_with_us(start(command, folder)) as process:
         code = process.wait()
     return code if code >= 0 else 128 - code
 
@@ -309,10 +329,10 @@ def start(
 
 
 @contextmanager
-def stopped_with_us(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def stopped_with_us(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """When we are told to stop, the command is: once, and with time to clean up behind itself."""
     try:
-        yield
+        yield process
     except (KeyboardInterrupt, SystemExit) as reason:
         told = isinstance(reason, KeyboardInterrupt) and _on_terminal()
         if not told:

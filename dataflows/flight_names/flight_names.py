@@ -24,4 +24,4 @@ def transform(inputs: dict[str, DataFrame], context: TransformationContext) -> D
 
 
 def _table(context: TransformationContext, file: str, schema: str) -> DataFrame:
-    return context.spark.read.csv(str(context.path(file)), schema=schema, header=True, mode="FAILFAST")
+    return context.spark.read.csv(context.path(file), schema=schema, header=True, mode="FAILFAST")

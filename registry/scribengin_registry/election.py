@@ -63,7 +63,8 @@ def predecessor(contenders: Sequence[str], own: str) -> str | None:
 
 
 class Election:
-    """One candidate, called `name` (for people), of the election at `path`.
+    """One candidate, called `name` (for people), of the election at `path`, a node that must be there: candidates make
+    none, and what has been deleted has no leader any more.
 
     `volunteer` once; `withdraw` ends it. The listener is called with every change of `standing`, in order, on a thread
     of the registry or the election, while the election waits: it must return at once, and call neither of the two.
@@ -155,7 +156,10 @@ class Election:
         """Look who leads, and see to being woken when that changes. False when the registry could not be asked."""
         try:
             own, owner_session = self._own_contender()
-            before = predecessor(self._registry.children(self._path), own)
+            contenders = self._registry.children(self._path)
+            if own not in contenders:
+                return False  # its session has ended between the two looks
+            before = predecessor(contenders, own)
             if self._registry.find(f"{self._path}/{before or own}", self._on_watch) is None:
                 self._wakeups.put(None)  # it vanished between the two looks
             elif before is None:
@@ -176,7 +180,10 @@ class Election:
                 return name, node.owner_session
         self._move(Standing.CANDIDATE)
         data = json.dumps({"name": self._name}, ensure_ascii=False).encode()
-        path = self._registry.create(f"{self._path}/{self._id}-", data, ephemeral=True, sequential=True, parents=True)
+        try:
+            path = self._registry.create(f"{self._path}/{self._id}-", data, ephemeral=True, sequential=True)
+        except NodeMissing:
+            raise RegistryError(f"{self._path} is gone: there is nothing that {self._name} could lead") from None
         return path.rpartition("/")[2], self._registry.get(path).owner_session
 
     def _contenders_of_mine(self) -> list[str]:

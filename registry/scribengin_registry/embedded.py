@@ -7,7 +7,6 @@ lock on its own log file for as long as it lives.
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import secrets
 import socket
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import IO
 
 from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import ServerFailed
+from scribengin_registry.jars import pyspark_jars
 from scribengin_registry.java import JavaRuntime, find_java
 from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, tail_of
 
-_MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_JARS = (
+SERVER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+SERVER_JARS = (
     "zookeeper-[0-9]*",
     "zookeeper-jute-*",
     "slf4j-api-*",
@@ -31,6 +31,8 @@ _JARS = (
     "log4j-core-*",
     "log4j-slf4j2-impl-*",
 )
+"""What a server needs of the jars inside PySpark."""
+
 _JVM_OPTIONS = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -106,7 +108,7 @@ class EmbeddedZooKeeper:
         return self
 
     def _start(self, java: JavaRuntime, deadline: Deadline) -> None:
-        classpath = ":".join(map(str, _server_jars()))
+        classpath = ":".join(map(str, pyspark_jars(SERVER_JARS, ServerFailed)))
         for _ in range(_PORTS_TRIED_MAX):
             self._port = self._choose_port()
             self._launch(java, classpath, deadline)
@@ -150,7 +152,7 @@ class EmbeddedZooKeeper:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with self._locked_log(deadline) as log:
             (self.data_dir / "zoo.cfg").write_text(self._config())
-            command = [str(java.executable), *_JVM_OPTIONS, "-cp", classpath, _MAIN_CLASS, "./zoo.cfg"]
+            command = [str(java.executable), *_JVM_OPTIONS, "-cp", classpath, SERVER_CLASS, "./zoo.cfg"]
             # What its configuration names is relative to the directory, for that file is not in UTF-8.
             self._process = WatchedProcess("scribengin-zookeeper", command, folder=self.data_dir, log=log)
 
@@ -181,7 +183,7 @@ class EmbeddedZooKeeper:
             "maxSessionTimeout": 120_000,
             "maxClientCnxns": self._mark,  # the usual 60 an address are too few where all are on one machine
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "conf,ruok,srvr",
+            "4lw.commands.whitelist": "conf,mntr,ruok,srvr",
             "preAllocSize": 1024,  # KiB; the default allocates 64 MiB for every new log file
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
@@ -195,28 +197,13 @@ class EmbeddedZooKeeper:
         while not deadline.passed:
             if self._process.pid is None:
                 return False
-            if ours in _ask(self._port, "conf").splitlines():  # and not somebody else's server on the same port
+            if ours in ask_server(self._port, "conf").splitlines():  # and not somebody else's server on the same port
                 return True
             deadline.pause(_POLL_S)
         return False
 
 
-def _server_jars() -> list[Path]:
-    """The jars of the server, found without importing pyspark. Raises ServerFailed."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise ServerFailed("the embedded ZooKeeper runs from PySpark's jars: run pip install pyspark")
-    directory = Path(spec.submodule_search_locations[0], "jars")
-    jars = []
-    for pattern in _JARS:
-        found = sorted(directory.glob(f"{pattern}.jar"))
-        if not found:
-            raise ServerFailed(f"there is no {pattern}.jar in {directory}: install PySpark again")
-        jars.append(found[-1])
-    return jars
-
-
-def _ask(port: int, word: str) -> str:
+def ask_server(port: int, word: str) -> str:
     """A server's answer to one of its four-letter words, "" when there is none."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=1.0) as connection:

@@ -30,8 +30,8 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, make_acl, make_digest_acl
 
+from scribengin_registry.auth import SessionAuth, parse_auth
 from scribengin_registry.contract import (
     ANY_VERSION,
     Check,
@@ -80,13 +80,14 @@ def connect(
 ) -> ZooKeeperRegistry:
     """Open a session with the ensemble at `hosts` (`host:port,host:port/chroot`); a missing chroot is created.
 
-    With `auth` ("user:password", by default from SCRIBENGIN_REGISTRY_AUTH) the session is that user's, and nodes it
+    With `auth` (as in `auth.py`, by default from SCRIBENGIN_REGISTRY_AUTH) the session is that user's, and nodes it
     creates can be changed by that user only, and read by anyone. The server may shorten or lengthen
     `session_timeout_s` to what it allows. Raises RegistryUnreachable, RegistryError when `hosts` or `auth` cannot be
     understood, NotAuthorised.
     """
     servers, _, chroot = hosts.partition("/")
-    client = _client(hosts, servers, session_timeout_s, auth or os.environ.get(AUTH_VARIABLE) or None)
+    identity = parse_auth(auth or os.environ.get(AUTH_VARIABLE))
+    client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
     if not client.start_async().wait(connect_timeout_s):
         # kazoo's thread may hang in connect() for as long as a session: whoever waits for an answer need not.
@@ -96,6 +97,8 @@ def connect(
             "server runs (`scribengin sandbox` starts one)"
         )
     try:
+        if identity.sasl is not None:
+            registry.find("/")  # kazoo calls itself connected before the server has believed it
         registry.enter_chroot(checked_path(f"/{chroot.strip('/')}"))
     except BaseException:
         registry.close()
@@ -103,7 +106,7 @@ def connect(
     return registry
 
 
-def _client(hosts: str, servers: str, session_timeout_s: float, auth: str | None) -> KazooClient:
+def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAuth) -> KazooClient:
     handler = SequentialThreadingHandler()
     retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_DELAY_MAX_S, sleep_func=handler.sleep_func)
     try:
@@ -111,22 +114,14 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: str | None
             hosts=servers,
             timeout=session_timeout_s,
             handler=handler,
-            default_acl=_acl(auth),
-            auth_data=[("digest", auth)] if auth else None,
+            default_acl=auth.acl,
+            auth_data=auth.data,
+            sasl_options=auth.sasl,
             connection_retry=retry,
             logger=_LOG,
         )
     except ValueError as error:
         raise RegistryError(f"'{hosts}' does not name a registry ({error}): write host:port,host:port/path") from error
-
-
-def _acl(auth: str | None) -> list[ACL] | None:
-    if auth is None:
-        return None
-    user, colon, password = auth.partition(":")
-    if not (user and colon and password):
-        raise RegistryError("the registry's user must be given as user:password")
-    return [make_digest_acl(user, password, all=True), make_acl("world", "anyone", read=True)]
 
 
 @dataclass(frozen=True, slots=True)

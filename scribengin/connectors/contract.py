@@ -10,6 +10,7 @@ The mistakes this contract invites:
 - A sink that finds out in `complete_commit` that something is missing. Whatever can fail must fail in `prepare_commit`.
 - A `recover` that rolls back before the caller has fenced the commit log. Fence, then look: the caller does the first.
 - A source whose `plan` depends on anything but the position and the limits: a range must read the same records again.
+- A deciding sink (`Decider`) that asks its system before it has fenced it there, or takes "I do not know" for "no".
 
 Not promised: that `complete_commit` is called by the process that called `prepare_commit`, or only once.
 
@@ -26,24 +27,35 @@ from typing import Literal, Protocol, Self
 import pyarrow as pa
 from pydantic import model_validator
 
-from scribengin.commit import CommitDescriptor
+from scribengin.commit import CommitDescriptor, Decision
+from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.log.entry import PAYLOAD as PAYLOAD
 from scribengin.log.entry import RECORD_SCHEMA as RECORD_SCHEMA
 from scribengin.model import Config, Descriptor, JsonObject, Position
 from scribengin_registry.contract import Registry
 
-# RECORD_SCHEMA is what every connector reads and writes: a payload, and beside it what the system can carry. A source
-# may add columns after these; a sink takes batches that have at least `payload`, in any column order, and ignores what
-# it cannot carry.
+# RECORD_SCHEMA is what connectors of records read and write: a payload, and beside it what the system can carry. A
+# source may add columns after these. Its sinks take batches that have at least `payload`, in any column order, and of
+# the other columns those of `Sink.carried`. Systems of columns (Parquet, tables) have schemas of their own: their
+# sources have no `payload` unless a column is called so, and their sinks, of format `columns`, take whatever comes.
+
+CARRIED = pa.schema([RECORD_SCHEMA.field(name) for name in ("txid", "channel", "key")])
+"""What a record may carry beside its payload, unless its sink says otherwise."""
+
+
+Guarantee = Literal["exactly once", "at least once"]
 
 
 class SourceConfig(Config):
     """The part of a source's configuration that every connector has. Subclasses add a `kind` literal."""
 
     format: Literal["raw", "json"] = "raw"
-    """`raw`: the transformation sees the columns of `Source.schema`. `json`: payloads are decoded to `schema_ddl`."""
+    """`raw`: the transformation sees the columns of `Source.schema`. `json`: payloads are decoded to `schema_ddl`, and
+    the other columns are seen as `_<name>`."""
     schema_ddl: str | None = None
     """Spark DDL of the decoded columns, as in `id BIGINT, carrier STRING`; required with `format: json`."""
+    paused: bool = False
+    """Nothing is read from it until this is edited back; the other sources go on."""
 
     @model_validator(mode="after")
     def _schema_goes_with_json(self) -> Self:
@@ -56,8 +68,11 @@ class SinkConfig(Config):
     """The part of a sink's configuration that every connector has. Subclasses add a `kind` literal."""
 
     format: Literal["raw", "json"] = "raw"
-    """`raw`: the transformation's output has a `payload` column (string or binary). `json`: the output's columns, but
-    for `_txid`, `_key` and `_channel`, become one JSON object a record."""
+    """`raw`: the transformation's output has a `payload` column (string or binary), and what of `Sink.carried` it
+    likes. `json`: the output's columns, but for `_<name>` of those in `Sink.carried`, become one JSON object a record.
+
+    A connector of columns adds `columns` to the choices: the output's columns reach the writer as they are.
+    """
 
 
 class SourceStreamDescriptor(Descriptor):
@@ -112,6 +127,17 @@ class PlannedRange:
     splits: tuple[ReadSplit, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StartAt:
+    """Where operators have a stream read on: `value` is ms since the epoch, a DLSN as in 1/0/0, or an offset."""
+
+    kind: Literal["earliest", "latest", "time", "dlsn", "offset"]
+    value: int | str = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.kind in ("earliest", "latest") else f"{self.kind} {self.value}"
+
+
 class SourceStreamReader(ABC):
     """Reads one stream on behalf of one task. Used by one thread; `close` releases what it holds."""
 
@@ -138,6 +164,10 @@ class SourceStreamReader(ABC):
     def ended(self, position: Position) -> bool:
         """Whether the stream was sealed and nothing lies after `position`, now or ever."""
 
+    def committed(self, position: Position) -> None:  # noqa: B027  most systems have nowhere to show it
+        """A round up to `position` was committed: show it where the system's own tools look. A mirror only: it must
+        neither block nor fail, and nothing is ever read from it."""
+
     @abstractmethod
     def close(self) -> None:
         """Release everything. Idempotent."""
@@ -149,15 +179,34 @@ class Source(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The schema of what its splits read: RECORD_SCHEMA's columns, then the connector's own."""
+        """The schema of what its splits read: RECORD_SCHEMA's columns, then the connector's own; or, where the system
+        has columns instead of payloads, those."""
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether other machines can read its splits, too. False for what lies on this one's disks."""
+        return True
 
     @abstractmethod
     def streams(self) -> list[SourceStreamDescriptor]:
         """The streams there are now, in a stable order. Raises SourceMissing when there is nothing of that name."""
 
+    def hold_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:  # noqa: B027  most systems cannot
+        """Have the system keep what the dataflow has not committed of these streams. Called by its master before there
+        are tasks for them: until a worker opens a reader, nobody else would. Idempotent."""
+
     @abstractmethod
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         """A reader of one of the streams."""
+
+    def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
+        """The position from which a stream is read from there on, which stands at `before` now (None: it was never
+        read). Changes nothing.
+
+        Raises ConfigInvalid for what this source cannot do, and when there is no such place. `earliest` every source
+        should be able to.
+        """
+        raise ConfigInvalid(f"source '{stream.source}' cannot be rewound to {at}")
 
     @abstractmethod
     def close(self) -> None:
@@ -172,6 +221,57 @@ class Attempt:
     epoch: int
     commit_log: str
     """Registry path of the sink stream's commit log, for whoever finds staged output later."""
+    decider: Decider | None = None
+    """The task's transaction, for sinks that one decides about; it stays the caller's."""
+
+
+class Decider(ABC):
+    """The transaction of a system that nobody else can commit: all sinks of a task in that system share one.
+
+    recover, (writers write, prepare, commit | abort)*, close. After an exception it is only good for `close`: the task
+    is taken over again, with a new one. Between `prepare` and `commit` the caller records the round in the registry as
+    prepared. What `commit` has made visible there is visible: the round can only go forward then.
+
+    Whatever its system does not do in time raises SystemUnreachable; that another owner has fenced it, DecisionUnknown.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Where its system keeps the decisions: of this task alone, and always the same."""
+
+    @property
+    @abstractmethod
+    def staged(self) -> bool:
+        """Whether the transaction is open: a round in which no sink wrote anything there needs no decision."""
+
+    @abstractmethod
+    def recover(self) -> Decision | None:
+        """Fence every owner before this one, bring to its end what they left, and only then ask for the last decision.
+
+        None: the system knows of none, never had one or has forgotten it. The two are not told apart here.
+        """
+
+    @abstractmethod
+    def establish(self, last: Decision) -> None:
+        """Tell the system of a decision that it does not know (any more), committed at once: so that from now on its
+        silence means that it has forgotten. Called before anything is prepared."""
+
+    @abstractmethod
+    def prepare(self, decision: Decision) -> None:
+        """Make everything staged as durable as it can be without being visible, with `decision` in the transaction."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit what was prepared. Raises DecisionUnknown unless it certainly has."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Drop what is staged, if anything is. Idempotent."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything, deciding nothing that was prepared. Idempotent; never raises."""
 
 
 class SinkStreamWriter(ABC):
@@ -189,6 +289,10 @@ class SinkStreamWriter(ABC):
         The caller has fenced the commit log before it read `committed` there. Also called on a writer in the middle of
         a round, when the outcome of its transaction was unknown.
         """
+
+    def check(self, batch: pa.RecordBatch) -> None:  # noqa: B027  for sinks that can tell beforehand
+        """Raise RecordTooLarge or RecordRefused for a record that `write` would refuse, staging nothing: then what it
+        came from is a bad record, and goes where those go."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -219,6 +323,22 @@ class Sink(ABC):
     def resource(self) -> str:
         """The physical thing that is written, named so that two dataflows that mean the same say the same."""
 
+    @property
+    def carried(self) -> pa.Schema:
+        """What a record of this sink may carry beside `payload`, by name, in the types that `write` gets it in. An
+        output may have any of these columns, or none."""
+        return CARRIED
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for the output after a crash, as `explain` and `status` say it."""
+        return "exactly once"
+
+    @property
+    def rests_on(self) -> str:
+        """What the guarantee rests on, in a few words for people, where that is not the same for all such sinks."""
+        return ""
+
     @abstractmethod
     def streams(self, count: int) -> list[SinkStreamDescriptor]:
         """Descriptors of the first `count` streams, in a stable order. Creates nothing."""
@@ -230,6 +350,16 @@ class Sink(ABC):
     @abstractmethod
     def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
         """A writer of one of the streams. It takes the stream from whoever held it: the caller is its owner now."""
+
+    def decided_by(self, stream: SinkStreamDescriptor) -> str | None:
+        """The system that decides about what is written to the stream, if that is not the registry alone. Of all sinks
+        of a task there may be one such system. Asks nobody."""
+        return None
+
+    def open_decider(self, stream: SinkStreamDescriptor, task: str) -> Decider:
+        """The transaction of the task whose first stream in that system this is. Called where `decided_by` is not
+        None, or a round is prepared that was decided so."""
+        raise DataflowError(f"task {task} has a round that {stream.resource} should decide about, and it never decides")
 
     def maintain(self, registry: Registry, *, idle: bool) -> None:  # noqa: B027  most sinks need none
         """Called by the dataflow's master from time to time: merge files, drop what is old. Two masters may call it at

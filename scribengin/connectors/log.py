@@ -6,9 +6,7 @@ A stream of a source is one log. A stream of a sink is one log, too: stream k of
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -28,10 +26,14 @@ from scribengin.connectors.contract import (
     SourceConfig,
     SourceStreamDescriptor,
     SourceStreamReader,
+    StartAt,
 )
+from scribengin.connectors.log_holds import HeldBy, create_stream, hold_as_first, hold_for
 from scribengin.errors import (
+    ConfigInvalid,
     DataflowError,
     EndOfStream,
+    InconsistentLog,
     LogError,
     LogExists,
     LogNotFound,
@@ -39,14 +41,25 @@ from scribengin.errors import (
     SourceMissing,
     StaleOwner,
 )
-from scribengin.log import DLSN, LogNamespace, LogReader, LogWriter, SegmentDescriptor, StagedRange
+from scribengin.log import (
+    DLSN,
+    FIRST,
+    TAIL,
+    LogNamespace,
+    LogReader,
+    LogWriter,
+    SegmentDescriptor,
+    StagedRange,
+    Start,
+    Time,
+)
+from scribengin.log.patterns import logs_matching
 from scribengin.model import Position
+from scribengin.naming import a_few
 from scribengin_registry.contract import Registry
 
 KIND = "log"
 DEFAULT_NAMESPACE = "/logs"
-_MAGIC = re.compile(r"[*?\[]")
-_NAMES_SHOWN_MAX = 8
 
 
 class LogSourceConfig(SourceConfig):
@@ -58,7 +71,11 @@ class LogSourceConfig(SourceConfig):
     namespace: str = DEFAULT_NAMESPACE
     """A node of the registry, or a whole URI `distributedlog-file://<hosts>/<path>` of the same registry."""
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a log is read from that the dataflow has no position in."""
+    """Where the logs are read from that are there when the dataflow is first split into tasks; what comes later is read
+    whole."""
+    hold_back: bool = True
+    """Let neither retention nor truncation take what the dataflow has not committed yet: it is a registered reader of
+    its logs until it is deleted. False: what is gone unread is an error when its turn comes."""
 
 
 class LogSinkConfig(SinkConfig):
@@ -74,53 +91,89 @@ class LogSinkConfig(SinkConfig):
 class LogSource(Source):
     """The logs that a pattern matches."""
 
-    def __init__(self, name: str, config: LogSourceConfig, registry: Registry, clock: Clock) -> None:
-        """Raises ConfigInvalid, NamespaceNotBound."""
+    def __init__(
+        self,
+        name: str,
+        config: LogSourceConfig,
+        registry: Registry,
+        clock: Clock,
+        dataflow: str | None = None,
+        has_tasks: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`dataflow`: on whose behalf logs are held back; None holds nothing back. `has_tasks`: whether it has been
+        split already, so that what is found now is new. Raises ConfigInvalid, NamespaceNotBound."""
         self._name = name
+        self._dataflow = dataflow if config.hold_back else None
         self._config = config
+        self._has_tasks = has_tasks
         self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
 
     @property
     def schema(self) -> pa.Schema:
         return RECORD_SCHEMA
 
+    @property
+    def anywhere(self) -> bool:
+        return False  # segments are mapped from the store's directory
+
     def streams(self) -> list[SourceStreamDescriptor]:
-        found = self._matching()
+        found = logs_matching(self._namespace, self._config.logs)
         if not found:
-            there = self._namespace.names()
-            shown = ", ".join(there[:_NAMES_SHOWN_MAX]) + (", ..." if len(there) > _NAMES_SHOWN_MAX else "")
             raise SourceMissing(
                 f"source '{self._name}': no log in {self._config.namespace} is called '{self._config.logs}' "
-                f"(there are: {shown or 'none'}); correct `logs`, or create the log"
+                f"(there are: {a_few(self._namespace.names())}); correct `logs`, or create the log"
             )
-        return [SourceStreamDescriptor(source=self._name, name=log) for log in found]
+        streams = [SourceStreamDescriptor(source=self._name, name=log) for log in found]
+        if self._config.start == "earliest" or self._has_tasks():
+            return streams
+        latest = StartAt("latest")
+        return [stream.model_copy(update={"data": self.position_at(stream, latest)}) for stream in streams]
+
+    def hold_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:
+        if self._dataflow is not None:
+            for stream in streams:
+                hold_for(self._namespace, stream.name, [HeldBy(self._dataflow, self._name, self._config.logs)])
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
-        return LogStreamReader(self._namespace.open_reader(stream.name), stream.name, start=self._config.start)
+        self.hold_back([stream])  # its master's word may be older than that a log is held back
+        return LogStreamReader(self._namespace.open_reader(stream.name), stream)
+
+    def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
+        try:
+            with self._namespace.open_reader(stream.name, self._start(at)) as reader:
+                found = reader.read(1) if at.kind == "time" else []  # a time may lie within an entry
+                dlsn = found[0].dlsn if found else reader.position
+                return {**dlsn.to_json(), "directory": reader.directory}
+        except (InconsistentLog, PositionTruncated) as error:
+            raise ConfigInvalid(f"source '{self._name}': {error}") from None
+
+    def _start(self, at: StartAt) -> Start:
+        if at.kind == "time":
+            return Time(int(at.value))
+        if at.kind == "dlsn":
+            return DLSN.parse(str(at.value))
+        if at.kind == "offset":
+            raise ConfigInvalid(f"source '{self._name}': a place in a log is a DLSN as in 1/0/0, and no offset")
+        return FIRST if at.kind == "earliest" else TAIL
 
     def close(self) -> None:
         self._namespace.close()
-
-    def _matching(self) -> list[str]:
-        pattern = self._config.logs
-        magic = _MAGIC.search(pattern)
-        if magic is None:
-            return [pattern] if self._namespace.exists(pattern) else []
-        names = self._namespace.names(prefix=pattern[: magic.start()])
-        return sorted((name for name in names if fnmatchcase(name, pattern)), key=_natural)
 
 
 class LogStreamReader(SourceStreamReader):
     """Reads one log. A position is a DLSN, and the log that it is in:
     {"segment": 1, "entry": 0, "slot": 0, "directory": "flights%2F0-83a1..."}."""
 
-    def __init__(self, reader: LogReader, log: str, *, start: Literal["earliest", "latest"]) -> None:
+    def __init__(self, reader: LogReader, stream: SourceStreamDescriptor) -> None:
         self._reader = reader
-        self._log = log
-        self._start = start
+        self._log = stream.name
+        self._latest: Position = stream.data
+        """With `start: latest`, where the log ended when the dataflow was first split; empty: it came later."""
 
     def initial_position(self) -> Position:
-        return self._position(self._reader.position if self._start == "earliest" else self._reader.end_position())
+        if self._latest.get("directory") == self._reader.directory:  # else it was made anew since
+            return max(self._latest, self._position(self._reader.position), key=self._dlsn)
+        return self._position(self._reader.position)
 
     def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
         plan = self._reader.plan(self._dlsn(position), limits.records_max, limits.bytes_max)
@@ -178,6 +231,7 @@ class LogSink(Sink):
         for stream in streams:
             log = self._log(stream.name)
             if self._namespace.exists(log):
+                hold_as_first(self._namespace, self._config.log.strip("/"), log)  # whoever made it may have died there
                 continue
             if not self._config.create:
                 raise LogNotFound(
@@ -185,7 +239,7 @@ class LogSink(Sink):
                     f"`scribengin log create {log}` makes it"
                 )
             try:
-                self._namespace.create(log)
+                create_stream(self._namespace, self._config.log.strip("/"), log)
             except LogExists:
                 continue  # somebody else has just done the same
 
@@ -281,8 +335,3 @@ class LogSinkWriter(SinkStreamWriter):
             raise StaleOwner(
                 f"log '{self._log}': {log.owner} owns it under epoch {log.epoch}, and {self._attempt.owner} has {mine}"
             )
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """An order in which `flights/2` stands before `flights/10`."""
-    return [(int(part), part) if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from scribengin.connectors.contract import PAYLOAD
 from scribengin.errors import TooManyBadRecords, TransformationFailed
 from scribengin.model import Position
 
@@ -114,20 +116,32 @@ def _bad_record(pieces: Sequence[Piece], index: int, reason: str) -> BadRecord:
 
 
 def _as_json(record: BadRecord) -> dict[str, object]:
-    row = record.row.to_pylist()[0]
+    row = {name: _shown(value) for name, value in record.row.to_pylist()[0].items()}
     return {
         "source": record.source,
         "stream": record.stream,
         "after": record.start,
         "index": record.index,
         "reason": record.reason,
-        **{name: _text(value) for name, value in row.items()},
+        # A record's columns are known; those of a table may be called like ours.
+        **(row if PAYLOAD in row else {"record": row}),
     }
 
 
-def _text(value: object) -> object:
-    if not isinstance(value, bytes):
-        return value if isinstance(value, int | float | str | bool | None) else str(value)
+def _shown(value: object) -> object:
+    """A value as JSON has it; what JSON has nothing for, as text."""
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {str(_shown(key)): _shown(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -17,8 +17,10 @@ from pydantic import Field, field_validator, model_validator
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import RoundLimits
 from scribengin.errors import ConfigInvalid
+from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.model import Config
 
+DEFAULT_STALLED_AFTER_S = 60.0
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
 
@@ -90,10 +92,23 @@ class DataflowConfig(Config):
     spark: SparkConfig = SparkConfig()
     round: RoundConfig = RoundConfig()
     errors: ErrorsConfig = ErrorsConfig()
-    launcher: Literal["local"] = "local"
+    launcher: Literal["local", "yarn", "skein"] = "local"
+    """Where masters and workers run: processes of this machine, or containers of the cluster of HADOOP_CONF_DIR, asked
+    for by the master itself or through skein."""
+    yarn: YarnConfig = YarnConfig()
     session_timeout_s: float = Field(default=6.0, ge=1.0)
     """After this long without word from a worker its tasks go to others."""
+    stalled_after_s: float = Field(default=DEFAULT_STALLED_AFTER_S, ge=1.0)
+    """A task that has something to do and has committed nothing for so long, and longer than some rounds take, is
+    shown as stalled."""
+    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    """Masters and workers serve /metrics and /health on the first free port from this one on; 0: on any. Default: they
+    do not."""
+    metrics_host: str = "127.0.0.1"
+    """The address that this is bound to."""
     desired_state: Literal["running", "paused", "stopped"] = "running"
+    rebalance: int = Field(default=0, ge=0)
+    """Any change of it has the tasks spread anew, once, by the records that they are seen to read."""
 
     @field_validator("sources", "sinks")
     @classmethod

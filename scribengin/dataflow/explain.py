@@ -10,22 +10,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from scribengin.connectors import Environment
+from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import TaskDescriptor
+from scribengin.dataflow.nodes import already_there, owner_of_resource, refuse_taken, refuse_too_large
 from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.view import already_there, dataflow_names, owner_of_resource, refuse_taken
+from scribengin.dataflow.view import dataflow_names
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
     DataflowExists,
     LogError,
     ScribenginError,
+    SystemUnreachable,
+    TableFailed,
     TransformationFailed,
 )
 from scribengin.model import Descriptor
 from scribengin.spark.spec import CheckedPlan, TransformationSpec
 from scribengin_registry.contract import Registry
+
+_TOLD = (ConfigError, LogError, DataflowExists, SystemUnreachable, TableFailed, TransformationFailed)
 
 
 class Explanation(Descriptor):
@@ -36,6 +42,10 @@ class Explanation(Descriptor):
     """The streams of each source."""
     sinks: dict[str, str] = {}
     """The resource of each sink."""
+    guarantees: dict[str, Guarantee] = {}
+    """What each sink promises of the output after a crash."""
+    rests_on: dict[str, str] = {}
+    """What that rests on, where it is not the same for all sinks of a kind."""
     tasks: list[TaskDescriptor] = []
     inputs: dict[str, str] = {}
     """The columns of each source as the transformation sees them, as DDL."""
@@ -51,18 +61,31 @@ def explain(
     registry: Registry,
     config: DataflowConfig,
     environment: Environment,
-    check_transformation: Callable[[TransformationSpec], CheckedPlan],
+    check_transformation: Callable[[Callable[[], TransformationSpec]], CheckedPlan],
+    *,
+    exists: bool = False,
 ) -> tuple[Explanation, list[ScribenginError]]:
-    """Check a dataflow that is not submitted yet. Returns what it would be, and the errors behind `problems`.
+    """Check a dataflow that is not submitted yet, or `exists` and is to become this. Returns what it would be, and the
+    errors behind `problems`.
 
-    Changes nothing. Raises only what makes every answer impossible (the registry is away).
+    `check_transformation` is given what makes the specification, which may need Spark: a table's columns do. Changes
+    nothing. Raises only what makes every answer impossible (the registry is away).
     """
     errors: list[ScribenginError] = []
     found = Explanation(dataflow=config.name)
     with _collected(errors):
-        _check_name(registry, config)
+        refuse_too_large(config)
+    with _collected(errors):
+        if not exists:
+            _check_name(registry, config)
     with _collected(errors), Resources(config, environment) as resources:
-        found = found.model_copy(update={"sinks": {name: sink.resource for name, sink in resources.sinks.items()}})
+        found = found.model_copy(
+            update={
+                "sinks": {name: sink.resource for name, sink in resources.sinks.items()},
+                "guarantees": resources.guarantees(),
+                "rests_on": {name: sink.rests_on for name, sink in resources.sinks.items() if sink.rests_on},
+            }
+        )
         with _collected(errors):
             _check_resources(registry, config, found.sinks)
         with _collected(errors):
@@ -74,7 +97,7 @@ def explain(
                 }
             )
         with _collected(errors):
-            plan = check_transformation(resources.transformation_spec())
+            plan = check_transformation(resources.transformation_spec)
             found = found.model_copy(
                 update={"inputs": plan.inputs, "outputs": plan.outputs, "operators": list(plan.operators)}
             )
@@ -85,7 +108,7 @@ def explain(
 def _collected(errors: list[ScribenginError]) -> Iterator[None]:
     try:
         yield
-    except (ConfigError, LogError, DataflowExists, TransformationFailed) as error:
+    except _TOLD as error:
         errors.append(error)
 
 

@@ -6,6 +6,7 @@ Rules, each of which the crash tests hold:
 2. A lock is a courtesy, not a fence: it tells operators and other workers who is there. The versions of the commit logs
    are the fence. A lock of a lower lease is broken at once: the master gave the task away because its owner is gone.
 3. After an unknown outcome nothing is concluded: `sync`, and take over again from oneself.
+4. Fencing keeps a prepared round as it is: only the system that decides about it can say what becomes of it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from scribengin.commit import CommitLog
+from scribengin.commit import CommitLog, Decision, Judgement
 from scribengin.dataflow import paths
 from scribengin.effect import effect
-from scribengin.errors import CommitTooLarge, StaleOwner
+from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
 from scribengin.model import Position
 from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
@@ -92,16 +93,35 @@ class TaskOwnership:
 
         Raises CommitTooLarge before anything was sent, VersionConflict (this owner was fenced), OutcomeUnknown.
         """
-        operations = self._operations(moved)
-        size = sum(len(operation.data) + len(operation.path) for operation in operations)
-        if size > TRANSACTION_BYTES_MAX:
-            raise CommitTooLarge(
-                f"the commit of task {self._task} of {self._dataflow} would be {size} bytes, and the registry takes "
-                f"{TRANSACTION_BYTES_MAX}: give the dataflow more tasks, so that each has fewer streams"
-            )
+        operations = self._bounded_operations(moved)
         with effect("round.commit"):
             versions = self._registry.commit(operations)
         self._moved(moved, versions)
+
+    def prepare(self, moved: Mapping[str, CommitLog], decision: Decision) -> dict[str, CommitLog]:
+        """Say in these commit logs what they would become, all or none, and return what they do become once the round
+        is decided. Raises as `commit`."""
+        prepared = {path: self._logs[path].preparing(log, decision) for path, log in moved.items()}
+        operations = self._bounded_operations(prepared)
+        with effect("round.prepare"):
+            versions = self._registry.commit(operations)
+        self._moved(prepared, versions)
+        return {path: log.forward() for path, log in prepared.items()}
+
+    def resolve(self, judgement: Judgement) -> None:
+        """Bring a prepared round to its end, as was decided. Raises VersionConflict (fenced), OutcomeUnknown."""
+        operations = self._operations(judgement.changed)
+        with effect("ownership.resolve"):
+            versions = self._registry.commit(operations)
+        self._moved(judgement.changed, versions)
+
+    def refuse_if_stale(self) -> None:
+        """Raise StaleOwner if the task has a later owner than this one: before a contradiction is blamed on anything
+        else."""
+        for path, mine in self._logs.items():
+            log = CommitLog.from_bytes(self._registry.get(path).data, path=path)
+            if log.epoch != mine.epoch:
+                raise StaleOwner(f"{path}: {log.owner} owns it under epoch {log.epoch}; {self.owner} has {mine.epoch}")
 
     def release(self) -> None:
         """Give the locks back. What the commit logs say stays: it is the next owner's beginning."""
@@ -115,6 +135,16 @@ class TaskOwnership:
     def moved(self, path: str, **changes: object) -> CommitLog:
         """The commit log at `path` as this owner's next round would leave it."""
         return self._logs[path].model_copy(update={"round": self.round + 1, **changes})
+
+    def _bounded_operations(self, moved: Mapping[str, CommitLog]) -> list[Set]:
+        operations = self._operations(moved)
+        size = sum(len(operation.data) + len(operation.path) for operation in operations)
+        if size > TRANSACTION_BYTES_MAX:
+            raise CommitTooLarge(
+                f"the commit of task {self._task} of {self._dataflow} would be {size} bytes, and the registry takes "
+                f"{TRANSACTION_BYTES_MAX}: give the dataflow more tasks, so that each has fewer streams"
+            )
+        return operations
 
     def _operations(self, moved: Mapping[str, CommitLog]) -> list[Set]:
         return [Set(path, log.to_bytes(), self._versions[path]) for path, log in moved.items()]
@@ -151,10 +181,8 @@ class TaskOwnership:
             for stream, node in nodes.items()
         }
         for path, log in found.items():
-            if log is not None and log.lease > self.lease:
-                raise StaleOwner(
-                    f"{path} was taken by {log.owner} under lease {log.lease}; {self.owner} has {self.lease}"
-                )
+            if log is not None:
+                self._refuse(path, log)
         epoch = 1 + max((log.epoch for log in found.values() if log is not None), default=0)
         fenced = {path: self._taken(log, epoch) for path, log in found.items()}
         operations: list[Operation] = []
@@ -164,6 +192,15 @@ class TaskOwnership:
             versions = self._registry.commit(operations)
         self._logs = fenced
         self._versions = dict(zip(fenced, versions, strict=True))
+
+    def _refuse(self, path: str, log: CommitLog) -> None:
+        if log.lease > self.lease:
+            raise StaleOwner(f"{path} was taken by {log.owner} under lease {log.lease}; {self.owner} has {self.lease}")
+        if log.prepared is not None and (log.dataflow, log.task) != (self._dataflow, self._task):
+            raise DecisionMissing(
+                f"{path} has a prepared round of task {log.task} of {log.dataflow}, which only that task can bring to "
+                f"its end; start {log.dataflow} again, and then stop it in order or delete it"
+            )
 
     def _taken(self, log: CommitLog | None, epoch: int) -> CommitLog:
         mine = {

@@ -36,12 +36,27 @@ class DataflowPaths:
         return f"{self.root}/history"
 
     @property
+    def origin(self) -> str:
+        return f"{self.root}/origin"
+
+    @property
+    def edits(self) -> str:
+        return f"{self.root}/edits"
+
+    def edit(self, version: int) -> str:
+        return f"{self.edits}/{version:010d}"
+
+    @property
     def task_descriptors(self) -> str:
         return f"{self.root}/task-descriptors"
 
     @property
     def workers(self) -> str:
         return f"{self.root}/workers"
+
+    @property
+    def containers(self) -> str:
+        return f"{self.root}/containers"
 
     def task_descriptor(self, task: str) -> str:
         return f"{self.task_descriptors}/{node_name(task)}"

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from scribengin.connectors import Environment, open_sink, open_source
-from scribengin.connectors.contract import Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
+from scribengin.connectors.contract import Guarantee, Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import TaskDescriptor
+from scribengin.dataflow.owned import deciding_stream
 from scribengin.dataflow.tasks import split_into_tasks, task_count
 from scribengin.spark.spec import InputSpec, OutputSpec, TransformationSpec
 
@@ -51,11 +52,19 @@ class Resources:
         """The first `count` streams of every sink."""
         return {name: sink.streams(count) for name, sink in self.sinks.items()}
 
+    def guarantees(self) -> dict[str, Guarantee]:
+        """What each sink promises of the output after a crash."""
+        return {name: sink.guarantee for name, sink in self.sinks.items()}
+
     def tasks(self, streams: Mapping[str, list[SourceStreamDescriptor]] | None = None) -> list[TaskDescriptor]:
-        """The tasks that the streams (default: those there are now) are grouped into."""
+        """The tasks that the streams (default: those there are now) are grouped into. Raises ConfigInvalid when sinks
+        of different systems would have to decide about one task."""
         found = self.source_streams() if streams is None else streams
         count = task_count(found, self.config.tasks)
-        return split_into_tasks(found, self.sink_streams(count), count)
+        tasks = split_into_tasks(found, self.sink_streams(count), count)
+        for task in tasks[:1]:  # they are all alike
+            deciding_stream(self.sinks, task.sinks)
+        return tasks
 
     def transformation_spec(self) -> TransformationSpec:
         """What the Spark room needs to know of this dataflow."""
@@ -67,8 +76,12 @@ class Resources:
             package_dir=Path(config.package) if config.package else None,
             settings=dict(config.settings),
             inputs={
-                name: InputSpec(name, self.sources[name].schema, source.format, source.schema_ddl)
-                for name, source in config.sources.items()
+                name: InputSpec(
+                    name, opened.schema, config.sources[name].format, config.sources[name].schema_ddl, opened.anywhere
+                )
+                for name, opened in self.sources.items()
             },
-            outputs={name: OutputSpec(name, config.sinks[name].format) for name in config.outputs},
+            outputs={
+                name: OutputSpec(name, config.sinks[name].format, self.sinks[name].carried) for name in config.outputs
+            },
         )

@@ -11,38 +11,46 @@ What may go wrong, and what then holds:
 | in        | what                     | then                                                                      |
 |-----------|--------------------------|---------------------------------------------------------------------------|
 | plan, run | the user's code raises   | bisect; route or raise; nothing is staged, still owning                   |
+| run       | a sink refuses a record  | the same                                                                  |
 | stage     | anything                 | not owning; the next `take_over` rolls back                               |
+| stage     | a decider is fenced      | take over again, which raises StaleOwner if it is somebody else's now     |
 | commit    | too large                | rolled back, raised                                                       |
 | commit    | the reply is lost        | take over again, from oneself: the commit logs say whether it was applied |
 | commit    | a version does not match | take over again, which raises StaleOwner if it is somebody else's now     |
+| commit    | the decision is unknown  | take over again: the deciding system is fenced, and asked                 |
 | complete  | anything                 | not owning; the next `take_over` completes                                |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from scribengin.clock import Clock
-from scribengin.commit import CommitDescriptor
+from scribengin.commit import CommitDescriptor, CommitLog, Decision
 from scribengin.connectors.contract import (
-    Attempt,
     PlannedRange,
     ReadSplit,
     Sink,
-    SinkStreamWriter,
     Source,
     SourceStreamReader,
 )
-from scribengin.dataflow import paths
 from scribengin.dataflow.bad_records import Isolated, Piece, error_batch, isolate
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
-from scribengin.dataflow.descriptors import TaskDescriptor
-from scribengin.dataflow.ownership import TaskOwnership
-from scribengin.errors import CommitTooLarge, TransformationFailed
+from scribengin.dataflow.descriptors import StreamLag, TaskDescriptor
+from scribengin.dataflow.owned import OwnedTask
+from scribengin.errors import (
+    CommitTooLarge,
+    DecisionUnknown,
+    RecordRefused,
+    RecordTooLarge,
+    TransformationFailed,
+)
 from scribengin.model import Position
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown, VersionConflict
@@ -66,21 +74,43 @@ class RoundTransform(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """One committed round: counts of records, and how long it took by phase."""
+    """One committed round: counts of records, read by source and written by sink, and how long it took by phase."""
 
     round: int
-    records_in: int
-    records_out: int
+    read: Mapping[str, int]
+    written: Mapping[str, int]
     records_bad: int
-    plan_and_run_s: float
-    stage_s: float
+    plan_s: float
+    run_s: float
+    prepare_s: float
     commit_s: float
     complete_s: float
 
     @property
+    def records_in(self) -> int:
+        """From all sources."""
+        return sum(self.read.values())
+
+    @property
+    def records_out(self) -> int:
+        """Into all sinks."""
+        return sum(self.written.values())
+
+    @property
     def total_s(self) -> float:
         """From plan to complete."""
-        return self.plan_and_run_s + self.stage_s + self.commit_s + self.complete_s
+        return sum(self.phases_s.values())
+
+    @property
+    def phases_s(self) -> dict[str, float]:
+        """Seconds by the names that reports and metrics use (`PhaseTimes`)."""
+        return {
+            "plan": self.plan_s,
+            "run": self.run_s,
+            "prepare": self.prepare_s,
+            "commit": self.commit_s,
+            "complete": self.complete_s,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,40 +141,35 @@ class TaskOwner:
         round_config: RoundConfig,
         errors: ErrorsConfig,
         clock: Clock,
+        paused: Collection[str] = (),
     ) -> None:
-        """`sources` and `sinks` are open and stay the caller's; the streams' readers and writers are this object's."""
-        self.task = task
-        self._sinks = sinks
+        """`sources` and `sinks` are open and stay the caller's; the streams' readers and writers are this object's.
+        Of the sources `paused` nothing is read."""
         self._transform = transform
+        self.reconfigure(round_config, errors, paused)
+        self._clock = clock
+        self._owned = OwnedTask(registry, dataflow, task, owner=owner, lease=lease, sinks=sinks)
+        self._ownership = self._owned.ownership
+        self._inputs = [
+            _Input(s.source, s.name, log_path, sources[s.source].schema, sources[s.source].open_reader(s))
+            for s, log_path in zip(task.sources, self._owned.source_logs, strict=True)
+        ]
+        self._owning = False
+
+    def reconfigure(self, round_config: RoundConfig, errors: ErrorsConfig, paused: Collection[str]) -> None:
+        """What counts from the next round on: how much one may read, when errors stop it, which sources are paused."""
         self._limits = round_config.limits()
         self._errors = errors
-        self._clock = clock
-        flow_paths = paths.DataflowPaths(dataflow)
-        self._source_paths = [flow_paths.source_stream(s.source, s.name) for s in task.sources]
-        self._sink_paths = [paths.sink_stream(s.resource, s.name) for s in task.sinks]
-        streams = [*self._source_paths, *self._sink_paths]
-        self._ownership = TaskOwnership(registry, dataflow, task.name, owner, lease, streams)
-        self._inputs = [
-            _Input(s.source, s.name, paths.commit_log(path), sources[s.source].schema, sources[s.source].open_reader(s))
-            for s, path in zip(task.sources, self._source_paths, strict=True)
-        ]
-        self._writers: dict[str, SinkStreamWriter] = {}
-        self._owning = False
+        self._paused = frozenset(paused)
 
     # -- owning
 
     def take_over(self) -> None:
-        """Lock, fence, recover: afterwards nothing is staged and all that was committed is visible. Raises
-        StaleOwner.
+        """Lock, fence, decide, recover: afterwards nothing is staged and all that was committed is visible. Raises as
+        `OwnedTask.take_over`.
         """
-        self._disown()
-        self._ownership.take()
-        for stream, path in zip(self.task.sinks, self._sink_paths, strict=True):
-            log_path = paths.commit_log(path)
-            attempt = Attempt(self._ownership.owner, self._ownership.epoch, log_path)
-            writer = self._sinks[stream.sink].open_writer(stream, attempt)
-            self._writers[stream.sink] = writer
-            writer.recover(self._ownership.logs[log_path].committed)
+        self._owning = False
+        self._owned.take_over()
         new = [s for s in self._inputs if self._ownership.logs[s.log_path].position is None]
         if new:
             self._ownership.begin({source.log_path: source.reader.initial_position() for source in new})
@@ -152,20 +177,15 @@ class TaskOwner:
 
     def release(self) -> None:
         """Give the task back between rounds: close the writers, then the locks."""
-        self._disown()
-        self._ownership.release()
+        self._owning = False
+        self._owned.release()
 
     def close(self) -> None:
         """Release what this process holds, and nothing in the registry. Idempotent."""
-        self._disown()
+        self._owning = False
+        self._owned.disown()
         for source in self._inputs:
             source.reader.close()
-
-    def _disown(self) -> None:
-        self._owning = False
-        writers, self._writers = self._writers, {}
-        for writer in writers.values():
-            writer.close()
 
     # -- looking
 
@@ -174,18 +194,41 @@ class TaskOwner:
         """Whether `run_round` may be called; after an error in a round it may not, until `take_over`."""
         return self._owning
 
+    @property
+    def round(self) -> int | None:
+        """The number of the last round that was committed; None before the first `take_over`."""
+        return self._ownership.round if self._ownership.logs else None
+
     def lag(self) -> int:
         """Records that lie between the task's positions and the ends of its source streams."""
-        return sum(source.reader.lag(self._position(source)) for source in self._inputs)
+        return sum(stream.records for stream in self.lags())
+
+    def lags(self) -> list[StreamLag]:
+        """The same, stream by stream."""
+        return [
+            StreamLag(
+                source=s.source,
+                stream=s.stream,
+                records=s.reader.lag(self._position(s)),
+                paused=s.source in self._paused,
+            )
+            for s in self._inputs
+        ]
 
     def ended(self) -> bool:
-        """Whether every source stream was sealed and everything in it was committed."""
-        return all(source.reader.ended(self._position(source)) for source in self._inputs)
+        """Whether every source stream was sealed and everything in it was committed. Of a paused one nobody knows."""
+        return all(s.source not in self._paused and s.reader.ended(self._position(s)) for s in self._inputs)
 
     def wait(self, timeout_s: float) -> bool:
         """Block until one of the source streams has something to read, or the timeout."""
-        share_s = timeout_s / len(self._inputs)
-        return any(source.reader.wait(self._position(source), share_s) for source in self._inputs)
+        read = self._read()
+        if not read:
+            return threading.Event().wait(timeout_s)
+        return any(source.reader.wait(self._position(source), timeout_s / len(read)) for source in read)
+
+    def _read(self) -> list[_Input]:
+        """The source streams of sources that are not paused."""
+        return [source for source in self._inputs if source.source not in self._paused]
 
     def _position(self, source: _Input) -> Position:
         position = self._ownership.logs[source.log_path].position
@@ -203,28 +246,45 @@ class TaskOwner:
         planned = self._plan()
         if not planned:
             return None
+        planned_s = self._clock.monotonic_s()
         outputs, bad = self._run(planned)
         ran_s = self._clock.monotonic_s()
-        descriptors = self._stage(outputs)
+        try:
+            descriptors = self._stage(outputs)
+        except DecisionUnknown:  # fenced: by a later owner, which taking over tells, or by a late one, which has lost
+            self.take_over()
+            return None
         staged_s = self._clock.monotonic_s()
         number = self._commit(planned, descriptors)
         if number is None:
             return None
         committed_s = self._clock.monotonic_s()
-        self._complete(descriptors)
+        if not self._owning:  # else it was taken over since, and completed with that
+            self._complete(descriptors)
+        for source in self._inputs:
+            if source.log_path in planned:
+                source.reader.committed(planned[source.log_path].end)
         return RoundOutcome(
             round=number,
-            records_in=sum(plan.records for plan in planned.values()),
-            records_out=sum(d.records for d in descriptors.values()),
+            read=self._read_by_source(planned),
+            written={sink: descriptor.records for sink, descriptor in descriptors.items()},
             records_bad=bad,
-            plan_and_run_s=ran_s - begun_s,
-            stage_s=staged_s - ran_s,
+            plan_s=planned_s - begun_s,
+            run_s=ran_s - planned_s,
+            prepare_s=staged_s - ran_s,
             commit_s=committed_s - staged_s,
             complete_s=self._clock.monotonic_s() - committed_s,
         )
 
+    def _read_by_source(self, planned: Mapping[str, PlannedRange]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for source in self._inputs:
+            if source.log_path in planned:
+                counts[source.source] += planned[source.log_path].records
+        return counts
+
     def _plan(self) -> dict[str, PlannedRange]:
-        plans = {source.log_path: source.reader.plan(self._position(source), self._limits) for source in self._inputs}
+        plans = {source.log_path: source.reader.plan(self._position(source), self._limits) for source in self._read()}
         return {path: plan for path, plan in plans.items() if plan is not None}
 
     def _run(self, planned: Mapping[str, PlannedRange]) -> tuple[dict[str, list[pa.RecordBatch]], int]:
@@ -233,7 +293,8 @@ class TaskOwner:
             if source.log_path in planned:
                 splits[source.source].extend(planned[source.log_path].splits)
         try:
-            return {name: list(batches) for name, batches in self._transform.run(splits).items()}, 0
+            outputs = self._accepted(self._transform.run(splits))
+            return {name: list(batches) for name, batches in outputs.items()}, 0
         except TransformationFailed as error:
             isolated = self._isolate(planned)
             if isolated.bad and self._errors.sink is None:
@@ -254,15 +315,32 @@ class TaskOwner:
         missing = [s for s in self._inputs if all(piece.source != s.source for piece in pieces)]
         pieces += [Piece(s.source, s.stream, self._position(s), s.schema.empty_table()) for s in missing]
         stop_at_first = self._errors.action == "stop"
-        return isolate(pieces, self._transform.run_tables, self._errors.records_max, stop_at_first=stop_at_first)
+        return isolate(pieces, self._run_tables, self._errors.records_max, stop_at_first=stop_at_first)
+
+    def _run_tables(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Sequence[pa.RecordBatch]]:
+        return self._accepted(self._transform.run_tables(inputs))
+
+    def _accepted(self, outputs: Mapping[str, Sequence[pa.RecordBatch]]) -> Mapping[str, Sequence[pa.RecordBatch]]:
+        """The same, unless a sink says beforehand that it cannot take one of these: then what it was made of is bad.
+
+        The mistake to avoid is to find that out while staging, when a round cannot be bisected any more.
+        """
+        for sink, batches in outputs.items():
+            for batch in batches:
+                try:
+                    self._owned.writers[sink].check(batch)
+                except (RecordTooLarge, RecordRefused) as error:
+                    raise TransformationFailed(f"sink '{sink}': {error}", reason=str(error)) from error
+        return outputs
 
     def _stage(self, outputs: Mapping[str, Sequence[pa.RecordBatch]]) -> dict[str, CommitDescriptor]:
         self._owning = False  # until the round is complete: whatever goes wrong, `take_over` is the way back
+        writers = self._owned.writers
         for sink, batches in outputs.items():
             for batch in batches:
                 if batch.num_rows:
-                    self._writers[sink].write(batch)
-        prepared = {sink: writer.prepare_commit() for sink, writer in self._writers.items()}
+                    writers[sink].write(batch)
+        prepared = {sink: writer.prepare_commit() for sink, writer in writers.items()}
         return {sink: descriptor for sink, descriptor in prepared.items() if descriptor is not None}
 
     def _commit(self, planned: Mapping[str, PlannedRange], descriptors: Mapping[str, CommitDescriptor]) -> int | None:
@@ -271,23 +349,34 @@ class TaskOwner:
         A stream that took no part keeps what its log says. In both cases the task is still owned.
         """
         moved = {path: self._ownership.moved(path, position=plan.end) for path, plan in planned.items()}
-        for stream, path in zip(self.task.sinks, self._sink_paths, strict=True):
-            log_path = paths.commit_log(path)
+        for stream, log_path in zip(self._owned.task.sinks, self._owned.sink_logs, strict=True):
             changes = {"committed": descriptors[stream.sink]} if stream.sink in descriptors else {}
             moved[log_path] = self._ownership.moved(log_path, **changes)
         number = self._ownership.round + 1
         try:
-            self._ownership.commit(moved)
+            self._ownership.commit(self._decided(moved, number))
         except CommitTooLarge:
-            for writer in self._writers.values():
+            for writer in self._owned.writers.values():
                 writer.rollback()
             raise
-        except (OutcomeUnknown, VersionConflict):
+        except (OutcomeUnknown, VersionConflict, DecisionUnknown):
             self.take_over()
             return number if self._ownership.round == number else None
         return number
 
+    def _decided(self, moved: dict[str, CommitLog], number: int) -> dict[str, CommitLog]:
+        """The commit logs as they may move at once: after the deciding system has committed the round, if it takes
+        part in it."""
+        decider = self._owned.decider
+        if decider is None or not decider.staged:
+            return moved
+        decision = Decision(decider=decider.name, epoch=self._ownership.epoch, round=number)
+        decider.prepare(decision)
+        moved = self._ownership.prepare(moved, decision)
+        decider.commit()
+        return moved
+
     def _complete(self, descriptors: Mapping[str, CommitDescriptor]) -> None:
         for sink, descriptor in descriptors.items():
-            self._writers[sink].complete_commit(descriptor)
+            self._owned.writers[sink].complete_commit(descriptor)
         self._owning = True

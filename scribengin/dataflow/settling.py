@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import pyarrow as pa
-
 from scribengin.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
-from scribengin.connectors.contract import ReadSplit
+from scribengin.dataflow.owned import OwnedTask
 from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
 from scribengin.dataflow.view import DataflowView, Versioned
 from scribengin.errors import LogNotFound
-
-
-class _Nothing:
-    """The transformation of an owner that runs no rounds."""
-
-    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
-        return {}
-
-    def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
-        return {}
 
 
 def settle(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:
     """Take every task over and give it back: what was committed is visible afterwards, and nothing else is staged.
 
     A worker that was killed between its commit and the completion leaves such a round, and only the commit logs know of
-    it. What waits to be merged is merged: the next dataflow that writes there knows nothing of it. A log that was
-    deleted meanwhile has nothing to complete. Raises what opening and recovering the sinks raises.
+    it; so does one that was killed before a deciding sink had decided. Sources need not be there any more: their commit
+    logs move along, and nothing is read. What waits to be merged is merged: the next dataflow that writes there knows
+    nothing of it. A log that was deleted meanwhile has nothing to complete. Raises what opening and recovering the
+    sinks raises.
     """
     head = view.placement_head()
     lease = head.value.next_lease
@@ -39,25 +26,11 @@ def settle(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:
     environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock)
     with Resources(config.model_copy(update={"sources": {}}), environment) as resources:
         for task in view.tasks().values():
-            owner = TaskOwner(
-                view.registry,
-                view.dataflow,
-                task.model_copy(update={"sources": ()}),
-                owner="settling",
-                lease=lease,
-                sources={},
-                sinks=resources.sinks,
-                transform=_Nothing(),
-                round_config=config.round,
-                errors=config.errors,
-                clock=clock,
-            )
+            owned = OwnedTask(view.registry, view.dataflow, task, owner="settling", lease=lease, sinks=resources.sinks)
             try:
-                owner.take_over()
-                owner.release()
-            except LogNotFound:
-                continue
+                owned.take_over(gone=(LogNotFound,))
+                owned.release()
             finally:
-                owner.close()
+                owned.disown()
         for sink in resources.sinks.values():
             sink.maintain(view.registry, idle=True)

@@ -13,6 +13,11 @@ from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDes
 from scribengin.dataflow.descriptors import TaskDescriptor
 
 
+def task_name(number: int) -> str:
+    """The name of task `number`: in order from 0, so that a count says which tasks there are."""
+    return f"task-{number}"
+
+
 def task_count(streams: Mapping[str, Sequence[SourceStreamDescriptor]], wanted: int | None) -> int:
     """How many tasks: as wanted, but never more than the largest source has streams, so that every task reads
     something.
@@ -32,7 +37,7 @@ def split_into_tasks(
     """
     return [
         TaskDescriptor(
-            name=f"task-{k}",
+            name=task_name(k),
             sources=tuple(stream for streams in sources.values() for stream in streams[k::count]),
             sinks=tuple(streams[k] for streams in sinks.values()),
         )

@@ -7,17 +7,22 @@ Nothing is decided here. Masters, workers and tools read through it and write th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import (
+    ConfigEdit,
     ConfigInForce,
+    ConfigNumbers,
     DataflowStatus,
     History,
     HistoryEvent,
+    Origin,
     PlacementHead,
     TaskAssignment,
     TaskDescriptor,
@@ -26,18 +31,30 @@ from scribengin.dataflow.descriptors import (
     WorkerReport,
     shortened,
 )
+from scribengin.dataflow.nodes import (
+    CountedConfig,
+    already_there,
+    config_from_bytes,
+    config_to_bytes,
+    first_nodes,
+    in_force,
+    numbers_of,
+    owner_of_resource,
+    refuse_taken,
+    refuse_too_large,
+    task_nodes,
+)
 from scribengin.dataflow.paths import DataflowPaths
-from scribengin.errors import ConfigInvalid, DataflowExists, DataflowNotFound, ResourceTaken
-from scribengin.model import Descriptor, from_node_name, node_name
+from scribengin.dataflow.tasks import task_name
+from scribengin.errors import ConfigInvalid, DataflowNotFound, ResourceTaken
+from scribengin.model import from_node_name
 from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set, Watch
-from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
+from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, VersionConflict
 
+_DELETE_TRIES = 10
 HISTORY_EVENTS_MAX = 200
 HISTORY_MESSAGE_MAX = 2_000
 OPERATIONS_PER_TRANSACTION_MAX = 200
-_D = TypeVar("_D", bound=Descriptor)
-
-
 _T = TypeVar("_T")
 
 
@@ -77,20 +94,20 @@ class DataflowView:
 
     # -- the dataflow itself
 
-    def submit(self, config: DataflowConfig, resources: Iterable[str], now_ms: int) -> None:
-        """Create the dataflow and claim its sinks, all or nothing. Raises DataflowExists, ResourceTaken."""
+    def submit(
+        self,
+        config: DataflowConfig,
+        resources: Iterable[str],
+        now_ms: int,
+        guarantees: Mapping[str, Guarantee] | None = None,
+        author: str | None = None,
+    ) -> None:
+        """Create the dataflow and claim its sinks, all or nothing. Raises DataflowExists, ResourceTaken, ConfigInvalid
+        (it is too large)."""
+        refuse_too_large(config)
         for path in (f"{paths.ROOT}/dataflows", f"{paths.ROOT}/locks/sinks", f"{paths.ROOT}/locks/sources"):
             self._ensure(path)
-        status = DataflowStatus(dataflow=self.dataflow, state="starting", config_version=0, submitted_ms=now_ms)
-        nodes: list[Operation] = [
-            Create(self.paths.root),
-            Create(self.paths.config, config_to_bytes(config)),
-            Create(self.paths.status, status.to_bytes()),
-            Create(self.paths.history, History().to_bytes()),
-            Create(self.paths.master, _in_force(config, 0).to_bytes()),
-            Create(self.paths.task_descriptors, TaskSet().to_bytes()),
-            Create(self.paths.workers, PlacementHead().to_bytes()),
-        ]
+        nodes = first_nodes(self.paths, config, now_ms, guarantees or {}, author)
         claims = [self._claim(resource) for resource in resources]
         try:
             self.registry.commit(nodes + [claim for claim in claims if claim is not None])
@@ -108,10 +125,8 @@ class DataflowView:
         return Set(path, json.dumps({"dataflow": self.dataflow, "resource": resource}).encode(), node.version)
 
     def delete(self) -> None:
-        """Forget the dataflow: its nodes, its positions, its claims. What its sinks hold stays.
-
-        It can be cut short anywhere and be called again: until the last step, which is one transaction, the status says
-        `deleting`, and nobody may start a dataflow whose positions are half gone.
+        """Forget the dataflow: its nodes, positions, claims; what its sinks hold stays. Cut short anywhere, it can be
+        called again: until the last step, one transaction, it is `deleting`, and nobody starts what is half gone.
         """
         self.set_status(self.status().model_copy(update={"state": "deleting"}))
         prefix = f"{paths.ROOT}/locks/sources"
@@ -123,13 +138,21 @@ class DataflowView:
             node = self.registry.find(f"{prefix}/{child}")
             if node is not None and owner_of_resource(node) == self.dataflow:
                 self.registry.delete(f"{prefix}/{child}", recursive=True)
+        for _ in range(_DELETE_TRIES - 1):
+            with suppress(NodeMissing, NodeNotEmpty):  # a master that was being started stood, and leaves again
+                self._delete_nodes()
+                return
+        self._delete_nodes()
+
+    def _delete_nodes(self) -> None:
         for path in (self.paths.workers, self.paths.task_descriptors, self.paths.master):
             if self.registry.find(path) is not None:
                 self.registry.delete(path, recursive=True)
         self.registry.commit([Delete(path) for path in self._subtree(self.paths.root)])
 
     def config(self, watch: Watch | None = None) -> Versioned[DataflowConfig]:
-        """The config as it stands now, with its version. Raises DataflowNotFound, ConfigInvalid (a bad edit)."""
+        """The config as it stands now, with the version of its node. Raises DataflowNotFound, ConfigInvalid (a bad
+        edit)."""
         node = self._node(self.paths.config, watch)
         return Versioned(config_from_bytes(node.data, self.paths.config), node.version)
 
@@ -137,28 +160,61 @@ class DataflowView:
         """Replace the config if nobody else did since `version` was read. Raises VersionConflict."""
         return self.registry.set(self.paths.config, config_to_bytes(config), version)
 
-    def config_in_force(self) -> Versioned[DataflowConfig]:
+    def config_in_force(self, watch: Watch | None = None) -> Versioned[DataflowConfig]:
         """The last config that a master accepted, with the version of the `config` node that it was.
 
         What workers go by: whatever is edited, they start. Raises DataflowNotFound.
         """
-        node = self._node(self.paths.master)
-        found = ConfigInForce.from_bytes(node.data, path=self.paths.master)
+        found = self.accepted(watch)
         return Versioned(DataflowConfig.parse(found.config, source=self.paths.master), found.version)
 
+    def accepted(self, watch: Watch | None = None) -> ConfigInForce:
+        """The same as it stands there. Raises DataflowNotFound."""
+        return ConfigInForce.from_bytes(self._node(self.paths.master, watch).data, path=self.paths.master)
+
     def config_to_edit(self) -> Versioned[DataflowConfig]:
-        """What a further edit starts from: the config as it stands, or the one in force if that was refused."""
-        node = self._node(self.paths.config)
-        if self.status().config_error is None:
+        """What a further edit starts from: the config as it stands, or the one in force if that was refused.
+
+        Whether it was, the history of edits tells, which a master writes with its verdict. Its status comes later, and
+        may be of an earlier edit.
+        """
+        found = self.counted_config()
+        if found.node is not None and not self._was_refused(found.version):
             try:
-                return Versioned(config_from_bytes(node.data, self.paths.config), node.version)
+                return Versioned(config_from_bytes(found.node.data, self.paths.config), found.version)
             except ConfigInvalid:
                 pass  # no master has looked at it yet, and it would be refused
-        return Versioned(self.config_in_force().value, node.version)
+        in_force = DataflowConfig.parse(found.accepted.config, source=self.paths.master)
+        return Versioned(in_force, found.version)
 
-    def acceptance(self, config: DataflowConfig, version: int) -> Operation:
+    def counted_config(self, watch: Watch | None = None) -> CountedConfig:
+        """The `config` node as it stands, or that it is gone, and which version that is. Raises DataflowNotFound."""
+        node = self.registry.find(self.paths.config, watch)
+        master = self._node(self.paths.master)
+        accepted = ConfigInForce.from_bytes(master.data, path=self.paths.master)
+        numbers = numbers_of(node, master, accepted)
+        return CountedConfig(node, numbers, accepted, master.children_count)
+
+    def _was_refused(self, version: int) -> bool:
+        path = self.paths.edit(version)
+        node = self.registry.find(path)
+        return node is not None and ConfigEdit.from_bytes(node.data, path=path).outcome == "refused"
+
+    def origin(self) -> Origin | None:
+        """Where the package was shipped from; None: nobody knows, or there is none."""
+        node = self.registry.find(self.paths.origin)
+        return None if node is None else Origin.from_bytes(node.data, path=self.paths.origin)
+
+    def set_origin(self, origin: Origin) -> None:
+        """The package is another one now."""
+        self._ensure(self.paths.origin)
+        self.registry.set(self.paths.origin, origin.to_bytes())
+
+    def acceptance(
+        self, config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigNumbers | None = None
+    ) -> Operation:
         """The change that puts `version` of the config in force, for `commit_placement`."""
-        return Set(self.paths.master, _in_force(config, version).to_bytes())
+        return Set(self.paths.master, in_force(config, version, workers_since, numbers).to_bytes())
 
     def status(self, watch: Watch | None = None) -> DataflowStatus:
         """What the master last said. Raises DataflowNotFound."""
@@ -188,32 +244,54 @@ class DataflowView:
     # -- tasks
 
     def tasks(self) -> dict[str, TaskDescriptor]:
-        """The task descriptors by name, in order. Raises DataflowNotFound."""
-        names = [_task_name(k) for k in range(self._task_count())]
-        return {name: self.task(name) for name in names}
+        """The task descriptors by name, in order: of one set, also while a master replaces it. Raises DataflowNotFound,
+        NodeMissing where a descriptor of the set is not there."""
+        while True:
+            node = self._node(self.paths.task_descriptors)
+            count = TaskSet.from_bytes(node.data, path=self.paths.task_descriptors).count
+            try:
+                return {name: self.task(name) for name in map(task_name, range(count))}
+            except NodeMissing:
+                if self._node(self.paths.task_descriptors).version == node.version:
+                    raise
 
-    def creation_of_tasks(self, tasks: Sequence[TaskDescriptor]) -> list[Operation]:
+    def creation_of_tasks(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None = None) -> list[Operation]:
         """The creation of tasks that follow those there are, for `commit_placement`.
 
         In several chunks it is no longer all or nothing: tasks count once the last operation was applied, and what a
         master left that died before is deleted by the first ones.
         """
-        count = self._task_count()
-        known = {_task_name(k) for k in range(count)}
-        left = [from_node_name(child) for child in self._children(self.paths.task_descriptors)]
-        operations: list[Operation] = [
-            Delete(path)
-            for name in left
-            if name not in known
-            for path in self._subtree(self.paths.task_descriptor(name))
-        ]
-        for task in tasks:
-            operations += self.task_operations(task)
-        return [*operations, Set(self.paths.task_descriptors, TaskSet(count=count + len(tasks)).to_bytes())]
+        count = self.task_set().count
+        left = self._deletion_of_tasks(beside={task_name(k) for k in range(count)})
+        created = [operation for task in tasks for operation in self.task_operations(task)]
+        made = TaskSet(count=count + len(tasks), grouped_for=grouped_for)
+        return [*left, *created, Set(self.paths.task_descriptors, made.to_bytes())]
 
-    def _task_count(self) -> int:
+    def replacement_of_tasks(
+        self, removed: Iterable[str], tasks: Sequence[TaskDescriptor], count: int, grouped_for: int | None
+    ) -> list[Operation]:
+        """The tasks `removed` go, `tasks` come, and then there are `count`: for `commit_placement`.
+
+        Until the last operation was applied there are none, so a master that finds it half done makes all tasks anew.
+        """
+        kept = {task_name(k) for k in range(count)} - set(removed) - {task.name for task in tasks}
+        created = [operation for task in tasks for operation in self.task_operations(task)]
+        return [
+            Set(self.paths.task_descriptors, TaskSet().to_bytes()),
+            *self._deletion_of_tasks(beside=kept),
+            *created,
+            Set(self.paths.task_descriptors, TaskSet(count=count, grouped_for=grouped_for).to_bytes()),
+        ]
+
+    def _deletion_of_tasks(self, beside: Collection[str]) -> list[Operation]:
+        there = [from_node_name(child) for child in self._children(self.paths.task_descriptors)]
+        gone = [self.paths.task_descriptor(name) for name in there if name not in beside]
+        return [Delete(path) for root in gone for path in self._subtree(root)]
+
+    def task_set(self) -> TaskSet:
+        """How many tasks there are. Raises DataflowNotFound."""
         path = self.paths.task_descriptors
-        return TaskSet.from_bytes(self._node(path).data, path=path).count
+        return TaskSet.from_bytes(self._node(path).data, path=path)
 
     def task(self, name: str) -> TaskDescriptor:
         """One task descriptor. Raises NodeMissing."""
@@ -222,20 +300,7 @@ class DataflowView:
 
     def task_operations(self, task: TaskDescriptor) -> list[Operation]:
         """The creation of one task: its node, and below it the tree of its streams that operators look at."""
-        root = self.paths.task_descriptor(task.name)
-        operations: list[Operation] = [
-            Create(root, task.to_bytes()),
-            Create(f"{root}/sources"),
-            Create(f"{root}/sinks"),
-        ]
-        for kind, streams in (
-            ("sources", [(s.source, s) for s in task.sources]),
-            ("sinks", [(s.sink, s) for s in task.sinks]),
-        ):
-            for name in dict.fromkeys(name for name, _ in streams):
-                operations.append(Create(f"{root}/{kind}/{name}"))
-            operations += [Create(f"{root}/{kind}/{name}/{node_name(s.name)}", s.to_bytes()) for name, s in streams]
-        return operations
+        return task_nodes(self.paths.task_descriptor(task.name), task)
 
     # -- workers and where tasks are placed
 
@@ -324,60 +389,11 @@ class DataflowView:
             ) from None
 
     def _children(self, path: str) -> list[str]:
-        try:
+        with suppress(NodeMissing):
             return self.registry.children(path)
-        except NodeMissing:
-            return []
+        return []
 
     def _ensure(self, path: str) -> None:
         if self.registry.find(path) is None:
-            try:
+            with suppress(NodeExists):
                 self.registry.create(path, parents=True)
-            except NodeExists:
-                return
-
-
-def _task_name(number: int) -> str:
-    return f"task-{number}"  # as scribengin.dataflow.tasks names them, in order, so that a count says which there are
-
-
-def _in_force(config: DataflowConfig, version: int) -> ConfigInForce:
-    return ConfigInForce(version=version, config=config.model_dump(mode="json", exclude_none=True))
-
-
-def config_to_bytes(config: DataflowConfig) -> bytes:
-    """The content of a `config` node: indented JSON with every default written out, because people edit it."""
-    return json.dumps(config.model_dump(mode="json", exclude_none=True), indent=1, ensure_ascii=False).encode()
-
-
-def config_from_bytes(data: bytes, path: str) -> DataflowConfig:
-    """Read a `config` node. Raises ConfigInvalid, naming the node."""
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise ConfigInvalid(f"{path} is not JSON: {error}") from None
-    return DataflowConfig.parse(value, source=path)
-
-
-def owner_of_resource(node: Node) -> str:
-    """The dataflow that a sink resource's node names, or an empty string."""
-    try:
-        return str(json.loads(node.data)["dataflow"])
-    except (ValueError, KeyError, TypeError):
-        return ""
-
-
-def already_there(dataflow: str) -> DataflowExists:
-    """The error of a name that is in use."""
-    return DataflowExists(
-        f"dataflow '{dataflow}' exists already: see `scribengin status {dataflow}`, or give this one another name"
-    )
-
-
-def refuse_taken(resource: str, owner: str, dataflow: str) -> None:
-    """Raise ResourceTaken if `resource` belongs to a dataflow other than `dataflow`."""
-    if owner not in ("", dataflow):
-        raise ResourceTaken(
-            f"dataflow '{owner}' writes {resource} already, and a sink has one dataflow: write somewhere else, "
-            f"or stop and delete '{owner}' first"
-        )

@@ -1,4 +1,4 @@
-"""What the engine asks of whatever runs its processes: local processes, YARN.
+"""What the engine asks of whatever runs its processes: local processes, YARN, skein.
 
 A container is one process (and everything below it) with a name, a memory limit and log files. It outlives whoever
 launched it: a master dies, the next one finds the containers by `containers`, watches them by `attach`, and hears of
@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from scribengin.model import Descriptor
 
@@ -46,17 +46,18 @@ class ContainerRequest:
 class ContainerDescriptor(Descriptor):
     """A container that was launched: all that another process needs to watch it, kill it and find its logs.
 
-    `id` is unique for ever within one launcher's place. `start_token` tells the process from a later one of that pid.
+    `id` is unique for ever within one launcher's place. Of processes of this machine also `host`, `pid`, `directory`,
+    and `start_token`, which tells the process from a later one of that pid; elsewhere the launcher finds it by its id.
     """
 
     id: str
     registry: str
     dataflow: str
     name: str
-    host: str
-    pid: int
-    start_token: str
-    directory: str
+    host: str = ""
+    pid: int = 0
+    start_token: str = ""
+    directory: str = ""
     memory_mb: int
     cores: int
     launched_ms: int
@@ -75,39 +76,29 @@ class ContainerExit:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerLogs:
-    """Where a container's output goes."""
-
-    stdout: Path
-    stderr: Path
-
-
+LogName = Literal["stdout", "stderr"]
 ExitListener = Callable[[ContainerDescriptor, ContainerExit], None]
 """Called once for each container that this launcher object launched or attached, on a thread of the launcher's own. It
 must return at once and must not call the launcher."""
 
 
-class ContainerLauncher(ABC):
-    """Runs containers. Thread-safe."""
+class ContainerPlace(ABC):
+    """Where containers run, for whoever starts, finds and ends them but does not watch them. Thread-safe."""
 
     @abstractmethod
     def launch(self, request: ContainerRequest) -> ContainerDescriptor:
-        """Start a container and watch it. Raises LauncherError; then nothing runs."""
-
-    @abstractmethod
-    def attach(self, container: ContainerDescriptor) -> None:
-        """Watch a container that another process launched. One that has ended meanwhile is reported at once."""
+        """Have a container run, now or as soon as there is room for it. Raises LauncherError; then nothing runs."""
 
     @abstractmethod
     def poll(self, container: ContainerDescriptor) -> ContainerExit | None:
-        """How the container ended, or None while it runs."""
+        """How the container ended, or None while it runs or waits for room."""
 
     @abstractmethod
     def kill(self, container: ContainerDescriptor) -> None:
         """End the container and everything below it, and nothing else, now. Idempotent; nothing of it runs on return.
 
-        A container that ended by itself before keeps its own exit.
+        A container that ended by itself before keeps its own exit. Raises ContainerUnreachable when its machine does
+        not say that it has ended: then it may still run there.
         """
 
     @abstractmethod
@@ -115,22 +106,41 @@ class ContainerLauncher(ABC):
         """The containers of a dataflow of this registry that have not ended, whoever launched them, oldest first."""
 
     @abstractmethod
-    def logs(self, container: ContainerDescriptor) -> ContainerLogs:
-        """Its log files; they stay after its end."""
+    def log_tail(self, container: ContainerDescriptor, name: LogName, lines_max: int = 12) -> str:
+        """The last lines of its output that say something, also after its end; an empty string where it has said
+        nothing, or nobody has kept it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of them: they go on. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class ContainerLauncher(ContainerPlace):
+    """Runs containers for a master, and watches them: those that it launches, and those that it is told to."""
+
+    @abstractmethod
+    def attach(self, container: ContainerDescriptor) -> None:
+        """Watch a container that another process launched. One that has ended meanwhile is reported at once."""
+
+    def waiting(self) -> frozenset[str]:
+        """The names of containers that were launched and wait for room; none where they start at once."""
+        return frozenset()
 
     @abstractmethod
     def on_exit(self, listener: ExitListener) -> None:
         """Tell `listener` of every exit from now on."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Stop watching. Containers go on. Idempotent."""
 
-    def __enter__(self) -> ContainerLauncher:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+def last_lines(data: bytes, lines_max: int) -> str:
+    """The last lines of a log that say something."""
+    lines = [line for line in data.decode(errors="replace").splitlines() if line.strip()]
+    return "\n".join(lines[-lines_max:])
 
 
 def tail_of_log(path: Path, lines_max: int = 12, bytes_max: int = 8192) -> str:
@@ -138,7 +148,6 @@ def tail_of_log(path: Path, lines_max: int = 12, bytes_max: int = 8192) -> str:
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - bytes_max))
-            text = log.read().decode(errors="replace")
+            return last_lines(log.read(), lines_max)
     except FileNotFoundError:
         return ""
-    return "\n".join([line for line in text.splitlines() if line.strip()][-lines_max:])

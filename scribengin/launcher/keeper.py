@@ -49,7 +49,7 @@ def main(directory: Path) -> None:
     except OSError as error:
         write_exit(directory, "exited", 127, f"could not be started: {error}")
         return
-    over = _watch(process, group, request["memory_mb"])
+    over = watch(process, group, request["memory_mb"])
     group.kill(pause)
     code = process.wait()
     if over is None:
@@ -97,11 +97,11 @@ def _start(request: dict[str, Any], directory: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            preexec_fn=lambda: _in_the_container(keeper),  # safe: the keeper has one thread
+            preexec_fn=lambda: in_the_container(keeper),  # safe: the keeper has one thread
         )
 
 
-def _in_the_container(keeper: int) -> None:
+def in_the_container(keeper: int) -> None:
     """The container must not outlive its keeper: nobody would hold it to its limit, or see how it ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -110,7 +110,7 @@ def _in_the_container(keeper: int) -> None:
         os._exit(1)  # it died before the line above
 
 
-def _watch(process: subprocess.Popen[bytes], group: Group, memory_mb: int) -> str | None:
+def watch(process: subprocess.Popen[bytes], group: Group, memory_mb: int) -> str | None:
     """Return when the process has ended (None), or when the container holds too much memory (why it must end)."""
     footprint = Footprint(group)
     ended = select.poll()

@@ -20,6 +20,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
@@ -29,9 +30,10 @@ from scribengin.launcher.contract import (
     ContainerDescriptor,
     ContainerExit,
     ContainerLauncher,
-    ContainerLogs,
     ContainerRequest,
     ExitListener,
+    LogName,
+    tail_of_log,
 )
 from scribengin.launcher.processes import MARK, Group, start_token
 from scribengin.model import node_name
@@ -44,6 +46,14 @@ KEPT_MAX = 100
 def scribengin_home(environ: Mapping[str, str] = os.environ) -> Path:
     """Where containers and packages live on this machine: `$SCRIBENGIN_HOME`, else `~/.scribengin`."""
     return Path(environ.get("SCRIBENGIN_HOME") or Path.home() / ".scribengin").absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLogs:
+    """Where a container's output goes."""
+
+    stdout: Path
+    stderr: Path
 
 
 class LocalLauncher(ContainerLauncher):
@@ -130,7 +140,11 @@ class LocalLauncher(ContainerLauncher):
                 found.append(ContainerDescriptor.from_bytes(file.read_bytes(), path=str(file)))
         return sorted(found, key=lambda container: (container.launched_ms, container.id))
 
+    def log_tail(self, container: ContainerDescriptor, name: LogName, lines_max: int = 12) -> str:
+        return tail_of_log(getattr(self.logs(container), name), lines_max)
+
     def logs(self, container: ContainerDescriptor) -> ContainerLogs:
+        """Its log files; they stay after its end."""
         directory = Path(container.directory)
         return ContainerLogs(directory / keeper.STDOUT, directory / keeper.STDERR)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from scribengin.errors import ConfigInvalid, InvalidLogName
 from scribengin.model import node_name
 
+WILDCARD = re.compile(r"[*?\[]")
+"""What makes a name a pattern, as fnmatch takes it."""
 _NODE_NAME_BYTES_MAX = 200
 """A log's name becomes one node and one directory, and file systems take 255 bytes."""
 _URI = re.compile(r"distributedlog(-[a-z]+)?://([^/]+)(/.*)?")

@@ -299,13 +299,18 @@ class LogNamespace(ClosedAtExit):
         codec = metadata.descriptor().config.copy_codec or codec
         return 0 if codec is None else compress_segments(metadata, self._store, metadata.state(), codec, stopping)
 
-    def register_reader(self, name: str, reader: str, position: DLSN | None = None) -> DLSN:
+    def register_reader(
+        self, name: str, reader: str, position: DLSN | None = None, *, commit_log: str | None = None
+    ) -> DLSN:
         """Keep everything from `position` on for `reader`, until it is registered further ahead: neither truncation nor
         retention goes past it. None: from where it is registered, or the first record kept. Returns where it stands.
+        One that is new with the registry path of a `commit_log` moves by itself, with every round that is committed.
 
         Raises LogNotFound, PositionTruncated, InconsistentLog (no position of this log), LogError (that would be back).
         """
-        return RegisteredReaders(self._metadata(name)).register(lambda: self._catalog(name), reader, position)
+        return RegisteredReaders(self._metadata(name)).register(
+            lambda: self._catalog(name), reader, position, commit_log
+        )
 
     def registered_readers(self, name: str) -> dict[str, DLSN]:
         """Where each registered reader stands. Raises LogNotFound."""

@@ -37,7 +37,15 @@ def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
         if segment.commit_log is None:
             raise RecoveryRefused(f"log '{log}', segment {segment.segment} has staged entries and names no commit log")
         path = segment.commit_log if segment.commit_log.startswith("/") else f"{namespace}/{segment.commit_log}"
-        committed = _fenced(registry, path).committed
+        found = _fenced(registry, path)
+        if found.prepared is not None:
+            decision = found.prepared.decision
+            raise RecoveryRefused(
+                f"log '{log}', segment {segment.segment}: round {decision.round} of task {found.task} of "
+                f"{found.dataflow} is staged and prepared, and '{decision.decider}' decides about it; start "
+                f"{found.dataflow}, which asks there, or delete it, which does the same"
+            )
+        committed = found.committed
         if committed is None or committed.kind != "log":
             return None
         return StagedRange.from_json(committed.data, path=path)

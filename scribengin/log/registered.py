@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
+from scribengin.commit import CommitLog
 from scribengin.effect import effect
 from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.catalog import LogCatalog
@@ -27,14 +28,17 @@ class ReaderDescriptor(Descriptor):
     segment: int
     entry: int
     slot: int
+    commit_log: str | None = None
+    """The registry path of the commit log that says how far the reader has come. It stands where that says, or at the
+    place above as long as that says nothing of this log."""
 
     @property
     def position(self) -> DLSN:
         return DLSN(self.segment, self.entry, self.slot)
 
     @classmethod
-    def of(cls, position: DLSN) -> ReaderDescriptor:
-        return cls(segment=position.segment, entry=position.entry, slot=position.slot)
+    def of(cls, position: DLSN, commit_log: str | None = None) -> ReaderDescriptor:
+        return cls(segment=position.segment, entry=position.entry, slot=position.slot, commit_log=commit_log)
 
 
 class RegisteredReaders:
@@ -53,15 +57,21 @@ class RegisteredReaders:
                 raise self._metadata.not_found() from None
             return {}
         found = ((from_node_name(node), self._find(from_node_name(node))[0]) for node in nodes)
-        return {reader: descriptor.position for reader, descriptor in found if descriptor is not None}
+        return {reader: self._position(descriptor) for reader, descriptor in found if descriptor is not None}
 
     def slowest(self) -> tuple[str, DLSN] | None:
         """The reader that is furthest behind, and its position; None if there is none."""
         return min(self.positions().items(), key=lambda item: item[1], default=None)
 
-    def register(self, open_catalog: Callable[[], LogCatalog], reader: str, position: DLSN | None) -> DLSN:
-        """Register `reader`, or move it forward; return where it stands then. None: leave it where it is, and a new one
-        at the first record kept.
+    def register(
+        self,
+        open_catalog: Callable[[], LogCatalog],
+        reader: str,
+        position: DLSN | None,
+        commit_log: str | None = None,
+    ) -> DLSN:
+        """Register `reader`, or move it forward; return where it is registered then. None: leave it where it is, and a
+        new one at the first record kept, from where it moves with its `commit_log`, if it has one.
 
         Raises PositionTruncated, InconsistentLog (the log never had such a position), LogError (that would be back).
         """
@@ -79,7 +89,7 @@ class RegisteredReaders:
             with closing(open_catalog()) as catalog:
                 wanted = catalog.state().head.first if position is None else check_visible(catalog, position)
             if there is None:
-                self._add(reader, wanted)
+                self._add(reader, wanted, commit_log)
             else:
                 self._move(reader, wanted, version)
             position = wanted
@@ -117,9 +127,19 @@ class RegisteredReaders:
             return None, None
         return (ReaderDescriptor.from_bytes(node.data, path=path) if node.data else None), node.version
 
-    def _add(self, reader: str, position: DLSN) -> None:
+    def _position(self, reader: ReaderDescriptor) -> DLSN:
+        """Where it stands. A commit log may still speak of a log of that name that was deleted since."""
+        node = None if reader.commit_log is None else self._registry.find(reader.commit_log)
+        if node is None:
+            return reader.position
+        said = CommitLog.from_bytes(node.data, path=str(reader.commit_log)).position or {}
+        if said.get("directory") != self._metadata.descriptor().directory:
+            return reader.position
+        return DLSN(int(said["segment"]), int(said["entry"]), int(said["slot"]))
+
+    def _add(self, reader: str, position: DLSN, commit_log: str | None) -> None:
         """Register it, unless its position has been truncated since that was looked at."""
-        data = ReaderDescriptor.of(position).to_bytes()
+        data = ReaderDescriptor.of(position, commit_log).to_bytes()
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
             operations: list[Operation] = []

@@ -10,7 +10,8 @@ from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ScribenginError
 from scribengin.launcher.local import LocalLauncher, scribengin_home
 from scribengin.master.leadership import MasterSettings
-from scribengin.master.shell import Master
+from scribengin.master.shell import run_master
+from scribengin.saying import complain, speak_as
 from scribengin_registry.kazoo_registry import connect
 
 
@@ -22,18 +23,28 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--name", required=True, help="this master's name, also its container's")
     parser.add_argument("--home", type=Path, default=None, help="default: $SCRIBENGIN_HOME, else ~/.scribengin")
     parser.add_argument("--standbys", type=int, default=1, help="how many masters wait behind the one that leads")
+    parser.add_argument(
+        "--launcher", choices=("local", "yarn", "skein"), default="local", help="what runs this process"
+    )
     parser.add_argument("--session-timeout-s", type=float, default=6.0)
     options = parser.parse_args(arguments)
-    home = options.home or scribengin_home()
-    settings = MasterSettings(options.dataflow, options.name, home, options.standbys)
+    speak_as(dataflow=options.dataflow, master=options.name)
     try:
-        with (
-            connect(options.registry, session_timeout_s=options.session_timeout_s) as registry,
-            LocalLauncher(home) as launcher,
-        ):
-            Master(registry, launcher, settings, SYSTEM_CLOCK).run()
+        with connect(options.registry, session_timeout_s=options.session_timeout_s) as registry:
+            if options.launcher == "yarn":
+                from scribengin.master.application import lead_application
+
+                return lead_application(registry, options.dataflow, options.name, SYSTEM_CLOCK)
+            if options.launcher == "skein":
+                from scribengin.master.skein import lead_skein_application
+
+                return lead_skein_application(registry, options.dataflow, options.name, SYSTEM_CLOCK)
+            home = options.home or scribengin_home()
+            settings = MasterSettings(options.dataflow, options.name, home, options.standbys)
+            with LocalLauncher(home) as launcher:
+                run_master(registry, launcher, settings, SYSTEM_CLOCK)
     except ScribenginError as error:
-        print(f"{options.name} ended: {error}", file=sys.stderr, flush=True)
+        complain("master_failed", f"{options.name} ended: {error}")
         return error.exit_code
     return 0
 

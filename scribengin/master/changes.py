@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scribengin.dataflow.descriptors import TaskAssignment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import ConfigEdit, TaskAssignment
+from scribengin.dataflow.edit_log import outcome_operations
+from scribengin.dataflow.nodes import as_json, too_large
 from scribengin.dataflow.view import DataflowView
 from scribengin.master import events as ev
+from scribengin.master.edits import EditPlan
 from scribengin.master.placement import Slot
 from scribengin_registry.contract import Create, Delete, Operation, Set
 
@@ -30,12 +34,16 @@ def operations_for(view: DataflowView, instructions: Iterable[ev.RegistryInstruc
 
 def _operations(view: DataflowView, instruction: ev.RegistryInstruction) -> list[Operation]:
     match instruction:
-        case ev.AcceptConfig(config, version):
-            return [view.acceptance(config, version)]
+        case ev.AcceptConfig(config, version, workers_since, plan, at_ms, numbers):
+            seen = _edit(version, at_ms, config, plan)
+            return [view.acceptance(config, version, workers_since, numbers), *outcome_operations(view, seen)]
+        case ev.RefuseConfig(config, version, plan, at_ms):
+            return outcome_operations(view, _edit(version, at_ms, config, plan))
         case ev.RemoveWorker(name):
             return view.worker_removal(name)
-        case ev.Release(task, slot, lease):
-            assignment = TaskAssignment(task=task, lease=lease, release=True)
+        case ev.Release(task, slot, lease, then):
+            there = None if then is None else (then.worker, then.executor)
+            assignment = TaskAssignment(task=task, lease=lease, release=True, then=there)
             return [Set(_path(view, task, slot), assignment.to_bytes())]
         case ev.Assign(task, slot, lease, previous, release):
             data = TaskAssignment(task=task, lease=lease, release=release).to_bytes()
@@ -45,8 +53,24 @@ def _operations(view: DataflowView, instruction: ev.RegistryInstruction) -> list
             return [*left, Create(_path(view, task, slot), data)]
         case ev.Unassign(task, slot):
             return [Delete(_path(view, task, slot))]
-        case ev.CreateTasks(tasks):
-            return view.creation_of_tasks(tasks)
+        case ev.CreateTasks(tasks, grouped_for):
+            return view.creation_of_tasks(tasks, grouped_for)
+        case ev.ReplaceTasks(removed, tasks, count, grouped_for):
+            return view.replacement_of_tasks(removed, tasks, count, grouped_for)
+
+
+def _edit(version: int, at_ms: int, config: DataflowConfig | None, plan: EditPlan) -> ConfigEdit:
+    if config is not None and plan.refusal is not None and too_large(config) is not None:
+        config = None  # nobody will go back to it, and the history could not take it either
+    return ConfigEdit(
+        version=version,
+        at_ms=at_ms,
+        config=None if config is None else as_json(config),
+        outcome="accepted" if plan.refusal is None else "refused",
+        changes=plan.changes,
+        actions=plan.actions,
+        error=plan.refusal,
+    )
 
 
 def _path(view: DataflowView, task: str, slot: Slot) -> str:

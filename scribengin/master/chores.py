@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from scribengin.dataflow.descriptors import TaskDescriptor
 from scribengin.dataflow.resources import Resources
 from scribengin.errors import ScribenginError
 from scribengin.master.events import ChoreDone, ChoreKind, MasterEvent, StreamsIgnored, TasksFound
-from scribengin.master.splitting import missing_tasks
+from scribengin.master.splitting import Missing, missing_tasks, regrouped_tasks
+from scribengin.saying import complain
 from scribengin_registry.contract import Registry
 
 STREAMS_PERIOD_S = 3.0
@@ -35,12 +36,18 @@ class Chore:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._trouble: str | None = None
+        self._outdated = False
         self._resources: Resources | None = None
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
 
     def start(self) -> None:
         """Begin, at once."""
         self._thread.start()
+
+    def hurry(self) -> None:
+        """Do it now, with everything opened anew: the config has changed."""
+        self._outdated = True
+        self._woken.set()
 
     def become(self, kind: ChoreKind) -> None:
         """Do it now, and as `kind` from now on: of that, every attempt is told."""
@@ -68,6 +75,9 @@ class Chore:
     def _attempt(self, kind: ChoreKind) -> str | None:
         """What went wrong, if something did; then everything is opened anew the next time."""
         try:
+            if self._outdated:
+                self._outdated = False
+                self._close()
             if self._resources is None:
                 self._resources = self._open_resources()
             self._work(self._resources, kind)
@@ -75,7 +85,7 @@ class Chore:
             self._close()
             if isinstance(error, ScribenginError):
                 return str(error)
-            traceback.print_exception(error)
+            complain("chore_failed", f"{kind}: {error!r}", error=error)
             return repr(error)
         return None
 
@@ -85,18 +95,35 @@ class Chore:
             resources.close()
 
 
-def find_streams(tasks: Callable[[], Mapping[str, TaskDescriptor]], tell: Tell) -> Work:
-    """List the sources' streams, and tell of the tasks that are missing for them, their sink streams being made."""
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The tasks there are, and whether their streams are to be grouped anew."""
+
+    tasks: Mapping[str, TaskDescriptor]
+    anew: bool
+
+
+def find_streams(grouping: Callable[[], Grouping], tell: Tell) -> Work:
+    """List the sources' streams, and tell of the tasks that are missing for them.
+
+    Before, their sink streams are made, and the sources hold back what is to be read: a worker comes only later, and
+    what somebody else has just written may be purged by then.
+    """
     ignored_before: tuple[str, ...] = ()
 
     def work(resources: Resources, _: ChoreKind) -> None:
         nonlocal ignored_before
-        existing = tasks()
-        missing = missing_tasks(existing, resources.source_streams(), resources.config.tasks, resources.sink_streams)
+        now, wanted, streams = grouping(), resources.config.tasks, resources.source_streams()
+        if now.anew:
+            missing = Missing(regrouped_tasks(now.tasks, streams, wanted, resources.sink_streams))
+        else:
+            missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams)
         if missing.tasks:
+            for name, source in resources.sources.items():
+                source.hold_back([stream for task in missing.tasks for stream in task.sources if stream.source == name])
             for name, sink in resources.sinks.items():
                 sink.create([stream for task in missing.tasks for stream in task.sinks if stream.sink == name])
-            tell(TasksFound(missing.tasks))
+            tell(TasksFound(missing.tasks, wanted))
         if missing.ignored and missing.ignored != ignored_before:
             tell(StreamsIgnored(missing.ignored))
         ignored_before = missing.ignored

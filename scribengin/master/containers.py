@@ -7,34 +7,36 @@ from pathlib import Path
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.launcher.contract import ContainerRequest
+from scribengin.master.places import package_in_container
 
-MASTER_MEMORY_MB = 1024
+_MASTER_MEMORY_MB = 1024
 
 
 def worker_request(config: DataflowConfig, name: str, hosts: str, home: Path) -> ContainerRequest:
     """A worker of the dataflow, as its config sizes it."""
-    argv = [
-        *_module("scribengin.worker", config, hosts),
-        *("--worker", name),
-    ]
+    argv = [*_module("scribengin.worker", config, hosts), "--worker", name]
+    package = package_in_container(config)
+    if package is not None:
+        argv += ["--package", package]
+    container = config.container
     return ContainerRequest(
-        hosts,
-        config.name,
-        name,
-        argv,
-        config.container.memory_mb,
-        config.container.cores,
-        {"SCRIBENGIN_HOME": str(home)},
+        hosts, config.name, name, argv, container.memory_mb, container.cores, _environment(config, home)
     )
 
 
 def master_request(config: DataflowConfig, name: str, hosts: str, home: Path, standbys: int) -> ContainerRequest:
-    """A master of the dataflow, which leads when it is elected."""
-    argv = [
-        *_module("scribengin.master", config, hosts),
-        *("--name", name, "--home", str(home), "--standbys", str(standbys)),
-    ]
-    return ContainerRequest(hosts, config.name, name, argv, MASTER_MEMORY_MB, env={"SCRIBENGIN_HOME": str(home)})
+    """A master of the dataflow, which leads when it is elected. On YARN, attempts take the place of standbys."""
+    argv = [*_module("scribengin.master", config, hosts), "--name", name, "--launcher", config.launcher]
+    if config.launcher == "local":
+        argv += ["--home", str(home), "--standbys", str(standbys)]
+        return ContainerRequest(hosts, config.name, name, argv, _MASTER_MEMORY_MB, env=_environment(config, home))
+    size = config.yarn.master
+    return ContainerRequest(hosts, config.name, name, argv, size.memory_mb, size.cores)
+
+
+def _environment(config: DataflowConfig, home: Path) -> dict[str, str]:
+    """Elsewhere than here, a container's home is its own directory, and the launcher's to name."""
+    return {"SCRIBENGIN_HOME": str(home)} if config.launcher == "local" else {}
 
 
 def _module(module: str, config: DataflowConfig, hosts: str) -> list[str]:

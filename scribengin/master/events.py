@@ -8,6 +8,7 @@ from typing import Literal
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import (
+    ConfigNumbers,
     DataflowState,
     DataflowStatus,
     PlacementHead,
@@ -16,6 +17,7 @@ from scribengin.dataflow.descriptors import (
 )
 from scribengin.dataflow.view import Placement
 from scribengin.launcher.contract import ContainerExit
+from scribengin.master.edits import EditPlan
 from scribengin.master.placement import Slot
 
 ChoreKind = Literal["streams", "maintenance", "last maintenance"]
@@ -32,6 +34,7 @@ class WorkerSnapshot:
     alive: bool
     report: WorkerReport | None = None
     elsewhere: bool = False
+    config_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class DataflowSnapshot:
     workers: Mapping[str, WorkerSnapshot] = field(default_factory=dict)
     placements: tuple[Placement, ...] = ()
     containers: tuple[str, ...] = ()
+    grouped_for: int | None = None
+    workers_since: int = 0
 
 
 # -- events
@@ -55,18 +60,33 @@ class DataflowSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEdited:
-    """The `config` node holds this at this version. `config` is None when it cannot be read, and `error` says why."""
+    """The `config` node holds this at this version, since `at_ms`. `config` is None when it cannot be read, and
+    `error` says why."""
 
     version: int
     config: DataflowConfig | None
     error: str | None = None
+    at_ms: int = 0
+    numbers: ConfigNumbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigGone:
+    """Somebody has deleted the `config` node. `words` say so, and what can be done."""
+
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
 class TasksFound:
-    """The sources have streams that no task reads yet; these are the tasks for them, which follow those there are."""
+    """The sources have streams that no task reads yet; these are the tasks for them, which follow those there are.
+
+    Or, if `grouped_for` is not what the present tasks were made for: these are all tasks, grouped anew.
+    """
 
     tasks: tuple[TaskDescriptor, ...]
+    grouped_for: int | None = None
+    """What the config's `tasks` was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +102,7 @@ class WorkerRegistered:
 
     name: str
     executors: tuple[str, ...]
+    config_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +146,14 @@ class ChoreDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed. `waiting` are the names of containers that wait for room."""
+
+    waiting: frozenset[str] = frozenset()
 
 
 MasterEvent = (
     ConfigEdited
+    | ConfigGone
     | TasksFound
     | StreamsIgnored
     | WorkerRegistered
@@ -142,16 +166,30 @@ MasterEvent = (
 )
 
 
-# -- instructions. Those up to CreateTasks are changes of the registry: all of one decision are one commit, in this
+# -- instructions. Those up to ReplaceTasks are changes of the registry: all of one decision are one commit, in this
 # order.
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptConfig:
-    """Put an edited config in force."""
+    """Put an edited config in force; workers that were started before version `workers_since` are to be replaced."""
 
     config: DataflowConfig
     version: int
+    workers_since: int
+    plan: EditPlan
+    at_ms: int
+    numbers: ConfigNumbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseConfig:
+    """Write down why an edit is refused. `config` is None when there is none to be read."""
+
+    config: DataflowConfig | None
+    version: int
+    plan: EditPlan
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +201,13 @@ class RemoveWorker:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Ask for a task back: its executor finishes the round, gives the locks back and reports it."""
+    """Ask for a task back: its executor finishes the round, gives the locks back and reports it. `then` is where it is
+    to go, if that is not for the moment to decide when it is back."""
 
     task: str
     slot: Slot
     lease: int
+    then: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +237,23 @@ class CreateTasks:
     """Make tasks, and what their sink streams need, behind those there are."""
 
     tasks: tuple[TaskDescriptor, ...]
+    grouped_for: int | None = None
 
 
-RegistryInstruction = AcceptConfig | RemoveWorker | Release | Assign | Unassign | CreateTasks
+@dataclass(frozen=True, slots=True)
+class ReplaceTasks:
+    """Delete the tasks `removed` and make `tasks`: then there are `count`, grouped for that value of the config's
+    `tasks`. The others stay as they are."""
+
+    removed: tuple[str, ...]
+    tasks: tuple[TaskDescriptor, ...]
+    count: int
+    grouped_for: int | None
+
+
+RegistryInstruction = (
+    AcceptConfig | RefuseConfig | RemoveWorker | Release | Assign | Unassign | CreateTasks | ReplaceTasks
+)
 
 
 @dataclass(frozen=True, slots=True)

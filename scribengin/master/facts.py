@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import TaskReport
 from scribengin.master.placement import Slot
-
-EDITABLE = ("workers", "desired_state")
-"""What may be edited while a dataflow exists. Everything else is what its processes were started with."""
 
 
 @dataclass(slots=True)
@@ -28,10 +24,14 @@ class Worker:
     """Its Spark session has started."""
     leaving: bool = False
     """It was told by somebody to end, and says so."""
+    config_version: int | None = None
+    """The version of the config that it was started with; None: nobody knows yet."""
     retiring: bool = False
     """There shall be fewer workers: it is to give its tasks back, and then to go."""
     gone: bool = False
     """Its nodes are removed; what may be left is its container."""
+    room_since_s: float | None = None
+    """Until then, its container was seen waiting for room; None: never."""
     kill_at_s: float | None = None
     kill_reason: str = ""
 
@@ -44,6 +44,10 @@ class Worker:
     def eligible(self) -> bool:
         """Whether tasks may be given to it."""
         return self.present and self.registered and self.ready
+
+    def outdated(self, since: int) -> bool:
+        """Whether it was started before the config was at that version."""
+        return self.config_version is not None and self.config_version < since
 
 
 @dataclass(slots=True)
@@ -97,21 +101,6 @@ class LastMaintenance:
             self.failures += error is not None
             self.done = error is None or self.failures >= MAINTENANCE_TRIES_MAX
             self.asked = self.done
-
-
-def refused_changes(old: DataflowConfig, new: DataflowConfig) -> list[str]:
-    """The names of what an edit changes although it cannot be changed."""
-    return [
-        name
-        for name in DataflowConfig.model_fields
-        if name not in EDITABLE and getattr(old, name) != getattr(new, name)
-    ]
-
-
-def accepted_changes(old: DataflowConfig, new: DataflowConfig) -> str:
-    """What an edit changes, for people."""
-    changes = [f"{n} {getattr(old, n)} -> {getattr(new, n)}" for n in EDITABLE if getattr(old, n) != getattr(new, n)]
-    return ", ".join(changes) or "nothing"
 
 
 def runs(report: TaskReport) -> bool:

@@ -9,7 +9,6 @@ down.
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -28,15 +27,22 @@ from scribengin.launcher.contract import (
     ContainerExit,
     ContainerLauncher,
     ContainerRequest,
-    tail_of_log,
 )
 from scribengin.master import events as ev
 from scribengin.master.backoff import delay_s
 from scribengin.master.changes import operations_for
-from scribengin.master.chores import MAINTENANCE_PERIOD_S, STREAMS_PERIOD_S, Chore, find_streams, maintain_sinks
+from scribengin.master.chores import (
+    MAINTENANCE_PERIOD_S,
+    STREAMS_PERIOD_S,
+    Chore,
+    Grouping,
+    find_streams,
+    maintain_sinks,
+)
 from scribengin.master.containers import master_request, worker_request
 from scribengin.master.reading import Look, Reader
 from scribengin.master.state import MasterState
+from scribengin.saying import complain, say
 from scribengin_registry.contract import Check, Registry, Set
 from scribengin_registry.errors import (
     NodeExists,
@@ -53,7 +59,8 @@ RETRY_S = 0.5
 
 
 class Ending(Enum):
-    """How a leadership ended: the dataflow is OVER, another master leads (REPLACED), or this one was told to END."""
+    """How a leadership ended: the dataflow is OVER, another master leads or the registry is away (REPLACED), or
+    this one was told to END."""
 
     OVER = "over"
     REPLACED = "replaced"
@@ -102,6 +109,8 @@ class MasterSettings:
     name: str
     home: Path
     standbys: int = 1
+    metrics: str | None = None
+    """Where it serves /metrics and /health."""
 
 
 class Leadership:
@@ -129,6 +138,7 @@ class Leadership:
         self._containers: dict[str, ContainerDescriptor] = {}
         self._head: Versioned[PlacementHead]
         self._state: MasterState
+        self._finding: Chore
         self._maintenance: Chore
 
     def run(self) -> Ending:
@@ -146,19 +156,17 @@ class Leadership:
             with ExitStack() as chores:
                 self._start_chores(chores)
                 return self._lead()
-        except (Replaced, SessionLost):
+        except (Replaced, SessionLost, RegistryUnreachable):  # who leads is for the election to say, once it can
             return Ending.REPLACED
 
     # -- beginning
 
     def _is_over(self) -> bool:
-        """Whether the dataflow came to its end, and nobody has asked for more since."""
+        """Whether the dataflow came to its end, and nobody has asked for more since; or it is being deleted."""
         status = self._view.status()
-        if status.state not in FINAL_STATES:
-            return False
-        edit = self._reader.config()
-        asked = edit.config is not None and edit.config.desired_state == "running"
-        return edit.version <= status.config_version or not asked
+        if status.state == "deleting":
+            return True
+        return status.state in FINAL_STATES and not self._reader.is_asked_for(since=status.config_version)
 
     def _take_head(self) -> Versioned[PlacementHead]:
         head = self._view.placement_head()
@@ -225,19 +233,24 @@ class Leadership:
             return
 
     def _start_chores(self, chores: ExitStack) -> None:
-        config = self._state.config
-        environment = Environment(registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow)
+        environment = Environment(
+            registry=self._registry,
+            clock=self._clock,
+            dataflow=self._settings.dataflow,
+            # Also while they are regrouped, when there are none: what comes then is no beginning.
+            has_tasks=lambda: bool(self._state.tasks) or self._state.head.next_lease > 1,
+        )
 
         def open_resources() -> Resources:
-            return Resources(config, environment)
+            return Resources(self._state.config, environment)
 
         tell = self._wakeups.put
-        streams = find_streams(lambda: self._state.tasks, tell)
-        finding = Chore("streams", STREAMS_PERIOD_S, open_resources, streams, tell)
+        streams = find_streams(lambda: Grouping(dict(self._state.tasks), self._state.regrouping), tell)
+        self._finding = Chore("streams", STREAMS_PERIOD_S, open_resources, streams, tell)
         self._maintenance = Chore(
             "maintenance", MAINTENANCE_PERIOD_S, open_resources, maintain_sinks(self._registry), tell
         )
-        for chore in (finding, self._maintenance):
+        for chore in (self._finding, self._maintenance):
             chore.start()
             chores.callback(chore.stop)
 
@@ -249,7 +262,8 @@ class Leadership:
             ending = _ending(wakeups)
             if ending is not None:
                 return ending
-            instructions = self._state.handle([*self._events(wakeups), ev.Tick()], self._clock.monotonic_s())
+            events = [*self._events(wakeups), ev.Tick(self._launcher.waiting())]
+            instructions = self._state.handle(events, self._clock.monotonic_s())
             if self._do(instructions) and any(isinstance(i, ev.Leave) for i in instructions):
                 return Ending.OVER
 
@@ -286,7 +300,7 @@ class Leadership:
         if known is None or known.id != container.id:
             return []
         del self._containers[container.name]
-        log = tail_of_log(self._launcher.logs(container).stderr)
+        log = self._launcher.log_tail(container, "stderr")
         return [ev.ContainerExited(container.name, how, log)]
 
     def _pause(self) -> None:
@@ -300,7 +314,7 @@ class Leadership:
             self._carry_out(instructions)
             return True
         except (OutcomeUnknown, RegistryUnreachable, NodeMissing, NodeExists, NodeNotEmpty) as error:
-            print(f"{self._settings.name} begins again: {error}", file=sys.stderr, flush=True)
+            complain("begins_again", f"{self._settings.name} begins again: {error}")
             self._pause()
             self._begin_again(self._state)
             return False
@@ -312,6 +326,8 @@ class Leadership:
         history = [i for i in instructions if isinstance(i, ev.RecordHistory)]
         if history:
             now_ms = self._clock.now_ms()
+            for event in history:
+                say(event.kind, f"{event.kind}: {event.message}")
             self._view.add_history([HistoryEvent(at_ms=now_ms, kind=h.kind, message=h.message) for h in history])
         for instruction in instructions:
             self._act(instruction)
@@ -335,6 +351,9 @@ class Leadership:
                 self._launch(standby)
             case ev.KillContainer(name):
                 self._kill(name)
+            case ev.AcceptConfig():
+                self._finding.hurry()
+                self._maintenance.hurry()
             case ev.RunLastMaintenance():
                 self._maintenance.become("last maintenance")
             case ev.PublishStatus(status):
@@ -352,13 +371,18 @@ class Leadership:
 
     def _kill(self, name: str) -> None:
         container = self._containers.get(name)
-        if container is not None:
+        if container is None:
+            return
+        try:
             self._launcher.kill(container)
+        except LauncherError as error:
+            complain("kill_failed", str(error))  # an orphan cannot commit; its end is told when it is known
 
     def _publish(self, status: DataflowStatus) -> None:
         """Write the status if the head is still ours: a master that was replaced must not have the last word."""
         paths = self._view.paths
-        data = status.model_copy(update={"updated_ms": self._clock.now_ms()}).to_bytes()
+        known = {"updated_ms": self._clock.now_ms(), "metrics": self._settings.metrics}
+        data = status.model_copy(update=known).to_bytes()
         try:
             self._registry.commit([Check(paths.workers, self._head.version), Set(paths.status, data)])
         except VersionConflict:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from scribengin.errors import PackageInvalid
 
 PACKAGE_BYTES_MAX = 256 * 1024 * 1024
 _CHUNK_BYTES = 1 << 20
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same content is the same archive
 
 
 def ship_package(directory: Path, home: Path) -> Path:
@@ -30,6 +32,22 @@ def ship_package(directory: Path, home: Path) -> Path:
     except OSError as error:
         raise PackageInvalid(f"package {directory} cannot be copied to {home}: {error}") from error
     return target
+
+
+def pack_package(directory: Path, home: Path) -> Path:
+    """The package as one archive below `home`, named by its content. Raises PackageInvalid as `ship_package`."""
+    copy = ship_package(directory, home)
+    archive = copy.with_name(f"package-{copy.name}.zip")
+    draft = copy.with_name(f".{archive.name}.{os.getpid()}")
+    try:
+        if not archive.is_file():
+            with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
+                for file in _files(copy):
+                    packed.writestr(zipfile.ZipInfo(file.as_posix(), _EPOCH), (copy / file).read_bytes())
+            draft.rename(archive)
+    except OSError as error:
+        raise PackageInvalid(f"package {directory} cannot be packed to {archive}: {error}") from error
+    return archive
 
 
 def _files(directory: Path) -> Iterator[Path]:

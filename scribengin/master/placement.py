@@ -7,11 +7,11 @@ is, and placed only when that is done; until then it is `leaving`, and room is k
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+
+from scribengin.naming import natural
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,12 +61,6 @@ def spread(
         assign |= placed
         release += moved
     return Spread(assign, sorted(release, key=natural))
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def natural(name: str) -> tuple[str | int, ...]:
-    """A sort key under which `task-10` comes after `task-9`."""
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))
 
 
 def _quotas(held: Mapping[_B, Sequence[str]], total: int) -> dict[_B, int]:

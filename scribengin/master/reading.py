@@ -7,11 +7,16 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scribengin.dataflow.view import DataflowView, Placement, config_from_bytes
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import shortened
+from scribengin.dataflow.nodes import config_from_bytes, config_is_gone
+from scribengin.dataflow.view import DataflowView, Placement
 from scribengin.errors import ConfigInvalid
 from scribengin.master import events as ev
 from scribengin_registry.contract import Watch, WatchEvent
 from scribengin_registry.errors import NodeMissing
+
+_REFUSAL_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Reader:
         dead, even while its session still stands.
         """
         view = self._view
-        in_force = view.config_in_force()
+        accepted = view.accepted()
         head = view.placement_head()
         self._known = set()
         workers = {}
@@ -49,8 +54,10 @@ class Reader:
         placements = [placement for worker in workers.values() for placement in self._placements(worker)]
         return ev.DataflowSnapshot(
             dataflow=view.dataflow,
-            config=in_force.value,
-            config_version=in_force.version,
+            config=DataflowConfig.parse(accepted.config, source=view.paths.master),
+            config_version=accepted.version,
+            workers_since=accepted.workers_since,
+            grouped_for=view.task_set().grouped_for,
             head=head.value,
             status=view.status(),
             tasks=view.tasks(),
@@ -73,14 +80,25 @@ class Reader:
                 report = self._view.report(look.worker, self._watch(look))
                 return [] if report is None else [ev.ReportRead(report)]
 
-    def config(self) -> ev.ConfigEdited:
+    def config(self) -> ev.ConfigEdited | ev.ConfigGone:
         """The `config` node as it stands now."""
         path = self._view.paths.config
-        node = self._view.registry.get(path, self._watch(Look("config")))
+        found = self._view.counted_config(self._watch(Look("config")))
+        if found.node is None:
+            return ev.ConfigGone(config_is_gone(self._view.dataflow, path, found.version))
+        config, error = None, None
         try:
-            return ev.ConfigEdited(node.version, config_from_bytes(node.data, path))
-        except ConfigInvalid as error:
-            return ev.ConfigEdited(node.version, None, str(error))
+            config = config_from_bytes(found.node.data, path)
+        except ConfigInvalid as refusal:
+            error = shortened(str(refusal), _REFUSAL_MAX)  # it names everything that is wrong, and a node takes so much
+        return ev.ConfigEdited(found.version, config, error, found.node.modified_ms, found.numbers)
+
+    def is_asked_for(self, *, since: int) -> bool:
+        """Whether a version after that one wants the dataflow to run."""
+        edit = self.config()
+        if isinstance(edit, ev.ConfigGone) or edit.config is None:
+            return False
+        return edit.version > since and edit.config.desired_state == "running"
 
     def _new_workers(self) -> list[ev.MasterEvent]:
         names = self._view.workers(self._watch(Look("workers")))
@@ -89,7 +107,7 @@ class Reader:
         for name in names:
             if name not in self._known and (worker := self._worker(name)) is not None:
                 self._known.add(name)
-                found.append(ev.WorkerRegistered(name, worker.executors))
+                found.append(ev.WorkerRegistered(name, worker.executors, worker.config_version))
                 found += [ev.ReportRead(worker.report)] if worker.report is not None else []
                 found += [] if worker.alive else [ev.WorkerLost(name)]
         return found
@@ -103,7 +121,9 @@ class Reader:
         report = self._view.report(name, self._watch(Look("report", name)))
         alive = self._view.lease(name, self._watch(Look("lease", name)))
         elsewhere = descriptor.host != socket.gethostname()
-        return ev.WorkerSnapshot(name, descriptor.executors, alive, report, elsewhere)
+        return ev.WorkerSnapshot(
+            name, descriptor.executors, alive, report, elsewhere, config_version=descriptor.config_version
+        )
 
     def _placements(self, worker: ev.WorkerSnapshot) -> Iterator[Placement]:
         """What stands below a worker. A master that died in the middle of its removal has left only a part."""

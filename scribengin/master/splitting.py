@@ -2,7 +2,8 @@
 
 The first time all streams are grouped. Later ones, that appear while the dataflow runs, get tasks of their own behind
 those there are, so that nothing that works is touched; with a fixed number of tasks they must wait for a full
-regrouping.
+regrouping. In that, streams that were read before keep the descriptors they have: those know more (where the stream
+ended when it was found).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.descriptors import TaskDescriptor
-from scribengin.dataflow.tasks import split_into_tasks, task_count
+from scribengin.dataflow.tasks import split_into_tasks, task_count, task_name
 
 SinkStreams = Callable[[int], Mapping[str, Sequence[SinkStreamDescriptor]]]
 SourceStreams = Mapping[str, Sequence[SourceStreamDescriptor]]
@@ -41,10 +42,20 @@ def missing_tasks(
     return Missing(tuple(_appended(len(existing), added, sink_streams)), ignored)
 
 
+def regrouped_tasks(
+    existing: Mapping[str, TaskDescriptor], streams: SourceStreams, wanted: int | None, sink_streams: SinkStreams
+) -> tuple[TaskDescriptor, ...]:
+    """All tasks, for streams that were grouped otherwise before."""
+    known = {(s.source, s.name): s for task in existing.values() for s in task.sources}
+    same = {name: [known.get((s.source, s.name), s) for s in found] for name, found in streams.items()}
+    count = task_count(same, wanted)
+    return tuple(split_into_tasks(same, sink_streams(count), count))
+
+
 def _appended(first: int, added: SourceStreams, sink_streams: SinkStreams) -> list[TaskDescriptor]:
     count = task_count(added, None)
     if not count:
         return []
     sinks = {name: streams[first:] for name, streams in sink_streams(first + count).items()}
     tasks = split_into_tasks(added, sinks, count)
-    return [task.model_copy(update={"name": f"task-{first + k}"}) for k, task in enumerate(tasks)]
+    return [task.model_copy(update={"name": task_name(first + k)}) for k, task in enumerate(tasks)]

@@ -9,10 +9,12 @@ from scribengin.dataflow.descriptors import WorkerReport
 from scribengin.master.backoff import YOUNG_S, Backoff
 from scribengin.master.events import KillContainer
 from scribengin.master.facts import Worker
-from scribengin.master.placement import natural
+from scribengin.naming import natural
 
 REGISTER_TIMEOUT_S = 120.0
-"""A worker that has not put itself down after this long never will."""
+"""A worker that has not put itself down this long after there was room for it never will."""
+LONG_WAIT_S = 30.0
+"""A cluster that has no room for so long is worth a word."""
 GRACE_S = 15.0
 """How long a worker that was removed may take to leave by itself."""
 _MASTER = "master-"
@@ -47,10 +49,13 @@ class Staff:
 
     # -- what happened
 
-    def registered(self, name: str, executors: tuple[str, ...], now_s: float) -> None:
+    def registered(
+        self, name: str, executors: tuple[str, ...], now_s: float, config_version: int | None = None
+    ) -> None:
         """A worker has put itself down; its session stands."""
         worker = self.workers.setdefault(name, Worker(name, launched_s=now_s, container=False))
         worker.executors, worker.registered, worker.alive, worker.gone = executors, True, True, False
+        worker.config_version = config_version
 
     def reported(self, report: WorkerReport) -> None:
         """A worker has said how it is."""
@@ -80,9 +85,17 @@ class Staff:
         self._last_death_s = now_s
         return "worker", worker.kill_reason or reason
 
-    def launched(self, name: str, now_s: float) -> None:
-        """A worker is about to be launched."""
-        self.workers[name] = Worker(name, launched_s=now_s)
+    def launched(self, name: str, now_s: float, config_version: int) -> None:
+        """A worker is about to be launched, under that version of the config."""
+        self.workers[name] = Worker(name, launched_s=now_s, config_version=config_version)
+
+    def waiting(self, names: Collection[str], now_s: float) -> list[str]:
+        """The containers of `names` wait for room: that is no time in which a worker could have registered. Those that
+        have waited for long already."""
+        waiting = [worker for name, worker in self.workers.items() if name in names and not worker.registered]
+        for worker in waiting:
+            worker.room_since_s = now_s
+        return sorted((w.name for w in waiting if now_s - w.launched_s >= LONG_WAIT_S), key=natural)
 
     def standby_launched(self, name: str, now_s: float) -> None:
         """A standby is about to be launched."""
@@ -129,21 +142,38 @@ class Staff:
         """Workers whose sessions have ended, and whose nodes still stand."""
         return [w for w in self.workers.values() if w.registered and not w.alive and not w.gone]
 
-    def plan_workers(self, wanted: int, load: Mapping[str, int], now_s: float) -> int:
+    def plan_workers(self, wanted: int, load: Mapping[str, int], now_s: float, since: int = 0) -> int:
         """Retire workers, or keep ones that were to retire, until `wanted` are left: how many must be launched.
 
         Those go first that have not come up yet, then those with the fewest tasks: what works is disturbed least.
+        Workers that were started before version `since` of the config are replaced one after the other: one more than
+        wanted is launched, and when it takes tasks an old one goes.
         """
         present = [worker for worker in self.workers.values() if worker.present]
         present.sort(key=lambda w: (w.eligible, load.get(w.name, 0), [-w.launched_s], natural(w.name)))
-        for worker in present[: max(0, len(present) - wanted)]:
-            self._retire(worker, now_s)
-        missing = wanted - len(present)
+        old = [worker for worker in present if worker.outdated(since)]
+        if old:
+            missing = self._plan_rolling(present, old, wanted, now_s)
+        else:
+            missing = wanted - len(present)
+            for worker in present[: max(0, -missing)]:
+                self._retire(worker, now_s)
         for worker in sorted(self.retiring(), key=lambda w: -load.get(w.name, 0)):
-            if missing > 0 and worker.alive and not worker.leaving:
+            if missing > 0 and worker.alive and not worker.leaving and not worker.outdated(since):
                 worker.retiring = False
                 missing -= 1
         return max(0, missing) if self._worker_deaths.may_start(now_s) else 0
+
+    def _plan_rolling(self, present: list[Worker], old: list[Worker], wanted: int, now_s: float) -> int:
+        """Retire of the `old` ones whom the others can spare: how many must be launched."""
+        working = sum(worker.eligible for worker in present)
+        for worker in old:
+            if len(present) > wanted and (working > wanted or not worker.eligible):
+                working -= worker.eligible
+                present.remove(worker)
+                self._retire(worker, now_s)
+        one_at_a_time = 1 if wanted and not self.retiring() and any(worker in present for worker in old) else 0
+        return wanted + one_at_a_time - len(present)
 
     def to_dismiss(self, now_s: float) -> list[Worker]:
         """At the end: everybody goes. Those whose nodes are to be removed; the others are killed where they are."""
@@ -159,7 +189,8 @@ class Staff:
     def to_kill(self, now_s: float) -> list[KillContainer]:
         """Containers that are of no use and do not end by themselves, once each."""
         for worker in self.workers.values():
-            if not worker.registered and worker.kill_at_s is None and now_s - worker.launched_s >= REGISTER_TIMEOUT_S:
+            since_s = worker.launched_s if worker.room_since_s is None else worker.room_since_s
+            if not worker.registered and worker.kill_at_s is None and now_s - since_s >= REGISTER_TIMEOUT_S:
                 worker.kill_at_s = now_s
                 worker.kill_reason = f"it did not register within {REGISTER_TIMEOUT_S:.0f} s"
         due = [w for w in self.workers.values() if w.container and w.kill_at_s is not None and w.kill_at_s <= now_s]

@@ -14,14 +14,11 @@ A dataflow's goal, the first that holds:
 | paused   | desired_state: paused   | released; lost ones taken over and released | workers stay                |
 | running  | else                    | spread evenly over the executors            |                             |
 
-A task is *clean* when its last owner reported its end, or it never had one: then nothing of it is staged or waits to be
-completed. A task whose owner was lost is not, and is never left so: even a stopping dataflow gives it to somebody once
-more, only to take it over and release it. A new master does not know which tasks are clean, and takes none for it.
+Where tasks stand, and when they are *clean*, is standing.py's; what an edit of the config means, edits.py's.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from scribengin.dataflow.descriptors import (
@@ -33,13 +30,15 @@ from scribengin.dataflow.descriptors import (
     TaskDescriptor,
     TaskReport,
 )
-from scribengin.dataflow.view import Placement
 from scribengin.master import events as ev
 from scribengin.master.backoff import YOUNG_S
-from scribengin.master.facts import LastMaintenance, Place, Recoveries, Worker, accepted_changes, refused_changes, runs
-from scribengin.master.placement import Slot, natural, spread
+from scribengin.master.balancing import Loads
+from scribengin.master.edits import EditPlan, plan_edit
+from scribengin.master.facts import LastMaintenance, Recoveries, Worker, runs
 from scribengin.master.staff import Staff
+from scribengin.master.standing import Standing
 from scribengin.master.telling import Telling, shown_reports
+from scribengin.naming import natural
 
 
 class MasterState:
@@ -58,16 +57,14 @@ class MasterState:
         self.config = snapshot.config
         self.config_version = snapshot.config_version
         self.config_error: str | None = None
-        self.head: PlacementHead = snapshot.head
-        self.tasks = dict(snapshot.tasks)
+        self.workers_since = snapshot.workers_since
+        self.standing = Standing(snapshot.tasks, snapshot.head, snapshot.grouped_for)
         self.reports: dict[str, TaskReport] = {report.task: report for report in snapshot.status.tasks}
         self.staff = Staff(master, standbys, snapshot.containers, now_s)
         self.errors: dict[str, str] = {}
         self._dataflow = snapshot.dataflow
         self._since_s = now_s
-        self._places: dict[str, Place] = {}
-        self._clean: set[str] = set(self.tasks) if self.head.next_lease == 1 else set()
-        self._finished: set[str] = set()
+        self._loads = Loads()
         self._failed: dict[str, str] = {}
         self._recoveries = Recoveries()
         self._ran = snapshot.status.state not in ("starting", *FINAL_STATES)
@@ -76,14 +73,28 @@ class MasterState:
         self._winding_down: DataflowState | None = None
         self._left = False
         self._telling = Telling(now_s)
-        self._submitted_ms = snapshot.status.submitted_ms
-        self._changes: list[ev.RegistryInstruction] = []
+        self._lasting = snapshot.status.model_dump(include={"submitted_ms", "guarantees"})
         self._actions: list[ev.Instruction] = []
         self._restore(snapshot, now_s)
         if before is None:
             self._telling.record("master", f"{master} leads")
         else:
             self._remember(before)
+
+    @property
+    def head(self) -> PlacementHead:
+        """The head as it is to be written with the next changes."""
+        return self.standing.head
+
+    @property
+    def tasks(self) -> dict[str, TaskDescriptor]:
+        """The tasks there are, in order."""
+        return self.standing.tasks
+
+    @property
+    def regrouping(self) -> bool:
+        """Whether the streams are to be grouped anew."""
+        return self.standing.regrouping(self.config.tasks)
 
     def handle(self, events: Iterable[ev.MasterEvent], now_s: float) -> list[ev.Instruction]:
         """Let the events happen, then decide. Changes of the registry come first, to be made as one."""
@@ -92,8 +103,8 @@ class MasterState:
         for event in events:
             self._hear(event, now_s)
         self._decide(now_s)
-        done: list[ev.Instruction] = [*self._changes, *self._actions]
-        self._changes, self._actions = [], []
+        done: list[ev.Instruction] = [*self.standing.changes, *self._actions]
+        self.standing.changes, self._actions = [], []
         return done
 
     def provide_standby(self, now_s: float) -> list[ev.Instruction]:
@@ -101,7 +112,7 @@ class MasterState:
         if not self.staff.standby_wanted(now_s):
             return []
         name = f"master-{self.head.next_master}"
-        self.head = self.head.model_copy(update={"next_master": self.head.next_master + 1})
+        self._head(next_master=self.head.next_master + 1)
         self.staff.standby_launched(name, now_s)
         return [ev.LaunchStandby(name)]
 
@@ -109,38 +120,38 @@ class MasterState:
 
     def _restore(self, snapshot: ev.DataflowSnapshot, now_s: float) -> None:
         for worker in snapshot.workers.values():
-            self.staff.registered(worker.name, worker.executors, now_s)
+            self.staff.registered(worker.name, worker.executors, now_s, worker.config_version)
             if not worker.alive:
                 self.staff.lost(worker.name)
         for placement in sorted(snapshot.placements, key=lambda p: p.assignment.lease):
-            self._restore_place(placement)
+            self.standing.restore(placement)
         for worker in snapshot.workers.values():
             if worker.report is not None:
                 self._hear(ev.ReportRead(worker.report), now_s)
+        if snapshot.status.state == "starting":  # what finished before it was killed may have been rewound since
+            self.standing.run_again()
 
     def _remember(self, before: MasterState) -> None:
         self.staff.remember(before.staff)
         self.errors, self._since_s, self._recoveries = before.errors, before._since_s, before._recoveries
-        self._clean, self._finished, self._failed = before._clean, before._finished, before._failed
+        self.standing.remember(before.standing)
+        self._failed, self._loads = before._failed, before._loads
         self._last_maintenance, self._winding_down = before._last_maintenance, before._winding_down
-
-    def _restore_place(self, placement: Placement) -> None:
-        assignment, slot = placement.assignment, Slot(placement.worker, placement.executor)
-        earlier = self._places.get(assignment.task)
-        if earlier is not None:
-            self._changes.append(ev.Unassign(assignment.task, earlier.slot))
-        self._places[assignment.task] = Place(slot, assignment.lease, assignment.release)
 
     def _hear(self, event: ev.MasterEvent, now_s: float) -> None:
         match event:
             case ev.ConfigEdited():
                 self._hear_edit(event)
-            case ev.TasksFound(tasks):
-                self._hear_tasks(tasks)
+            case ev.ConfigGone(words):
+                if words != self.config_error:
+                    self._telling.record("config_gone", words)
+                self.config_error = words
+            case ev.TasksFound():
+                self._hear_tasks(event)
             case ev.StreamsIgnored(streams):
                 self._telling.record("streams_ignored", f"not read, because `tasks` is fixed: {', '.join(streams)}")
-            case ev.WorkerRegistered(name, executors):
-                self.staff.registered(name, executors, now_s)
+            case ev.WorkerRegistered(name, executors, config_version):
+                self.staff.registered(name, executors, now_s, config_version)
                 self._telling.record("worker_registered", name)
             case ev.WorkerLost(name):
                 self.staff.lost(name)
@@ -150,38 +161,56 @@ class MasterState:
                 self._hear_exit(name, reason, "", killed=False, now_s=now_s)
             case ev.ReportRead(report):
                 self.staff.reported(report)
+                self._loads.heard(report.tasks, now_s)
                 for task_report in report.tasks:
                     self._hear_report(report.worker, task_report, now_s)
             case ev.ChoreDone(chore, error):
                 self._hear_chore(chore, error)
-            case ev.Tick():
-                pass
+            case ev.Tick(waiting):
+                self._hear_waiting(self.staff.waiting(waiting, now_s))
+
+    def _hear_waiting(self, names: list[str]) -> None:
+        self.errors.pop("room", None)
+        if names:
+            self.errors["room"] = (
+                f"no room yet for {', '.join(names)} (each {self.config.container.memory_mb} MB, "
+                f"cores: {self.config.container.cores}); it is waited for: see the cluster's queue, or `workers`"
+            )
 
     def _hear_edit(self, event: ev.ConfigEdited) -> None:
         if event.version <= self.config_version or self._winding_down is not None:
             return
-        refusal = event.error
+        plan = EditPlan(refusal=event.error)
         if event.config is not None:
-            changes = refused_changes(self.config, event.config)
-            refusal = f"{', '.join(changes)} cannot be edited while the dataflow exists" if changes else None
-        if refusal is not None or event.config is None:
-            text = f"version {event.version} of the config is refused: {refusal}; version {self.config_version} stays"
-            if text != self.config_error:
-                self._telling.record("config_refused", text)
-            self.config_error = text
+            plan = plan_edit(self.config, event.config, running=bool(self.staff.workers))
+        if plan.refusal is not None or event.config is None:
+            self._refuse(event, plan)
             return
-        self._telling.record("config_accepted", accepted_changes(self.config, event.config))
+        self._telling.record("config_accepted", plan.line)
+        if plan.rolling:
+            self.workers_since = event.version
+        if event.config.tasks != self.config.tasks:
+            self.standing.regroups_again()
+        if event.config.desired_state == "running" != self.config.desired_state:
+            self.standing.run_again()  # it may have been rewound meanwhile
         self.config, self.config_version, self.config_error = event.config, event.version, None
-        self._changes.append(ev.AcceptConfig(event.config, event.version))
+        self.standing.changes.append(
+            ev.AcceptConfig(event.config, event.version, self.workers_since, plan, event.at_ms, event.numbers)
+        )
 
-    def _hear_tasks(self, tasks: tuple[TaskDescriptor, ...]) -> None:
-        new = [task for task in tasks if task.name not in self.tasks]
-        if not new or len(new) < len(tasks) or self._goal() not in ("running", "paused"):
-            return  # found before the last ones were made, or too late
-        self._changes.append(ev.CreateTasks(tuple(new)))
-        self.tasks.update({task.name: task for task in new})
-        self._clean.update(task.name for task in new)
-        self._telling.record("tasks_created", f"{len(new)} tasks, {len(self.tasks)} in all")
+    def _refuse(self, event: ev.ConfigEdited, plan: EditPlan) -> None:
+        text = f"version {event.version} of the config is refused: {plan.refusal}; version {self.config_version} stays"
+        if text != self.config_error:
+            self._telling.record("config_refused", text)
+            self.standing.changes.append(ev.RefuseConfig(event.config, event.version, plan, event.at_ms))
+        self.config_error = text
+
+    def _hear_tasks(self, event: ev.TasksFound) -> None:
+        if event.grouped_for != self.config.tasks or self._goal() not in ("running", "paused"):
+            return  # found for another config, or too late
+        made = self.standing.found(event.tasks, event.grouped_for)
+        if made:
+            self._telling.record("tasks_created", f"{made} tasks, {len(self.tasks)} in all")
 
     def _hear_exit(self, name: str, reason: str, log: str, *, killed: bool, now_s: float) -> None:
         surprise = self.staff.exited(name, reason, killed=killed, now_s=now_s)
@@ -193,14 +222,10 @@ class MasterState:
             self.errors[kind] = f"{name} ended: {why}" + (f"\n{log}" if log else "")
 
     def _hear_report(self, worker: str, report: TaskReport, now_s: float) -> None:
-        place = self._places.get(report.task)
-        if place is None or place.lease != report.lease or place.slot.worker != worker:
+        if not self.standing.heard(worker, report):
             return  # of an earlier assignment
         self.reports[report.task] = report
-        place.done = report.state in ("released", "finished", "failed")
         self._ran = self._ran or runs(report)
-        if report.state == "finished":
-            self._finished.add(report.task)
         if report.state == "failed" and report.task not in self._failed:
             self._failed[report.task] = report.error or "it does not say why"
             self._telling.record("task_failed", f"{report.task}: {self._failed[report.task].splitlines()[-1]}")
@@ -224,7 +249,7 @@ class MasterState:
             return self._winding_down
         if self._failed:
             return "failed"
-        if self.tasks and self._finished.issuperset(self.tasks):
+        if self.standing.all_finished():
             return "finished"
         return self.config.desired_state
 
@@ -235,14 +260,11 @@ class MasterState:
         goal = self._goal()
         if self._winding_down is None:
             self._plan_staff(goal, now_s)
-            if goal == "running":
-                self._place()
-            else:
-                self._drain()
+            self._place(goal)
             for worker in self.staff.retiring():
-                if all(place.done for place in self._places.values() if place.slot.worker == worker.name):
+                if self.standing.empty(worker.name):
                     self._remove(worker, now_s)
-        if goal in FINAL_STATES and self._drained():
+        if goal in FINAL_STATES and self.standing.drained():
             self._end(goal, now_s)
         self._actions += self.staff.to_kill(now_s)
         self._publish(goal, now_s)
@@ -250,7 +272,7 @@ class MasterState:
     def _settle(self, now_s: float) -> None:
         """This leadership has lasted: the next one need not be careful because of it."""
         if self.head.unsettled and now_s - self._since_s >= YOUNG_S:
-            self.head = self.head.model_copy(update={"unsettled": 0})
+            self._head(unsettled=0)
         for kind in self.staff.calm(self.config.workers, now_s):
             self.errors.pop(kind, None)
 
@@ -258,73 +280,48 @@ class MasterState:
         wanted: int | None = self.config.workers
         if goal in FINAL_STATES:
             # Nobody new, and nobody goes before all is drained; but lost tasks need somebody to bring them to an end.
-            wanted = None if self._drained() or self.staff.anybody() else 1
+            wanted = None if self.standing.drained() or self.staff.anybody() else 1
         if wanted is not None:
-            load = Counter(place.slot.worker for place in self._places.values() if not place.done)
-            self._launch(self.staff.plan_workers(wanted, load, now_s), now_s)
+            count = self.staff.plan_workers(wanted, self.standing.load(), now_s, self.workers_since)
+            self._launch(count, now_s)
         self._actions += self.provide_standby(now_s)
 
     def _launch(self, count: int, now_s: float) -> None:
         for number in range(self.head.next_worker, self.head.next_worker + count):
-            self.staff.launched(f"worker-{number}", now_s)
+            self.staff.launched(f"worker-{number}", now_s, self.config_version)
             self._actions.append(ev.LaunchWorker(f"worker-{number}"))
         if count:
-            self.head = self.head.model_copy(update={"next_worker": self.head.next_worker + count})
+            self._head(next_worker=self.head.next_worker + count)
 
-    def _place(self) -> None:
-        """Spread all tasks that have not finished over the executors that take tasks."""
+    def _place(self, goal: DataflowState) -> None:
+        """Have the tasks stand where they belong: spread over the executors that take tasks, or drained."""
         executors = self.staff.executors()
-        settled: dict[str, Slot] = {}
-        homeless: list[str] = []
-        leaving = 0
-        for task in self.tasks:
-            place = self._places.get(task)
-            if task in self._finished:
-                continue
-            if place is None or place.done:
-                homeless.append(task)
-            elif place.release:
-                leaving += 1
-            elif place.slot.worker in executors:
-                settled[task] = place.slot
-            else:
-                self._release(task, place)
-                leaving += 1
-        spreading = spread(executors, settled, homeless, leaving)
-        for task in spreading.release:
-            self._release(task, self._places[task])
-        for task, slot in spreading.assign.items():
-            self._assign(task, slot)
+        if goal in ("running", "paused"):
+            regrouped = self.standing.regroup(executors, self.config.tasks)
+            if regrouped is not None:
+                self._telling.record("tasks_regrouped", regrouped)
+                self.reports = {task: report for task, report in self.reports.items() if task in self.tasks}
+        if goal != "running":
+            self.standing.drain(executors)
+            return
+        if self.config.rebalance != self.head.rebalanced:
+            self._rebalance()
+        self.standing.place(executors)
 
-    def _drain(self) -> None:
-        """Have every task brought to a clean end where it stands, or by somebody else where its owner was lost."""
-        executors = self.staff.executors()
-        settled: dict[str, Slot] = {}
-        for task, place in self._places.items():
-            if not place.done and not place.release:
-                self._release(task, place)
-            if place.slot.worker in executors:
-                settled[task] = place.slot
-        lost = [task for task in self.tasks if task not in self._places and task not in self._clean]
-        for task, slot in spread(executors, settled, lost).assign.items():
-            self._assign(task, slot, release=True)
+    def _rebalance(self) -> None:
+        moves = self.standing.rebalance(self.staff.executors(), self._loads.rates())
+        if moves is not None:
+            self._head(rebalanced=self.config.rebalance)
+            told = ", ".join(f"{task} to {slot.worker}/{slot.executor}" for task, slot in moves.items())
+            self._telling.record("rebalanced", told or "nothing has to move")
 
-    def _release(self, task: str, place: Place) -> None:
-        place.release = True
-        self._changes.append(ev.Release(task, place.slot, place.lease))
-
-    def _assign(self, task: str, slot: Slot, *, release: bool = False) -> None:
-        previous = self._places.get(task)
-        lease = self.head.next_lease
-        self.head = self.head.model_copy(update={"next_lease": lease + 1})
-        self._places[task] = Place(slot, lease, release)
-        self._clean.discard(task)
-        self._changes.append(ev.Assign(task, slot, lease, previous.slot if previous else None, release))
+    def _head(self, **changes: object) -> None:
+        self.standing.head = self.head.model_copy(update=changes)
 
     def _lose(self, worker: Worker, now_s: float) -> None:
         """A worker is gone: its tasks stand nowhere now, and are placed again in the transaction that removes it."""
         tasks = self._remove(worker, now_s)
-        unfinished = {task for task in tasks if task not in self._finished}
+        unfinished = {task for task in tasks if task not in self.standing.finished}
         self._telling.record(
             "worker_lost", f"{worker.name}; its tasks: {', '.join(sorted(unfinished, key=natural)) or 'none'}"
         )
@@ -333,17 +330,8 @@ class MasterState:
 
     def _remove(self, worker: Worker, now_s: float) -> list[str]:
         """Remove a worker and what stands on it. Returns the tasks that it had not brought to an end."""
-        self._changes.append(ev.RemoveWorker(worker.name))
         self.staff.removed(worker, now_s)
-        on_it = [task for task, place in self._places.items() if place.slot.worker == worker.name]
-        done = [task for task in on_it if self._places[task].done]
-        for task in on_it:
-            del self._places[task]
-        self._clean.update(done)
-        return [task for task in on_it if task not in done]
-
-    def _drained(self) -> bool:
-        return all(self._places[task].done if task in self._places else task in self._clean for task in self.tasks)
+        return self.standing.remove(worker.name)
 
     # -- ending, and telling
 
@@ -373,12 +361,13 @@ class MasterState:
             return goal
         if goal in FINAL_STATES:
             return "stopping"
-        if goal == "paused" and self._drained():
+        if goal == "paused" and self.standing.drained():
             return "paused"
         return "running" if self._ran else "starting"
 
     def _status(self) -> DataflowStatus:
         troubles = [f"{task}: {error}" for task, error in self._failed.items()]
+        ending = self._goal() in FINAL_STATES
         troubles += [self.errors[kind] for kind in sorted(self.errors)]
         return DataflowStatus(
             dataflow=self._dataflow,
@@ -390,11 +379,6 @@ class MasterState:
             workers=tuple(self.staff.names()),
             tasks=shown_reports(self.reports[task] for task in self.tasks if task in self.reports),
             tasks_total=len(self.tasks),
-            tasks_unassigned=tuple(self._unassigned()[:STATUS_TASKS_MAX]),
-            submitted_ms=self._submitted_ms,
+            tasks_unassigned=() if ending else tuple(self.standing.unassigned()[:STATUS_TASKS_MAX]),
+            **self._lasting,
         )
-
-    def _unassigned(self) -> list[str]:
-        if self._goal() in FINAL_STATES:
-            return []
-        return sorted((t for t in self.tasks if t not in self._places and t not in self._finished), key=natural)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
+from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import FINAL_STATES
+from scribengin.dataflow.descriptors import FINAL_STATES, Origin
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerDescriptor
-from scribengin.launcher.local import LocalLauncher
 from scribengin.master.containers import master_request
-from scribengin.master.package import ship_package
+from scribengin.master.edits import plan_edit
+from scribengin.master.places import launching_place, shipped
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown, RegistryError, VersionConflict
 
@@ -25,25 +27,34 @@ FIRST_MASTER = "master-1"
 
 
 def submit(
-    registry: Registry, config: DataflowConfig, home: Path, *, standbys: int = STANDBYS, clock: Clock = SYSTEM_CLOCK
+    registry: Registry,
+    config: DataflowConfig,
+    home: Path,
+    *,
+    standbys: int = STANDBYS,
+    clock: Clock = SYSTEM_CLOCK,
+    author: str | None = None,
 ) -> ContainerDescriptor:
-    """Start a dataflow, and return its first master's container. The processes outlive this one.
+    """Start a dataflow on behalf of `author`, and return its first master's container. The processes outlive this one.
 
     Whether the dataflow can run at all is for `scribengin.dataflow.explain` to say before. Raises DataflowExists,
     ResourceTaken, PackageInvalid, LauncherError and what connectors raise; then what was made is gone again, but for a
     copy of the package and empty sink streams.
     """
-    config = _shipped(config, home)
+    packaged = config.package
+    config = shipped(config, home)
     view = DataflowView(registry, config.name)
     environment = Environment(registry=registry, clock=clock, dataflow=config.name)
-    with Resources(config, environment) as resources, LocalLauncher(home, clock) as launcher:
+    with Resources(config, environment) as resources, launching_place(config, home, clock) as place:
         tasks = resources.tasks()
         claims = _claims(registry, [sink.resource for sink in resources.sinks.values()])
-        _create(view, config, list(claims), clock.now_ms())
+        _create(view, config, list(claims), resources.guarantees(), clock.now_ms(), author)
         try:
             for name, sink in resources.sinks.items():
                 sink.create([stream for task in tasks for stream in task.sinks if stream.sink == name])
-            return launcher.launch(master_request(config, FIRST_MASTER, registry.hosts, home, standbys))
+            if packaged is not None and config.package is not None:
+                view.set_origin(Origin(package=packaged, host=socket.gethostname()))
+            return place.launch(master_request(config, FIRST_MASTER, registry.hosts, home, standbys))
         except BaseException as error:
             _undo(view, claims, error)
             raise
@@ -58,20 +69,20 @@ def launch_master(
     LauncherError.
     """
     view = DataflowView(registry, dataflow)
-    config = view.config_in_force().value
-    name = _new_master_name(view)
+    config = _next_config(view)
+    name = new_master_name(view)
     status = view.status()
     if status.state in FINAL_STATES:
         view.set_status(status.model_copy(update={"state": "starting", "error": None, "tasks": ()}))
-    with LocalLauncher(home, clock) as launcher:
-        return launcher.launch(master_request(config, name, registry.hosts, home, standbys))
+    with launching_place(config, home, clock) as place:
+        return place.launch(master_request(config, name, registry.hosts, home, standbys))
 
 
-def _shipped(config: DataflowConfig, home: Path) -> DataflowConfig:
-    """The config with its package where the workers find it. SQL needs none."""
-    if config.transformation is None or config.package is None:
-        return config.model_copy(update={"package": None})
-    return config.model_copy(update={"package": str(ship_package(Path(config.package), home))})
+def _next_config(view: DataflowView) -> DataflowConfig:
+    """What the next master will go by: the config as it was edited, or the one in force if it would refuse that."""
+    in_force, edited = view.config_in_force().value, view.config_to_edit().value
+    refused = plan_edit(in_force, edited, running=bool(view.workers())).refusal
+    return edited if refused is None else in_force
 
 
 def _claims(registry: Registry, resources: list[str]) -> dict[str, bytes | None]:
@@ -80,9 +91,16 @@ def _claims(registry: Registry, resources: list[str]) -> dict[str, bytes | None]
     return {resource: None if node is None else node.data for resource, node in nodes.items()}
 
 
-def _create(view: DataflowView, config: DataflowConfig, resources: list[str], now_ms: int) -> None:
+def _create(
+    view: DataflowView,
+    config: DataflowConfig,
+    resources: list[str],
+    guarantees: Mapping[str, Guarantee],
+    now_ms: int,
+    author: str | None,
+) -> None:
     try:
-        view.submit(config, resources, now_ms)
+        view.submit(config, resources, now_ms, guarantees, author)
     except OutcomeUnknown:
         view.registry.sync()
         try:
@@ -106,7 +124,8 @@ def _undo(view: DataflowView, claims: Mapping[str, bytes | None], error: BaseExc
         error.add_note(f"and taking it back failed ({trouble}): run `scribengin kill {view.dataflow}`")
 
 
-def _new_master_name(view: DataflowView) -> str:
+def new_master_name(view: DataflowView) -> str:
+    """A name that no master of the dataflow ever had. Raises DataflowNotFound."""
     while True:
         head = view.placement_head()
         taken = head.value.model_copy(update={"next_master": head.value.next_master + 1})

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scribengin.dataflow.descriptors import STATUS_TASKS_MAX, DataflowStatus, TaskReport, with_bounded_errors
+from scribengin.dataflow.descriptors import (
+    STATUS_TASKS_MAX,
+    DataflowStatus,
+    TaskReport,
+    with_bounded_errors,
+    without_details,
+)
 from scribengin.master.events import Instruction, PublishStatus, RecordHistory
-from scribengin.master.placement import natural
+from scribengin.naming import natural
 
 STATUS_PERIOD_S = 1.0
 
@@ -35,6 +41,9 @@ class Telling:
 
 
 def shown_reports(reports: Iterable[TaskReport]) -> tuple[TaskReport, ...]:
-    """The reports that a status has room for, those with errors before the others, in order of the tasks."""
+    """The reports that a status has room for, those with errors before the others, in order of the tasks.
+
+    Without details: those stand in the workers' own reports, and a status is written anew whenever one of them is.
+    """
     chosen = sorted(reports, key=lambda report: (report.error is None, natural(report.task)))[:STATUS_TASKS_MAX]
-    return with_bounded_errors(sorted(chosen, key=lambda report: natural(report.task)))
+    return with_bounded_errors(map(without_details, sorted(chosen, key=lambda report: natural(report.task))))

@@ -15,6 +15,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from scribengin.spark.source import conform
+
 _SUMMARY = "path string"
 
 
@@ -45,18 +47,26 @@ class FileDrain:
 
     def __init__(self, frame: DataFrame, directory: Path) -> None:
         self._directory = directory
-        self._paths = frame.mapInArrow(_writer(str(directory)), _SUMMARY)
+        self._paths = arrow_files(frame, directory)
 
     def execute(self) -> list[pa.RecordBatch]:
         try:
-            return [batch for row in self._paths.collect() for batch in _mapped(Path(row["path"]))]
+            return [batch for row in self._paths.collect() for batch in mapped(Path(row["path"]))]
         finally:
             # Also what tasks of a failed job left; one that still writes keeps its file, without a name.
             for left in self._directory.iterdir():
                 left.unlink(missing_ok=True)
 
 
-def _writer(directory: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def arrow_files(frame: DataFrame, directory: Path, schema: pa.Schema | None = None) -> DataFrame:
+    """A DataFrame that, executed, writes `frame` to Arrow files in `directory`; its column `path` names them, in order.
+
+    They are in `schema`, if that is given, and else in whatever Spark makes of the columns.
+    """
+    return frame.mapInArrow(_writer(str(directory), schema), _SUMMARY)
+
+
+def _writer(directory: str, schema: pa.Schema | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What runs in Spark's Python workers: one file a task attempt, so that no two of them ever write the same."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,7 +74,7 @@ def _writer(directory: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
         assert context is not None, "this runs in a task"
         with _Output(f"{directory}/{context.taskAttemptId()}.arrow") as output:
             for batch in batches:
-                output.write(batch)
+                output.write(batch if schema is None else conform(batch, schema))
         if output.begun:
             yield pa.record_batch([pa.array([output.path])], names=["path"])
 
@@ -101,7 +111,7 @@ class _Output:
                 raise OutputUnwritable(f"{self.path}: {error}") from error
 
 
-def _mapped(path: Path) -> list[pa.RecordBatch]:
+def mapped(path: Path) -> list[pa.RecordBatch]:
     """The batches of a file. They keep it mapped; its name may go."""
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     return [reader.get_batch(index) for index in range(reader.num_record_batches)]

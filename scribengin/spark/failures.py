@@ -72,6 +72,14 @@ def one_line(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip().partition("\n")[0]
 
 
+def java_kinds(error: Exception) -> list[str]:
+    """The classes of the Java exceptions behind one of SPARK_ERRORS, without their packages, outermost first."""
+    try:
+        return [cause.kind for cause in _causes(error)]
+    except (Py4JError, OSError):
+        return []
+
+
 def judge(causes: Sequence[Cause], doing: str) -> TransformationFailed | SparkUnavailable:
     """The same for a chain of causes, outermost first. An empty one: the JVM itself is gone."""
     if not causes:

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
 from scribengin.spark.drain import Drain, FileDrain, MemoryDrain
-from scribengin.spark.encoding import outputs_of, unite
 from scribengin.spark.failures import SPARK_ERRORS, failure
 from scribengin.spark.recipe import Built, Recipe
 from scribengin.spark.session import activate
-from scribengin.spark.source import FORMAT, InputBinding, ReadSplit, RoundSource
+from scribengin.spark.source import FORMAT, InputBinding, ReadSplit, RoundSource, TableSplit, spark_schema
+from scribengin.spark.united import United, outputs_of, unite
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,8 @@ class Shape:
 
     partitions: int
     through_files: bool
+    remote: bool = False
+    """Whether executors are on other machines: then nothing goes through files, and every round is planned anew."""
 
 
 class Lane:
@@ -47,48 +48,64 @@ class Lane:
             self._inputs = {name: self._load(name) for name in recipe.spec.inputs}
             self.built = recipe.build(self._session, self._inputs)
             self.operators = recipe.check(self.built)
-            self._drain = self._drain_of(self.built) if self.built.repeatable else None
+            united = self._united(self.built)
+            self._outputs = united.outputs
+            self._drain = self._drain_of(united) if self.built.repeatable and not shape.remote else None
 
     def run(self, splits: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
         """Execute it over `splits`. Raises TransformationFailed, SparkUnavailable, and what reading a split raises."""
-        drain = self._drain
-        if drain is None:  # the time or a seed is part of the plan: it is good for one round
-            with self._recipe.planning():
-                activate(self._session)
-                drain = self._drain_of(self._recipe.build(self._session, self._inputs))
         for name, binding in self._bindings.items():
-            binding.bind(splits.get(name, ()))
+            binding.bind(self._portable(name, splits.get(name, ())))
         try:
-            batches = drain.execute()
+            batches = (self._drain or self._new_drain()).execute()
         except SPARK_ERRORS as error:
             raise self._failure(error, splits) from error
         finally:
             for binding in self._bindings.values():
                 binding.unbind()
-        columns = {name: frame.columns for name, frame in self.built.encoded.items()}
-        return outputs_of(batches, columns)
+        return outputs_of(batches, self._outputs)
 
     def run_tables(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         """The same over records in hand."""
         return self.run({name: self._bindings[name].write(table) for name, table in tables.items()})
 
+    def _new_drain(self) -> Drain:
+        """For one round: where the time, a seed or the records themselves are part of the plan."""
+        with self._recipe.planning():
+            activate(self._session)
+            if self._shape.remote:
+                self._inputs = {name: self._load(name) for name in self._inputs}
+            return self._drain_of(self._united(self._recipe.build(self._session, self._inputs)))
+
+    def _portable(self, name: str, splits: Sequence[ReadSplit]) -> Sequence[ReadSplit]:
+        """The same records where executors can read them. Raises what reading a split raises."""
+        if not self._shape.remote or self._recipe.spec.inputs[name].anywhere:
+            return splits
+        schema = self._recipe.spec.inputs[name].schema
+        return [TableSplit.of(pa.Table.from_batches(list(split.read()), schema)) for split in splits]
+
     def _binding(self, index: int) -> InputBinding:
         directory = self._directory / f"input-{index}"
         directory.mkdir()
-        return InputBinding(directory, self._shape.partitions)
+        return InputBinding(directory, self._shape.partitions, self._shape.remote)
 
     def _load(self, name: str) -> DataFrame:
         binding = self._bindings[name]
-        reader = self._session.read.format(FORMAT).schema(from_arrow_schema(self._recipe.spec.inputs[name].schema))
-        return reader.option("directory", str(binding.directory)).option("partitions", binding.partitions).load()
+        schema = spark_schema(self._recipe.spec.inputs[name].schema, name)
+        reader = self._session.read.format(FORMAT).schema(schema)
+        return reader.options(
+            directory=str(binding.directory), partitions=binding.partitions, embedded=binding.embedded
+        ).load()
 
-    def _drain_of(self, built: Built) -> Drain:
-        united = unite(list(built.encoded.values()))
+    def _united(self, built: Built) -> United:
+        return unite(built.encoded, self._recipe.spec.outputs)
+
+    def _drain_of(self, united: United) -> Drain:
         if not self._shape.through_files:
-            return MemoryDrain(united)
+            return MemoryDrain(united.frame)
         directory = self._directory / "output"
         directory.mkdir(exist_ok=True)
-        return FileDrain(united, directory)
+        return FileDrain(united.frame, directory)
 
     def _failure(
         self, error: Exception, splits: Mapping[str, Sequence[ReadSplit]]

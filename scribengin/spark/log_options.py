@@ -3,7 +3,6 @@ option."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -14,14 +13,13 @@ from pydantic.alias_generators import to_camel
 from scribengin.errors import ConfigInvalid, LogError
 from scribengin.log import DLSN, TransactionId
 from scribengin.log.clients.partitioners import partition_logs
+from scribengin.log.names import WILDCARD
 from scribengin.model import Config
 from scribengin.spark.log_filters import Range, Wanted
 
 FORMAT = "scribengin-log"
 EARLIEST = "earliest"
 LATEST = "latest"
-MAGIC = re.compile(r"[*?\[]")
-"""What makes a name a pattern."""
 Bound = DLSN | TransactionId | None
 """Where reading begins or ends; None: at that end of the log."""
 _SPARKS_OWN = frozenset({"queryname", "outputmode"})
@@ -144,7 +142,7 @@ class LogWriteOptions(LogOptions):
     @field_validator("log")
     @classmethod
     def _is_name(cls, value: str) -> str:
-        if MAGIC.search(value):
+        if WILDCARD.search(value):
             raise ValueError(f"'{value}' is a pattern; name the log to write")
         return value
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -22,9 +21,11 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from scribengin.errors import ConfigInvalid, PositionTruncated, SourceMissing
 from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId
 from scribengin.log.batches import with_place
+from scribengin.log.patterns import logs_matching
 from scribengin.log.ranges import joined
+from scribengin.naming import a_few
 from scribengin.spark.log_filters import Range, Wanted
-from scribengin.spark.log_options import FORMAT, LATEST, MAGIC, LogReadOptions
+from scribengin.spark.log_options import FORMAT, LATEST, LogReadOptions
 from scribengin.spark.source import conform, pieces
 
 COLUMNS: dict[str, DataType] = {
@@ -41,7 +42,6 @@ COLUMNS: dict[str, DataType] = {
 }
 """What a record looks like to Spark. (segment, entry, slot) is its DLSN."""
 _PLACE = frozenset({"segment", "entry", "slot", "sequence_id"})
-_NAMES_SHOWN_MAX = 8
 BYTES_UNLIMITED = 1 << 62
 
 
@@ -99,22 +99,16 @@ class LogPlanner:
         self._options = options
 
     def matching(self) -> list[str]:
-        """The names of the logs that the option `log` matches just now, sorted."""
-        pattern = self._options.log
-        magic = MAGIC.search(pattern)
-        if magic is None:
-            return [pattern] if self.namespace.exists(pattern) else []
-        return [name for name in self.namespace.names(pattern[: magic.start()]) if fnmatchcase(name, pattern)]
+        """The names of the logs that the option `log` matches just now, in the order in which people count."""
+        return logs_matching(self.namespace, self._options.log)
 
     def logs(self, wanted: Wanted) -> list[str]:
         """The names of the logs to read. Raises SourceMissing if there is none, ConfigInvalid if they are too many."""
         found = self.matching()
         if not found:
-            there = self.namespace.names()
-            shown = ", ".join(there[:_NAMES_SHOWN_MAX]) + (", ..." if len(there) > _NAMES_SHOWN_MAX else "")
             raise SourceMissing(
                 f"option 'log' of format '{FORMAT}': no log in {self._options.namespace} is called "
-                f"'{self._options.log}' (there are: {shown or 'none'})"
+                f"'{self._options.log}' (there are: {a_few(self.namespace.names())})"
             )
         if len(found) > 1 and any(isinstance(b, DLSN) for b in (self._options.start_bound, self._options.end_bound)):
             raise ConfigInvalid(

@@ -56,13 +56,13 @@ class UserPackage:
         return found  # type: ignore[no-any-return]  # getattr; it is callable, which is all that is known of it
 
     def file(self, name: str) -> str:
-        """The absolute path of a file of the package, as Spark's readers take it. Raises PackageInvalid."""
+        """The `file:` URL of a file of the package, as Spark's readers take it. Raises PackageInvalid."""
         if self._directory is None:
             raise PackageInvalid(f"the dataflow has no package, so there is no '{name}': set `package`")
         path = (self._directory / name).resolve()
         if not path.is_relative_to(self._directory) or not path.exists():
             raise PackageInvalid(f"the package {self._directory} holds no '{name}': put the file there")
-        return str(path)
+        return f"file://{path}"  # not percent-encoded: Hadoop takes each character as it is
 
     @contextmanager
     def active(self) -> Iterator[None]:

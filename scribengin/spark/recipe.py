@@ -33,7 +33,11 @@ class TransformationContext:
     _package: UserPackage
 
     def path(self, name: str) -> str:
-        """The absolute path of a file of the package, for `spark.read`. Raises PackageInvalid when it is not there."""
+        """A file of the package, as a `file:` URL for `spark.read`. Raises PackageInvalid when it is not there.
+
+        Spark looks for a path without a scheme where the cluster keeps its files, which may be HDFS. Where executors
+        are on other machines, they must have the file at the same place. Python opens `package_dir / name`.
+        """
         return self._package.file(name)
 
 

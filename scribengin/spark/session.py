@@ -1,4 +1,5 @@
-"""The Spark session of a process: one local JVM, quiet, on this machine only, with a scratch directory of its own.
+"""The Spark session of a process: one local JVM, quiet, with a scratch directory of its own. Its executors are threads
+of that JVM, or containers of YARN (masters.py).
 
 PySpark allows one JVM a process. Every thread shares the session that `start_session` returns; transformations keep
 their views and settings apart by themselves.
@@ -25,10 +26,14 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from scribengin.errors import ConfigInvalid, SparkUnavailable
+from scribengin.connectors.spark.tables import use_spark_tables
+from scribengin.errors import SparkUnavailable
+from scribengin.spark.masters import files_are_shared, python_path, refuse_unknown, settings_for
 from scribengin.spark.scratch import ScratchDirectory
+from scribengin.spark.tables import SessionTables
 from scribengin_registry.errors import JavaMissing
 from scribengin_registry.java import JavaRuntime, find_java
+from scribengin_registry.process import LOOPBACK
 
 HEAP_MB_MIN = 512
 """Spark refuses to start with less than 472 MB."""
@@ -84,8 +89,7 @@ def start_session(
     Raises SparkUnavailable (no Java, Spark does not start, there is a session already), ConfigInvalid (`master`).
     """
     global _running
-    if not master.startswith("local"):
-        raise ConfigInvalid(f"spark.master '{master}': only local masters are supported, as in local[2]")
+    refuse_unknown(master)
     with _lock:
         if _running is not None:
             raise SparkUnavailable(
@@ -101,6 +105,8 @@ def start_session(
             _forget_gateway()
             scratch.remove()
             raise
+        tables = scratch.subdirectory("tables")
+        use_spark_tables(SessionTables(_running.session, tables, files_are_shared=files_are_shared(master)))
         atexit.register(stop_session)
         return _running.session
 
@@ -113,6 +119,7 @@ def stop_session() -> None:
         if running is None:
             return
         atexit.unregister(stop_session)
+        use_spark_tables(None)
         try:
             if _jvm_runs(running.gateway):
                 running.session.stop()
@@ -162,8 +169,8 @@ def _start(
     scratch: ScratchDirectory,
     log_path: Path,
 ) -> _Running:
-    spark_conf = _spark_conf(name, master, memory_mb, conf, scratch)
-    with _environment(java), _interrupt_handler_kept(), _open_log(log_path) as log:
+    spark_conf = _spark_conf(name, master, memory_mb, settings_for(master, java) | dict(conf), scratch)
+    with _environment(java, master), _interrupt_handler_kept(), _open_log(log_path) as log:
         try:
             # The current directory of the JVM and of Python workers is one that can be written.
             options = {"stdout": log, "stderr": subprocess.STDOUT, "cwd": str(scratch.path)}
@@ -218,21 +225,19 @@ def _socket_fits(directory: Path) -> bool:
 
 
 @contextmanager
-def _environment(java: JavaRuntime) -> Iterator[None]:
-    """What the JVM and its Python workers inherit, in this process's environment only while they are started.
-
-    Workers import from where this process imports, so that its packages need not be installed for them.
-    """
+def _environment(java: JavaRuntime, master: str) -> Iterator[None]:
+    """What the JVM and its Python workers inherit, in this process's environment only while they are started."""
     home = str(Path(pyspark.__file__).parent)
     wanted = {
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": home,
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
+        "PYTHONPATH": python_path(),
     }
+    if files_are_shared(master):  # nobody else has to reach this session
+        wanted["SPARK_LOCAL_IP"] = LOOPBACK
     unwanted = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "PYSPARK_PIN_THREAD")
     before = {key: os.environ.get(key) for key in (*wanted, *unwanted)}
     os.environ.update(wanted)

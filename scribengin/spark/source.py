@@ -4,6 +4,9 @@ A DataFrame made once is executed many times, which spares each round Spark's pl
 tables. The partitions of such a DataFrame are fixed; what they read is not: before each round the driver *binds* every
 input to splits, in files of its directory, and Spark's Python workers look there when the job runs.
 
+Executors on other machines see no files of the driver's. For them a DataFrame is made for every round, and what its
+partitions read is part of the plan that they are sent (`embedded`).
+
     driver                                         Python worker
     InputBinding.bind(splits) -> <n>.splits        RoundReader.read(partition n): unpickles <n>.splits, reads them
     InputBinding.unbind()                          a read outside of a round raises: there is nothing to read
@@ -21,9 +24,12 @@ from pathlib import Path
 from typing import Protocol, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
+
+from scribengin.errors import ConfigInvalid
 
 FORMAT = "scribengin_round"
 BATCH_BYTES_MAX = 4 * 1024 * 1024
@@ -32,6 +38,19 @@ UNBOUND = (
     "the transformation ran a job over an input while it was being built (count, collect, isEmpty, show ...): "
     "it must only describe what becomes of the records; they are not there yet"
 )
+
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
+}
+"""Types that Spark lacks, and those that hold every value of theirs."""
 
 
 class SplitUnreadable(Exception):
@@ -54,7 +73,8 @@ class ReadSplit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """Batches [first, end) of an Arrow file of the driver's: so tables in hand travel the same way as the rest."""
+    """The first `records` rows of the batches [first, end) of an Arrow file of the driver's: so tables in hand travel
+    the same way as the rest."""
 
     path: str
     first: int
@@ -63,9 +83,33 @@ class FileSplit:
     size_bytes: int
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        left = self.records
         with pa.memory_map(self.path) as file, pa.ipc.open_file(file) as reader:
             for index in range(self.first, self.end):
-                yield reader.get_batch(index)
+                batch = reader.get_batch(index).slice(0, left)
+                left -= batch.num_rows
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class TableSplit:
+    """Rows that travel with the split, as an Arrow stream: for workers that do not see the driver's files."""
+
+    stream: bytes
+    records: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> TableSplit:
+        """Of some rows."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return cls(sink.getvalue().to_pybytes(), table.num_rows, table.nbytes)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        with pa.ipc.open_stream(self.stream) as reader:
+            yield from reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +118,8 @@ class InputBinding:
 
     directory: Path
     partitions: int
+    embedded: bool = False
+    """Whether what is bound counts for DataFrames that are made later, and only for them."""
 
     def bind(self, splits: Sequence[ReadSplit]) -> None:
         """Let the next job read `splits`, in order: partition k reads the k-th of `partitions` runs."""
@@ -85,18 +131,26 @@ class InputBinding:
         for index in range(self.partitions):
             self._splits(index).unlink(missing_ok=True)
 
-    def write(self, table: pa.Table) -> list[FileSplit]:
+    def write(self, table: pa.Table) -> Sequence[ReadSplit]:
         """Put records in hand where workers can read them, until the next call."""
+        rows = max(-(-table.num_rows // self.partitions), 1)
+        if self.embedded:
+            return [TableSplit.of(table.slice(first, rows)) for first in range(0, table.num_rows, rows)]
         path = self.directory / "table.arrow"
         path.unlink(missing_ok=True)  # a task of a failed job may still read the old file: never write into that
-        batches = table.to_batches(max_chunksize=max(-(-table.num_rows // self.partitions), 1))
+        batches = table.to_batches(max_chunksize=rows)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         return [FileSplit(str(path), n, n + 1, batch.num_rows, batch.nbytes) for n, batch in enumerate(batches)]
 
     def _splits(self, index: int) -> Path:
-        return self.directory / f"{index}.splits"
+        return splits_file(self.directory, index)
+
+
+def splits_file(directory: Path, index: int) -> Path:
+    """Where the `index`-th partition finds what it is bound to."""
+    return directory / f"{index}.splits"
 
 
 def shares(splits: Sequence[ReadSplit], count: int) -> list[list[ReadSplit]]:
@@ -112,46 +166,70 @@ def shares(splits: Sequence[ReadSplit], count: int) -> list[list[ReadSplit]]:
 
 
 class RoundSource(DataSource):
-    """`spark.read.format(FORMAT).schema(...).option("directory", ...).option("partitions", n).load()`."""
+    """`spark.read.format(FORMAT).schema(...).options(directory=..., partitions=n, embedded=...).load()`."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RoundReader(Path(self.options["directory"]), int(self.options["partitions"]), schema)
+        embedded = self.options["embedded"] == "true"
+        return RoundReader(Path(self.options["directory"]), int(self.options["partitions"]), schema, embedded=embedded)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPartition(InputPartition):
-    """The `index`-th share of an input."""
+    """The `index`-th share of an input, and what it reads, if that is known already."""
 
     index: int
+    splits: bytes | None = None
 
 
 class RoundReader(DataSourceReader):
-    """Lives in Spark's Python workers."""
+    """Lives in Spark's Python workers; `partitions` is called beside the driver."""
 
-    def __init__(self, directory: Path, partitions: int, schema: StructType) -> None:
+    def __init__(self, directory: Path, partitions: int, schema: StructType, *, embedded: bool) -> None:
         self._directory = directory
         self._partitions = partitions
         self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._embedded = embedded
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [RoundPartition(index) for index in range(self._partitions)]
+        return [RoundPartition(n, self._bound(n) if self._embedded else None) for n in range(self._partitions)]
+
+    def _bound(self, index: int) -> bytes | None:
+        try:
+            return splits_file(self._directory, index).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        index = cast(RoundPartition, partition).index
-        try:
-            splits = pickle.loads((self._directory / f"{index}.splits").read_bytes())
-        except FileNotFoundError:
-            raise RuntimeError(UNBOUND) from None
+        share = cast(RoundPartition, partition)
+        bound = share.splits if self._embedded else self._bound(share.index)
+        if bound is None:
+            raise RuntimeError(UNBOUND)
+        splits = pickle.loads(bound)
         try:
             for split in splits:
                 for batch in split.read():
                     yield from pieces(conform(batch, self._schema))
         except Exception as error:
             raise SplitUnreadable(f"{type(error).__name__}: {error}") from error
+
+
+def spark_schema(schema: pa.Schema, source: str) -> StructType:
+    """What Spark calls the columns of a source. Raises ConfigInvalid for a type that Spark has nothing for."""
+    fields = []
+    for field in schema:
+        kind = _WIDER.get(field.type, field.type)
+        try:
+            fields += from_arrow_schema(pa.schema([pa.field(field.name, kind)])).fields
+        except PySparkTypeError as error:
+            raise ConfigInvalid(
+                f"source '{source}': Spark has no type for its column '{field.name}', {field.type}: cast or drop it "
+                "where it is written"
+            ) from error
+    return StructType(fields)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

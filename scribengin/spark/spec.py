@@ -9,27 +9,37 @@ from typing import Any
 
 import pyarrow as pa
 
+from scribengin.connectors.contract import CARRIED
+
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
     """A source: the schema of what its splits read, and how a transformation sees it.
 
-    `raw`: the columns of `schema`. `json`: the payload decoded to `schema_ddl` (Spark DDL), then `_txid`, `_channel`,
-    `_key`.
+    `raw`: the columns of `schema`. `json`: the payload decoded to `schema_ddl` (Spark DDL), then every other column of
+    `schema` as `_<name>`.
     """
 
     name: str
     schema: pa.Schema
     format: str = "raw"
     schema_ddl: str | None = None
+    anywhere: bool = True
+    """Whether other machines can read its splits: else executors elsewhere are sent the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """A sink. `raw`: the output has a `payload`. `json`: the columns become one, but `_txid`, `_channel`, `_key`."""
+    """A sink, and what reaches it of an output.
+
+    `raw`: the output's `payload`, as binary. `json`: its columns as one JSON object, the payload. Beside it the columns
+    of `carried` that the output has (as `_<name>` with `json`), in the types of `carried`. `columns`: the output's own
+    columns, names and types unchanged.
+    """
 
     name: str
     format: str = "raw"
+    carried: pa.Schema = CARRIED
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from scribengin.spark.lane import Lanes, Shape
+from scribengin.spark.masters import files_are_shared
 from scribengin.spark.recipe import Recipe
 from scribengin.spark.recipe import TransformationContext as TransformationContext
 from scribengin.spark.session import scratch_directory
@@ -47,9 +48,11 @@ class Transformation:
         self.spec = recipe.spec
         self._session = session
         self._lanes = Lanes(recipe, session, Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="lanes-")))
-        self._small = Shape(1, through_files=False)
         with recipe.planning():
-            self._large = Shape(max(session.sparkContext.defaultParallelism, 1), through_files=True)
+            local = files_are_shared(session.sparkContext.master or "")
+            parallel = max(session.sparkContext.defaultParallelism, 1)
+        self._small = Shape(1, through_files=False, remote=not local)
+        self._large = Shape(parallel, through_files=local, remote=not local)
 
     @classmethod
     def load(cls, spec: TransformationSpec, session: SparkSession) -> Transformation:
@@ -76,8 +79,8 @@ class Transformation:
     def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> Outputs:
         """Transform one round: splits in order, by source; a source without any may be left out.
 
-        Returns batches by output (all of them; an output without records has none), with `payload` binary and, where
-        the transformation gives them, `txid` int64, `channel` string, `key` binary.
+        Returns batches by output (all of them; an output without records has none), with the columns that its
+        OutputSpec says.
 
         Raises TransformationFailed for whatever their code or data did, with `reason` in one line and Spark's exception
         as the cause; SparkUnavailable for Spark's own trouble; what reading a split raises; and what `check` raises.

@@ -1,7 +1,8 @@
-"""A clock that tests move by hand."""
+"""A clock that tests move by hand, and one that is set forward and back again and again."""
 
 from __future__ import annotations
 
+import random
 import threading
 
 from scribengin.clock import SYSTEM_CLOCK
@@ -25,3 +26,20 @@ class ManualClock:
         """Let so much time pass."""
         with self._lock:
             self._passed_s += seconds
+
+
+class JumpingClock:
+    """The machine's clock, but that its wall time jumps at every look, by hours, forward and back; durations are true.
+
+    Thread-safe. A `scribengin.clock.Clock`.
+    """
+
+    def __init__(self, seed: int = 0, jump_hours_max: float = 6.0) -> None:
+        self._chance = random.Random(seed)
+        self._jump_ms = jump_hours_max * 3_600_000
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() + round(self._chance.uniform(-self._jump_ms, self._jump_ms))
+
+    def monotonic_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s()

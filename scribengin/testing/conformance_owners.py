@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 
-from scribengin.commit import CommitDescriptor, CommitLog
-from scribengin.connectors.contract import PAYLOAD, Attempt, Sink, SinkStreamDescriptor, SinkStreamWriter
+from scribengin.commit import CommitDescriptor, CommitLog, Decision, judge
+from scribengin.connectors.contract import PAYLOAD, Attempt, Decider, Sink, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.errors import ScribenginError
 from scribengin.testing.expecting import expect_equal
 from scribengin_registry.contract import Registry
@@ -28,24 +29,48 @@ class CheckedStream:
         registry.create(node, log.to_bytes(), parents=True)
 
     def take(self) -> Owner:
-        """What a new owner does: fence the commit log, then open a writer, in a process of its own, and recover."""
+        """What a new owner does: fence the commit log, then open a writer, in a process of its own, and recover. Before
+        that a deciding sink is asked about what is prepared."""
         log, version = self._log()
         log = log.model_copy(update={"epoch": log.epoch + 1, "owner": f"owner-{log.epoch + 1}"})
         version = self._registry.set(self._node, log.to_bytes(), version)
-        owner = Owner(self, self._make_sink(), Attempt(log.owner, log.epoch, self._node), version)
+        sink = self._make_sink()
+        decider = self._decider(sink)
+        if decider is not None:
+            judgement = judge({self._node: log}, decider.name, decider.recover())
+            if judgement.changed:
+                log = judgement.changed[self._node]
+                version = self._registry.set(self._node, log.to_bytes(), version)
+            if judgement.missing:
+                decider.establish(judgement.last)
+        owner = Owner(self, sink, Attempt(log.owner, log.epoch, self._node, decider), version)
         owner.writer.recover(log.committed)
         return owner
 
     def reopen(self, stale: Owner) -> Owner:
-        """A stale owner whose process stalled between fencing and opening its writer."""
-        return Owner(self, self._make_sink(), stale.attempt, version=-2)
+        """A stale owner whose process stalled between fencing and opening its writer, or asking its decider."""
+        sink = self._make_sink()
+        decider = self._decider(sink)
+        if decider is not None:
+            decider.recover()
+        return Owner(self, sink, replace(stale.attempt, decider=decider), version=-2)
 
-    def move(self, committed: CommitDescriptor | None, version: int) -> int:
-        """A round's transaction. Raises VersionConflict for an owner that was fenced."""
+    def move(self, committed: CommitDescriptor | None, version: int, decider: Decider | None) -> int:
+        """A round's commit, all of it. Raises VersionConflict for an owner that was fenced."""
         log, _ = self._log()
         kept = log.committed if committed is None else committed
         moved = log.model_copy(update={"round": log.round + 1, "committed": kept})
+        if decider is not None and decider.staged:
+            decision = Decision(decider=decider.name, epoch=log.epoch, round=moved.round)
+            decider.prepare(decision)
+            prepared = log.preparing(moved, decision)
+            version = self._registry.set(self._node, prepared.to_bytes(), version)
+            decider.commit()
+            moved = prepared.forward()
         return self._registry.set(self._node, moved.to_bytes(), version)
+
+    def _decider(self, sink: Sink) -> Decider | None:
+        return None if sink.decided_by(self.descriptor) is None else sink.open_decider(self.descriptor, "task-0")
 
     def committed(self) -> CommitDescriptor | None:
         """What the commit log names, as another process reads it."""
@@ -90,7 +115,7 @@ class Owner:
         return CommitDescriptor.from_bytes(prepared.to_bytes(), path="a CommitDescriptor")
 
     def commit(self, prepared: CommitDescriptor | None) -> None:
-        self._version = self._stream.move(prepared, self._version)
+        self._version = self._stream.move(prepared, self._version, self.attempt.decider)
 
     def round(self, payloads: Sequence[bytes]) -> CommitDescriptor:
         """A whole round."""
@@ -102,8 +127,13 @@ class Owner:
 
     def leave(self) -> None:
         """Close everything, twice."""
-        for closable in (self.writer, self.writer, self._sink, self._sink):
-            closable.close()
+        for _twice in range(2):
+            self.writer.close()
+        for _twice in range(2):
+            if self.attempt.decider is not None:
+                self.attempt.decider.close()
+        for _twice in range(2):
+            self._sink.close()
 
 
 def batch_of(payloads: Sequence[bytes]) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ import sys
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ScribenginError
+from scribengin.saying import complain
 from scribengin.worker.shell import WorkerSettings, run_worker
 from scribengin_registry.kazoo_registry import connect
 
@@ -18,15 +19,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--dataflow", required=True)
     parser.add_argument("--worker", required=True, help="a name that this dataflow never had")
     parser.add_argument("--container", default="", help="what the launcher calls this process (default: the name)")
+    parser.add_argument("--package", default=None, help="where this machine has the dataflow's package")
     parser.add_argument("--session-timeout-s", type=float, default=6.0)
     options = parser.parse_args(arguments)
-    settings = WorkerSettings(options.dataflow, options.worker, options.container or options.worker)
+    settings = WorkerSettings(options.dataflow, options.worker, options.container or options.worker, options.package)
     try:
         registry = connect(options.registry, session_timeout_s=options.session_timeout_s)
         with registry:
             return run_worker(registry, settings, SYSTEM_CLOCK)
     except ScribenginError as error:
-        print(error, file=sys.stderr, flush=True)
+        complain("worker_failed", str(error))
         return error.exit_code
 
 

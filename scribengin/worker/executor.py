@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 
 from scribengin.clock import Clock
-from scribengin.dataflow.descriptors import TaskAssignment, TaskReport
-from scribengin.dataflow.round import TaskOwner
+from scribengin.dataflow.descriptors import TaskAssignment
+from scribengin.dataflow.round import RoundOutcome, TaskOwner
 from scribengin.errors import ScribenginError
+from scribengin.saying import about, complain, say
 from scribengin.worker import state
 from scribengin.worker.failures import Failure, Remedy, judge
-from scribengin.worker.state import ExecutorState, Owned
+from scribengin.worker.state import ExecutorReport, ExecutorState, Owned
 
 OpenTask = Callable[[Owned], TaskOwner]
 
@@ -27,19 +27,22 @@ class Executor:
         clock: Clock,
         on_change: Callable[[], None],
         on_fatal: Callable[[Failure], None],
+        on_round: Callable[[RoundOutcome], None],
     ) -> None:
         """`on_change` is called when a report is worth writing, `on_fatal` when the whole worker is of no use any
-        more."""
+        more, `on_round` when a round was committed."""
         self.name = name
         self._open_task = open_task
         self._clock = clock
         self._on_change = on_change
         self._on_fatal = on_fatal
+        self._on_round = on_round
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._state = ExecutorState()
         self._assignments: list[TaskAssignment] | None = None
+        self._reconfigure: Callable[[TaskOwner], None] | None = None
         self._leaving = False
         self._idle = True
         self._owners: dict[Owned, TaskOwner] = {}
@@ -56,6 +59,12 @@ class Executor:
             self._idle = False
         self._woken.set()
 
+    def reconfigure(self, change: Callable[[TaskOwner], None]) -> None:
+        """Have this done with every open task before its next step. Those that are opened from now on have it."""
+        with self._lock:
+            self._reconfigure = change
+        self._woken.set()
+
     def leave(self) -> None:
         """Give every task back, round by round."""
         with self._lock:
@@ -70,10 +79,10 @@ class Executor:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def reports(self) -> list[TaskReport]:
-        """What there is to say about each task."""
+    def report(self) -> ExecutorReport:
+        """What there is to say just now. Thread-safe."""
         with self._lock:
-            return self._state.reports()
+            return self._state.report(self._clock.monotonic_s())
 
     @property
     def done(self) -> bool:
@@ -84,22 +93,27 @@ class Executor:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._do(self._next_step())
+                step, change = self._next_step()
+                if change is not None:
+                    for owner in self._owners.values():
+                        change(owner)
+                self._do(step)
             for owner in self._owners.values():
                 owner.close()
         except Exception as error:  # noqa: BLE001  the thread's outermost loop: the worker ends, and says why
-            traceback.print_exc()
+            complain("executor_ended", f"{self.name} of the worker ended: {error!r}", error=error)
             self._on_fatal(Failure(Remedy.WORKER, f"{self.name} of the worker ended: {error!r}"))
 
-    def _next_step(self) -> state.Step:
+    def _next_step(self) -> tuple[state.Step, Callable[[TaskOwner], None] | None]:
         with self._lock:
+            change, self._reconfigure = self._reconfigure, None
             if self._assignments is not None:
-                self._state.assigned(self._assignments)
+                self._state.assigned(self._assignments, self._clock.monotonic_s())
                 self._assignments = None
             if self._leaving:
                 self._state.leave()
             self._idle = self._state.done
-            return self._state.next_step(self._clock.monotonic_s())
+            return self._state.next_step(self._clock.monotonic_s()), change
 
     def _do(self, step: state.Step) -> None:
         if isinstance(step, state.Sleep):
@@ -107,7 +121,8 @@ class Executor:
             self._woken.clear()
             return
         try:
-            self._perform(step)
+            with about(task=step.owned.task, round=self._next_round(step.owned)):
+                self._perform(step)
         except Exception as error:  # noqa: BLE001  whatever a connector raises is this task's, and in its report
             self._failed(step.owned, error)
 
@@ -116,27 +131,34 @@ class Executor:
             case state.TakeOver(owned):
                 self._owner(owned).take_over()
                 self._tell(lambda: self._state.taken_over(owned))
+                text = f"{owned.task} is taken over by {self.name} (lease {owned.lease})"
+                say("task_taken_over", text, round=self._next_round(owned))
             case state.RunRound(owned):
                 outcome = self._owner(owned).run_round()
-                self._tell(lambda: self._state.round_done(owned, outcome, self._clock.now_ms()))
+                now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+                self._tell(lambda: self._state.round_done(owned, outcome, now_ms, now_s))
+                if outcome is not None:
+                    self._on_round(outcome)
             case state.Look(owned):
                 owner = self._owner(owned)
-                lag, ended, now_s = owner.lag(), owner.ended(), self._clock.monotonic_s()
-                self._tell(lambda: self._state.looked(owned, lag, ended=ended, now_s=now_s))
+                lags, ended, now_s = owner.lags(), owner.ended(), self._clock.monotonic_s()
+                self._tell(lambda: self._state.looked(owned, lags, ended=ended, now_s=now_s))
             case state.Wait(owned, timeout_s):
                 readable = self._owner(owned).wait(timeout_s)
                 self._tell(lambda: self._state.waited(owned, readable=readable))
             case state.GiveBack(owned):
                 self._close(owned)
                 self._tell(lambda: self._state.gave_back(owned))
+                say("task_given_back", f"{owned.task} is given back by {self.name} (lease {owned.lease})")
                 self._on_change()
             case state.Discard(owned):
                 self._discard(owned)
 
     def _failed(self, owned: Owned, error: Exception) -> None:
         failure = judge(error)
-        if not isinstance(error, ScribenginError):
-            traceback.print_exception(error)
+        trace = None if isinstance(error, ScribenginError) else error
+        task, number = owned.task, self._next_round(owned)
+        complain("task_trouble", f"{task}: {failure.text}", error=trace, task=task, round=number, then=failure.remedy)
         if failure.remedy is Remedy.WORKER:
             self._stopping.set()
             self._on_fatal(failure)
@@ -144,6 +166,11 @@ class Executor:
         with self._lock:
             self._state.failed(owned, failure, self._clock.monotonic_s())
         self._on_change()
+
+    def _next_round(self, owned: Owned) -> int | None:
+        """The number of the round that the task is in, or comes to next, as far as this is known."""
+        done = self._owners[owned].round if owned in self._owners else None
+        return None if done is None else done + 1
 
     def _owner(self, owned: Owned) -> TaskOwner:
         if owned not in self._owners:

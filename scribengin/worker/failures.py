@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from scribengin.errors import (
     CommitTooLarge,
     ConfigError,
     DamagedEntry,
+    DecisionMissing,
     DescriptorUnreadable,
     InconsistentLog,
     LogNotFound,
     PositionTruncated,
+    RecordRefused,
     RecordTooLarge,
     RecoveryRefused,
     ScribenginError,
     SparkUnavailable,
     StaleOwner,
+    SystemUnreachable,
     TooManyBadRecords,
     TransformationFailed,
 )
@@ -34,7 +37,7 @@ ERROR_LINES_MAX = 20
 ERROR_CHARACTERS_MAX = 4000
 
 
-class Remedy(Enum):
+class Remedy(StrEnum):
     """DROP the task until it is assigned again; FAIL it; RETRY a few times, then fail it; be PATIENT: retry for as
     long as it takes; end the WORKER, so that another one starts afresh."""
 
@@ -58,11 +61,13 @@ _FINAL = (
     CommitTooLarge,
     ConfigError,
     DamagedEntry,
+    DecisionMissing,
     DescriptorUnreadable,
     InconsistentLog,
     LogNotFound,
     NotAuthorised,
     PositionTruncated,
+    RecordRefused,
     RecordTooLarge,
     RecoveryRefused,
     TooManyBadRecords,
@@ -97,6 +102,6 @@ def _remedy(error: Exception) -> Remedy:
         return Remedy.DROP
     if isinstance(error, SessionLost | RegistryClosed | SparkUnavailable):
         return Remedy.WORKER
-    if isinstance(error, RegistryUnreachable | OutcomeUnknown):
-        return Remedy.PATIENT  # without the registry nothing could be reported either
+    if isinstance(error, RegistryUnreachable | OutcomeUnknown | SystemUnreachable):
+        return Remedy.PATIENT  # nothing is wrong with the task; without the registry nothing could be reported either
     return Remedy.FAIL if isinstance(error, _FINAL) else Remedy.RETRY

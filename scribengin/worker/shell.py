@@ -11,7 +11,6 @@ import os
 import queue
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,34 +19,44 @@ from typing import Literal, NoReturn
 from scribengin.clock import Clock
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import WorkerDescriptor, WorkerReport, with_bounded_errors
+from scribengin.dataflow.descriptors import (
+    WorkerDescriptor,
+    WorkerReport,
+    with_bounded_details,
+    with_bounded_errors,
+)
+from scribengin.dataflow.metrics import observe_round
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.round import RoundTransform, TaskOwner
 from scribengin.dataflow.view import DataflowView
-from scribengin.errors import NotNarrow, TransformationFailed
+from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, NotNarrow, TransformationFailed
+from scribengin.saying import complain, say, speak_as
 from scribengin.spark.session import start_session
 from scribengin.spark.transformation import Transformation
 from scribengin.worker import exits
 from scribengin.worker.executor import Executor
 from scribengin.worker.failures import Failure
+from scribengin.worker.monitoring import monitored
 from scribengin.worker.reporting import ReportSchedule
-from scribengin.worker.state import Owned
+from scribengin.worker.state import ExecutorReport, Owned
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, SessionLost
 
 TICK_S = 0.25
 STOP_TIMEOUT_S = 5.0
 
-Wakeup = Literal["look", "report", "leave"]
+Wakeup = Literal["look", "report", "leave", "config"]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """Who this worker is. `name` was never used before in its dataflow; `container` is what the launcher calls it."""
+    """Who this worker is. `name` was never used before in its dataflow; `container` is what the launcher calls it;
+    `package` is where this machine has the dataflow's package (default: where its config says)."""
 
     dataflow: str
     name: str
     container: str
+    package: str | None = None
 
 
 class Worker:
@@ -57,9 +66,13 @@ class Worker:
         self._registry = registry
         self._settings = settings
         self._clock = clock
-        self._view = DataflowView(registry, settings.dataflow)
-        self._config: DataflowConfig = self._view.config_in_force().value
         self._wakeups: queue.SimpleQueue[Wakeup | Failure] = queue.SimpleQueue()
+        self._view = DataflowView(registry, settings.dataflow)
+        in_force = self._view.config_in_force(self._on_config)
+        self._config: DataflowConfig = in_force.value
+        self._config_version = in_force.version
+        if settings.package is not None:
+            self._config = self._config.model_copy(update={"package": os.path.abspath(settings.package)})
         self._schedule = ReportSchedule()
         self._executors: list[Executor] = []
         self._ready = False
@@ -70,23 +83,26 @@ class Worker:
         """Work until removed, told to end, or of no use any more. Returns the exit code."""
         signal.signal(signal.SIGTERM, lambda *_: self._wakeups.put("leave"))
         self._registry.on_session(self._on_session)
-        self._register()
         with ExitStack() as opened:
+            self._register(
+                opened.enter_context(monitored(self._config, self._settings.name, lambda: self._told().tasks))
+            )
             resources = opened.enter_context(Resources(self._config, self._environment()))
             transform = self._start_spark(resources)
             self._start_executors(resources, transform)
             opened.callback(self._stop_executors)
             self._ready = True
+            say("worker_ready", f"{self._settings.name} has started Spark and takes tasks")
             self._look()
             failure = self._work()
         if failure is None:
             return exits.OK
-        print(failure.text, file=sys.stderr, flush=True)
+        complain("worker_failed", failure.text)
         return exits.FAILED
 
     # -- starting
 
-    def _register(self) -> None:
+    def _register(self, metrics: str | None) -> None:
         name = self._settings.name
         descriptor = WorkerDescriptor(
             name=name,
@@ -95,6 +111,8 @@ class Worker:
             pid=os.getpid(),
             executors=tuple(f"executor-{k}" for k in range(1, self._config.executors_per_worker + 1)),
             started_ms=self._clock.now_ms(),
+            metrics=metrics,
+            config_version=self._config_version,
         )
         try:
             self._view.register_worker(descriptor)
@@ -127,7 +145,12 @@ class Worker:
                 return self._open_task(owned, name, resources, transform)
 
             executor = Executor(
-                name, open_task, self._clock, lambda: self._wakeups.put("report"), lambda f: self._wakeups.put(f)
+                name,
+                open_task,
+                self._clock,
+                on_change=lambda: self._wakeups.put("report"),
+                on_fatal=lambda failure: self._wakeups.put(failure),
+                on_round=lambda outcome: observe_round(self._settings.dataflow, outcome),
             )
             self._executors.append(executor)
             executor.start()
@@ -145,6 +168,7 @@ class Worker:
             round_config=self._config.round,
             errors=self._config.errors,
             clock=self._clock,
+            paused=paused_sources(self._config),
         )
 
     def _stop_executors(self) -> None:
@@ -164,6 +188,8 @@ class Worker:
                     self._look()
                 elif wakeup == "leave":
                     self._leave()
+                elif wakeup == "config":
+                    self._reread_config()
             self._report()
             if (self._leaving or self._removed) and all(executor.done for executor in self._executors):
                 self._report()
@@ -194,16 +220,43 @@ class Worker:
         except RegistryUnreachable:
             self._wakeups.put("look")  # the tasks go on as they were assigned; see again
 
+    def _reread_config(self) -> None:
+        """Take over of the config in force what counts from a task's next round on. For everything else there will be
+        another worker."""
+        try:
+            config = self._view.config_in_force(self._on_config).value
+        except RegistryUnreachable:
+            self._wakeups.put("config")
+            return
+        except DataflowNotFound:
+            return  # its end is told to this worker by other nodes
+        except (ConfigInvalid, DescriptorUnreadable) as error:  # somebody wrote into the master's own node
+            complain("config_unreadable", f"{self._settings.name} goes on with the config it has: {error}")
+            return
+        live = {"round": config.round, "sources": _with_pauses(self._config, config)}
+        errors = self._config.errors.model_copy(update={"records_max": config.errors.records_max})
+        self._config = self._config.model_copy(update={**live, "errors": errors})
+        changed = self._config
+
+        def reconfigure(owner: TaskOwner) -> None:
+            owner.reconfigure(changed.round, changed.errors, paused_sources(changed))
+
+        for executor in self._executors:
+            executor.reconfigure(reconfigure)
+
     def _leave(self) -> None:
+        say("worker_leaves", f"{self._settings.name} was told to end, and gives its tasks back")
         self._leaving = True
         for executor in self._executors:
             executor.leave()
 
     def _report(self) -> None:
+        told = self._told()
         report = WorkerReport(
             worker=self._settings.name,
             written_ms=self._clock.now_ms(),
-            tasks=with_bounded_errors(task for executor in self._executors for task in executor.reports()),
+            tasks=with_bounded_details(with_bounded_errors(told.tasks)),
+            rates=told.rates,
             spark_ready=self._ready,
             leaving=self._leaving,
         )
@@ -218,24 +271,44 @@ class Worker:
             return  # it is still due, and so written at the next occasion
         self._schedule.written(report, now_s)
 
+    def _told(self) -> ExecutorReport:
+        return ExecutorReport.total([executor.report() for executor in self._executors])
+
     # -- on threads of the registry
 
     def _on_watch(self, _: WatchEvent) -> None:
         self._wakeups.put("look")
+
+    def _on_config(self, _: WatchEvent) -> None:
+        self._wakeups.put("config")
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             die(f"{self._settings.name} lost its registry session; its tasks are others' now", exits.SESSION_LOST)
 
 
+def paused_sources(config: DataflowConfig) -> list[str]:
+    """The sources that are not to be read."""
+    return [name for name, source in config.sources.items() if source.paused]
+
+
+def _with_pauses(own: DataflowConfig, config: DataflowConfig) -> dict[str, object]:
+    """The sources as this worker was started with, but paused as the config says."""
+    return {
+        name: source.model_copy(update={"paused": config.sources[name].paused}) if name in config.sources else source
+        for name, source in own.sources.items()
+    }
+
+
 def die(message: str, code: int) -> NoReturn:
     """End the process at once, whatever its threads are doing; the container's keeper ends what it has started."""
-    print(message, file=sys.stderr, flush=True)
+    complain("session_lost", message)
     os._exit(code)
 
 
 def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> int:
     """Be a worker until it is over. Returns the exit code; never raises SessionLost."""
+    speak_as(dataflow=settings.dataflow, worker=settings.name)
     try:
         return Worker(registry, settings, clock).run()
     except SessionLost as error:

@@ -16,13 +16,14 @@ first, so that nothing of a round is left half done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from scribengin.dataflow.descriptors import TaskAssignment, TaskReport, TaskState
+from scribengin.dataflow.descriptors import EdgeRates, StreamLag, TaskAssignment, TaskReport, TaskState
 from scribengin.dataflow.round import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
+from scribengin.worker.progress import Progress
 
 RETRIES_MAX = 5
 RETRY_FIRST_S = 0.2
@@ -111,6 +112,7 @@ class _Run:
     """One task under one lease."""
 
     owned: Owned
+    progress: Progress
     phase: Phase = "new"
     release: bool = False
     ended: bool = False
@@ -118,29 +120,35 @@ class _Run:
     not_before_s: float = 0.0
     looked_s: float | None = None
     looked_rounds: int = 0
-    rounds: int = 0
-    records_in: int = 0
-    records_out: int = 0
-    records_bad: int = 0
-    lag_records: int = 0
-    last_commit_ms: int | None = None
-    round_ms: float | None = None
     error: str | None = None
 
-    def report(self) -> TaskReport:
-        return TaskReport(
-            task=self.owned.task,
-            lease=self.owned.lease,
-            state=_REPORTED[self.phase],
-            rounds=self.rounds,
-            records_in=self.records_in,
-            records_out=self.records_out,
-            records_bad=self.records_bad,
-            lag_records=self.lag_records,
-            last_commit_ms=self.last_commit_ms,
-            round_ms=self.round_ms,
-            error=self.error,
+    def report(self, now_s: float) -> TaskReport:
+        owned, working = self.owned, self.phase in _WORKING
+        counted = self.progress.report(now_s, busy=working and self.phase != "idle")
+        if not working:
+            counted |= {"behind_s": 0.0}
+        return TaskReport.model_validate(
+            {
+                "task": owned.task,
+                "lease": owned.lease,
+                "state": _REPORTED[self.phase],
+                "error": self.error,
+                **counted,
+            }
         )
+
+
+class ExecutorReport(NamedTuple):
+    """Each task, and what goes over the edges of those that are worked on: of one moment, so that the sums agree."""
+
+    tasks: list[TaskReport]
+    rates: EdgeRates
+
+    @classmethod
+    def total(cls, reports: Sequence[ExecutorReport]) -> ExecutorReport:
+        """Of several executors together."""
+        tasks = [task for report in reports for task in report.tasks]
+        return cls(tasks, EdgeRates.total([report.rates for report in reports]))
 
 
 class ExecutorState:
@@ -154,7 +162,7 @@ class ExecutorState:
 
     # -- what happened
 
-    def assigned(self, assignments: Iterable[TaskAssignment]) -> None:
+    def assigned(self, assignments: Iterable[TaskAssignment], now_s: float) -> None:
         """This is all that is assigned now."""
         wanted = {assignment.task: assignment for assignment in assignments}
         for task in [task for task in self._runs if task not in wanted]:
@@ -164,7 +172,7 @@ class ExecutorState:
             if run is None or run.owned.lease < assignment.lease:
                 if run is not None:
                     self._forget(run)
-                run = self._runs[task] = _Run(Owned(task, assignment.lease))
+                run = self._runs[task] = _Run(Owned(task, assignment.lease), Progress(now_s))
             if run.owned.lease == assignment.lease:
                 run.release = run.release or assignment.release
         self._turn = [task for task in self._turn if task in wanted] + [t for t in wanted if t not in self._turn]
@@ -177,30 +185,25 @@ class ExecutorState:
         """The task is owned: nothing is staged, everything committed is complete."""
         self._run(owned).phase = "running"
 
-    def round_done(self, owned: Owned, outcome: RoundOutcome | None, now_ms: int) -> None:
-        """A round was committed, or (None) there was nothing to read."""
+    def round_done(self, owned: Owned, outcome: RoundOutcome | None, now_ms: int, now_s: float) -> None:
+        """A round was committed, or (None) there was nothing to read. `now_ms` is for people."""
         run = self._run(owned)
         run.phase = "idle" if outcome is None else "running"
         run.tries, run.error = 0, None
-        if outcome is None:
-            return
-        run.rounds += 1
-        run.records_in += outcome.records_in
-        run.records_out += outcome.records_out
-        run.records_bad += outcome.records_bad
-        run.round_ms = round(outcome.total_s * 1000, 3)
-        run.last_commit_ms = now_ms
+        if outcome is not None:
+            run.progress.committed(outcome, now_ms, now_s)
 
     def waited(self, owned: Owned, *, readable: bool) -> None:
         """The wait is over."""
         if readable:
             self._run(owned).phase = "running"
 
-    def looked(self, owned: Owned, lag_records: int, *, ended: bool, now_s: float) -> None:
+    def looked(self, owned: Owned, lags: Sequence[StreamLag], *, ended: bool, now_s: float) -> None:
         """How far the task is behind, and whether there will never be anything more to read."""
         run = self._run(owned)
-        run.lag_records, run.ended = lag_records, ended
-        run.looked_s, run.looked_rounds = now_s, run.rounds
+        run.progress.looked(lags, now_s)
+        run.ended = ended
+        run.looked_s, run.looked_rounds = now_s, run.progress.rounds
 
     def gave_back(self, owned: Owned) -> None:
         """The task was released."""
@@ -219,6 +222,7 @@ class ExecutorState:
             run.phase = "stale"
         else:
             run.error = failure.text
+            run.progress.failures += 1
             run.tries += failure.remedy is Remedy.RETRY
             run.phase = "failed" if failure.remedy is Remedy.FAIL or run.tries > RETRIES_MAX else "new"
             run.not_before_s = now_s + min(RETRY_FIRST_S * 2.0 ** max(0, run.tries - 1), RETRY_MAX_S)
@@ -248,9 +252,10 @@ class ExecutorState:
         """Whether nothing is left to give back or to close."""
         return not self._discarded and not self._working()
 
-    def reports(self) -> list[TaskReport]:
-        """What there is to say about each task. Of a stale one nothing: it is somebody else's."""
-        return [run.report() for run in self._runs.values() if run.phase != "stale"]
+    def report(self, now_s: float) -> ExecutorReport:
+        """What there is to say. Of a stale task nothing: it is somebody else's."""
+        tasks = [run.report(now_s) for run in self._runs.values() if run.phase != "stale"]
+        return ExecutorReport(tasks, EdgeRates.total([run.progress.rates(now_s) for run in self._working()]))
 
     def _working(self) -> list[_Run]:
         """The tasks that there is something to do with, in turn. Who leaves takes nothing over any more."""
@@ -277,7 +282,7 @@ class ExecutorState:
     def _to_look(self, run: _Run, now_s: float) -> bool:
         if run.looked_s is None:
             return True
-        news = run.phase == "idle" and run.looked_rounds != run.rounds
+        news = run.phase == "idle" and run.looked_rounds != run.progress.rounds
         return now_s - run.looked_s >= (LOOK_AFTER_ROUND_S if news else LOOK_PERIOD_S)
 
     def _until_retry(self, now_s: float) -> float | None:

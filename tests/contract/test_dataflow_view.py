@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,8 +20,8 @@ from scribengin.dataflow.descriptors import (
 )
 from scribengin.dataflow.view import HISTORY_EVENTS_MAX, DataflowView, Versioned, dataflow_names
 from scribengin.errors import ConfigInvalid, DataflowExists, DataflowNotFound, ResourceTaken
-from scribengin_registry.contract import Create, Registry
-from scribengin_registry.errors import VersionConflict
+from scribengin_registry.contract import Create, Delete, Operation, Registry
+from scribengin_registry.errors import NodeMissing, VersionConflict
 
 RESOURCE = "log:/logs/late"
 
@@ -104,12 +105,20 @@ def test_a_deletion_that_was_cut_short_is_seen_and_can_be_brought_to_its_end(
     assert dataflow_names(view.registry) == []
 
 
-def test_an_edit_upon_a_refused_one_starts_from_the_config_in_force(view: DataflowView) -> None:
-    version = view.registry.set(view.paths.config, b"{")
-    assert view.config_to_edit() == Versioned(config(), version)
-    view.set_config(config(tasks=7), version)
-    view.set_status(view.status().model_copy(update={"config_error": "tasks cannot be edited"}))
-    assert view.config_to_edit() == Versioned(config(), version + 1)
+def test_masters_that_come_and_go_meanwhile_do_not_keep_a_dataflow_from_being_deleted(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = type(view.registry).commit
+    standing = [f"{view.paths.history}/comes", f"{view.paths.status}/stays"]
+
+    def crowded(registry: Registry, operations: Sequence[Operation]) -> object:
+        if standing and Delete(view.paths.root) in operations:
+            registry.create(standing.pop())
+        return commit(registry, operations)
+
+    monkeypatch.setattr(type(view.registry), "commit", crowded)
+    view.delete()
+    assert (standing, dataflow_names(view.registry)) == ([], [])
 
 
 def test_an_unknown_dataflow_is_named_with_those_that_exist(view: DataflowView) -> None:
@@ -178,3 +187,55 @@ def test_many_placements_are_sent_in_chunks_that_are_each_fenced(view: DataflowV
     assert len(view.assignments("w1", "e0")) == 450
     view.commit_placement(after, view.worker_removal("w1"))
     assert view.workers() == []
+
+
+def grouped(number: int, *streams: str) -> TaskDescriptor:
+    sources = tuple(SourceStreamDescriptor(source="flights", name=name) for name in streams)
+    sink = SinkStreamDescriptor(sink="late", resource=RESOURCE, name=str(number))
+    return TaskDescriptor(name=f"task-{number}", sources=sources, sinks=(sink,))
+
+
+def test_regrouped_tasks_are_all_there_or_none_are_at_every_step(view: DataflowView) -> None:
+    before = [grouped(0, "a", "d"), grouped(1, "b"), grouped(2, "c")]
+    view.commit_placement(view.placement_head(), view.creation_of_tasks(before, 3))
+    assert view.task_set().grouped_for == 3
+    changed = [grouped(0, "a", "c", "d")]
+    operations = view.replacement_of_tasks(("task-0", "task-2"), changed, 2, 2)
+    for step, operation in enumerate(operations, 1):
+        view.commit_placement(view.placement_head(), [operation])
+        last = step == len(operations)
+        assert list(view.tasks().values()) == ([*changed, before[1]] if last else [])
+    assert view.task_set().grouped_for == 2
+    assert sorted(view.registry.children(view.paths.task_descriptors)) == ["task-0", "task-1"]
+
+
+def test_a_master_that_finds_no_tasks_makes_them_over_what_was_left(view: DataflowView) -> None:
+    view.commit_placement(view.placement_head(), view.creation_of_tasks([grouped(0, "a"), grouped(1, "b")]))
+    *half, _ = view.replacement_of_tasks(("task-0", "task-1"), [grouped(0, "a", "b")], 1, 1)
+    view.commit_placement(view.placement_head(), half)
+    view.commit_placement(view.placement_head(), view.creation_of_tasks([grouped(0, "a", "b")], 1))
+    assert list(view.tasks()) == ["task-0"]
+
+
+def test_tasks_that_are_replaced_while_they_are_read_are_read_again(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = view.placement_head()
+    head = view.commit_placement(head, view.creation_of_tasks([grouped(0, "a"), grouped(1, "b")]))
+    replaced = [view.replacement_of_tasks(("task-0", "task-1"), [grouped(0, "a", "b")], 1, 1)]
+    read = DataflowView.task
+
+    def read_late(self: DataflowView, name: str) -> TaskDescriptor:
+        if name == "task-1" and replaced:
+            view.commit_placement(head, replaced.pop())
+        return read(self, name)
+
+    monkeypatch.setattr(DataflowView, "task", read_late)
+    assert view.tasks() == {"task-0": grouped(0, "a", "b")}
+
+
+def test_a_task_that_is_missing_from_its_set_is_an_error(view: DataflowView) -> None:
+    view.commit_placement(view.placement_head(), view.creation_of_tasks([grouped(0, "a")]))
+    view.registry.delete(view.paths.task_descriptor("task-0"), recursive=True)
+    with pytest.raises(NodeMissing, match="task-0"):
+        view.tasks()

@@ -8,9 +8,11 @@ import pytest
 
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
+from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
 from scribengin.connectors.log import LogSinkConfig
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
+from scribengin.testing.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 
 
@@ -41,4 +43,16 @@ def test_files_are_a_sink(
 def test_a_log_is_a_sink(environment: Environment, tmp_path: Path) -> None:
     LogNamespace.bind("/logs", tmp_path, registry=environment.registry)
     config = LogSinkConfig.parse({"kind": "log", "log": "out"}, source="a test")
+    check_sink(lambda: open_sink("out", config, environment), environment.registry)
+
+
+def test_a_kafka_topic_is_a_sink(environment: Environment, kafka: KafkaServer) -> None:
+    value = {
+        "kind": "kafka",
+        "bootstrap": kafka.bootstrap,
+        "topic": "conformance",
+        "create": {"partitions": 24},
+        "partition_by": "stream",
+    }
+    config = KafkaSinkConfig.parse(value, source="a test")
     check_sink(lambda: open_sink("out", config, environment), environment.registry)

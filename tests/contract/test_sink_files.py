@@ -234,7 +234,7 @@ def test_a_rename_that_the_disk_forgot_is_made_again_or_dropped(directory: Direc
     ("prepare", "settings", "said"),
     [
         (lambda path: path.write_text(""), {}, "is a file, and a sink writes several: name a directory"),
-        (lambda path: None, {"path": "memory://out"}, "only local paths can be written exactly once"),
+        (lambda path: None, {"path": "data://out"}, "cannot be a sink: data:// can be read, and nothing is known"),
     ],
 )
 def test_a_path_that_cannot_be_a_sink_is_refused(

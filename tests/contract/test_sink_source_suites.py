@@ -13,8 +13,9 @@ from scribengin.clock import SYSTEM_CLOCK
 from scribengin.commit import CommitDescriptor
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.connectors.files import FileSink, FileSinkConfig, FileSource, FileSourceConfig
+from scribengin.connectors.files.formats.growing import FileSplit
 from scribengin.connectors.files.lines import decode
-from scribengin.connectors.files.source import FileSplit, FileStreamReader
+from scribengin.connectors.files.stream import FileStreamReader
 from scribengin.connectors.files.writer import FileSinkWriter
 from scribengin.errors import ScribenginError
 from scribengin.model import Position

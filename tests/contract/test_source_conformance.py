@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import uuid
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors import Environment, open_source
-from scribengin.connectors.contract import RoundLimits, Source
+from scribengin.connectors.contract import RECORD_SCHEMA, RoundLimits, Source
 from scribengin.connectors.files import FileSourceConfig
+from scribengin.connectors.files.paths import durable_file_system
+from scribengin.connectors.files.system import DurableFileSystem
 from scribengin.connectors.log import LogSourceConfig
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.testing import check_source
+from scribengin.testing.servers.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
 
 STREAMS = 2
@@ -41,6 +48,72 @@ def test_files_are_a_source(environment: Environment, tmp_path: Path) -> None:
             file.write(b"".join(payload + b"\n" for payload in payloads))
 
     check_source(lambda: open_source("in", config, environment), append)
+
+
+@pytest.mark.parametrize("kind", [pytest.param("hdfs", marks=pytest.mark.servers), "memory"])
+@pytest.mark.parametrize("form", ["lines", "frames", "gz", "parquet"])
+def test_files_of_every_format_are_a_source_wherever_they_are(
+    environment: Environment, request: pytest.FixtureRequest, kind: str, form: str
+) -> None:
+    root = f"memory://{uuid.uuid4().hex}"
+    if kind == "hdfs":
+        hdfs: HdfsServers = request.getfixturevalue("hdfs")
+        root = f"{hdfs.url}/source-conformance/{uuid.uuid4().hex}"
+    files, path = durable_file_system(root)
+    files.make_directories(path)
+    settings = {"kind": "hdfs", "path": root, "settle_s": 0, **FORMS[form].settings}
+    schema_file = f"{root}/_like.parquet"
+    if form == "parquet":
+        write_file(files, f"{path}/_like.parquet", FORMS[form].encode([]))
+        settings["schema_file"] = schema_file
+    config = FileSourceConfig.parse(settings, source="a test")
+    numbers = itertools.count()
+
+    def append(_stream: str, payloads: Sequence[bytes]) -> None:
+        number = next(numbers)
+        write_file(files, f"{path}/.{number}", FORMS[form].encode(payloads))
+        files.rename(f"{path}/.{number}", f"{path}/in-{number:06d}{FORMS[form].suffix}")
+
+    check_source(lambda: open_source("in", config, environment), append)
+
+
+def write_file(files: DurableFileSystem, path: str, data: bytes) -> None:
+    file = files.create(path)
+    file.append(data)
+    file.sync()
+    file.close()
+
+
+@dataclass(frozen=True)
+class Form:
+    """A format of files: how a test writes one, and what a source needs to read it."""
+
+    encode: Callable[[Sequence[bytes]], bytes]
+    suffix: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def lines(payloads: Sequence[bytes]) -> bytes:
+    return b"".join(payload + b"\n" for payload in payloads)
+
+
+def parquet(payloads: Sequence[bytes]) -> bytes:
+    """Rows that are records: nothing says that a Parquet file cannot have the columns of a log."""
+    nulls = {column.name: pa.nulls(len(payloads), column.type) for column in RECORD_SCHEMA}
+    table = pa.table({**nulls, "payload": pa.array(payloads, pa.binary())}, schema=RECORD_SCHEMA)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+FORMS = {
+    "lines": Form(lines),
+    "frames": Form(
+        lambda payloads: b"".join(len(p).to_bytes(4, "big") + p for p in payloads), settings={"file_format": "binary"}
+    ),
+    "gz": Form(lambda payloads: gzip.compress(lines(payloads)), ".gz"),
+    "parquet": Form(parquet, ".parquet", {"file_format": "parquet"}),
+}
 
 
 def test_new_files_that_match_a_glob_are_a_source(environment: Environment, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
-from scribengin.connectors.files import source as module
+from scribengin.connectors.files import stream as module
+from scribengin.connectors.files.formats import reading
 from scribengin.errors import ConfigInvalid, DataflowError, SourceMissing
 from scribengin.model import Position
 
@@ -157,7 +158,7 @@ def test_limits_hold_over_several_files(tmp_path: Path, clock: LaterClock) -> No
 def test_large_files_are_read_in_several_splits(
     tmp_path: Path, clock: LaterClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SPLIT_BYTES", 1024 * 1024)
+    monkeypatch.setattr(reading, "SPLIT_BYTES", 1024 * 1024)
     wanted = [f"{n:09d}" for n in range(500_000)]
     (tmp_path / "large").write_text("\n".join(wanted) + "\n")
     reader = reader_of(open_files(tmp_path, clock))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scribengin.clock import SYSTEM_CLOCK
-from scribengin.connectors.contract import PlannedRange, RoundLimits
+from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamDescriptor
 from scribengin.connectors.log import LogSource, LogSourceConfig
 from scribengin.errors import (
     ConfigInvalid,
@@ -32,9 +32,9 @@ def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
         yield opened
 
 
-def source(registry: Registry, logs: str, **settings: Any) -> LogSource:
+def source(registry: Registry, logs: str, *, has_tasks: bool = False, **settings: Any) -> LogSource:
     config = LogSourceConfig.parse({"kind": "log", "logs": logs, **settings}, source="a test")
-    return LogSource("in", config, registry, SYSTEM_CLOCK)
+    return LogSource("in", config, registry, SYSTEM_CLOCK, has_tasks=lambda: has_tasks)
 
 
 def names(opened: LogSource) -> list[str]:
@@ -107,6 +107,25 @@ def test_a_log_without_a_position_is_read_from_where_the_config_says(
     fill(namespace, "in", "3")
     assert payloads(first.plan(first.initial_position(), ALL)) == ["1", "2", "3"]
     assert payloads(last.plan(end, ALL)) == ["3"]
+
+
+def test_latest_is_the_end_at_the_first_split_and_what_comes_later_is_read_whole(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    def from_the_beginning(opened: LogSource, stream: SourceStreamDescriptor) -> list[str]:
+        reader = opened.open_reader(stream)
+        return payloads(reader.plan(reader.initial_position(), ALL))
+
+    fill(namespace, "in/0", "1")
+    fill(namespace, "in/1", "2")
+    first = source(registry, "in/*", start="latest").streams()
+    fill(namespace, "in/0", "3")
+    namespace.delete("in/1")
+    fill(namespace, "in/1", "4")
+    fill(namespace, "in/2", "5")
+    later = source(registry, "in/*", start="latest", has_tasks=True)
+    assert [from_the_beginning(later, stream) for stream in first] == [["3"], ["4"]]
+    assert from_the_beginning(later, later.streams()[2]) == ["5"]
 
 
 def test_earliest_is_the_first_record_that_is_kept(registry: Registry, namespace: LogNamespace) -> None:

@@ -1,4 +1,5 @@
-"""A small dataflow without Spark, run by real processes that the crash tests stop: logs in, a log and files out.
+"""A small dataflow without Spark, run by real processes that the crash tests stop: logs in, a log and files out, or a
+Kafka topic and a log.
 
 The transformation is plain Arrow: what these tests are about is the round around it. Everything else is the real thing:
 a real ZooKeeper, real log and file connectors, real processes that die.
@@ -17,12 +18,13 @@ import pyarrow as pa
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
-from scribengin.connectors.contract import ReadSplit
+from scribengin.connectors.contract import ReadSplit, Sink, SinkStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.round import TaskOwner
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
+from tests.servers.kafka_clients import committed_records
 
 RECORDS_PER_LOG = 50
 PADDING = "." * 8_000  # so that a round is large enough to be indexed
@@ -37,6 +39,15 @@ class Place:
     hosts: str
     directory: str
     tasks: int
+    bootstrap: str = ""
+    """Of a Kafka broker, for the flow whose even numbers go to a topic of its own."""
+    files_url: str = ""
+    """A directory on HDFS, for the flow whose odd numbers go to partitions of it."""
+
+    @property
+    def topic(self) -> str:
+        """Its first partition is the first task's, and so on."""
+        return Path(self.directory).name
 
     @property
     def namespace_uri(self) -> str:
@@ -48,15 +59,21 @@ class Place:
             {
                 "name": FLOW,
                 "sources": {"in": {"kind": "log", "logs": "in/*"}},
-                "sinks": {
-                    "even": {"kind": "log", "log": "even"},
-                    "odd": {"kind": "hdfs", "path": str(Path(self.directory) / "odd"), "format": "raw"},
-                },
+                "sinks": self._sinks(),
                 "sql": {"even": "SELECT 1", "odd": "SELECT 1"},
                 "round": {"records_max": 20},
             },
             source="the crash tests",
         )
+
+    def _sinks(self) -> dict[str, Any]:
+        if not self.bootstrap:
+            files: dict[str, Any] = {"kind": "hdfs", "path": str(Path(self.directory) / "odd"), "format": "raw"}
+            if self.files_url:
+                files |= {"path": self.files_url, "codec": "gzip", "partition": {"columns": ["bucket"]}}
+            return {"even": {"kind": "log", "log": "even"}, "odd": files}
+        topic = {"topic": self.topic, "partition_by": "stream", "create": {"partitions": self.tasks}}
+        return {"even": {"kind": "kafka", "bootstrap": self.bootstrap, **topic}, "odd": {"kind": "log", "log": "odd"}}
 
 
 class EvenOdd:
@@ -70,7 +87,8 @@ class EvenOdd:
         payloads = inputs["in"].column("payload").to_pylist()
         even = [p for p in payloads if json.loads(p)["n"] % 2 == 0]
         odd = [p for p in payloads if json.loads(p)["n"] % 2 == 1]
-        return {"even": [_batch(even)], "odd": [_batch(odd)]}
+        buckets = pa.array([f"{json.loads(p)['n'] % 4}" for p in odd], pa.string())
+        return {"even": [_batch(even)], "odd": [_batch(odd).append_column("bucket", buckets)]}
 
 
 def _batch(payloads: list[bytes]) -> pa.RecordBatch:
@@ -135,17 +153,19 @@ def environment_of(registry: Registry, place: Place) -> Environment:
 
 
 def outputs(registry: Registry, place: Place) -> dict[str, list[Any]]:
-    """Everything that readers see, sink by sink, stream by stream."""
+    """Everything that readers see, sink by sink, stream by stream. Topics are read with another client than ours."""
     with Resources(place.config, environment_of(registry, place)) as resources:
         return {
-            f"{name}/{stream.name}": [
-                json.loads(payload)
-                for batch in resources.sinks[name].committed(stream)
-                for payload in batch.column("payload").to_pylist()
-            ]
+            f"{name}/{stream.name}": [json.loads(p) for p in _payloads(place, resources.sinks[name], stream)]
             for name, streams in resources.sink_streams(place.tasks).items()
             for stream in streams
         }
+
+
+def _payloads(place: Place, sink: Sink, stream: SinkStreamDescriptor) -> list[bytes]:
+    if place.config.sinks[stream.sink].kind == "kafka":
+        return [record.value for record in committed_records(place.bootstrap, place.topic, int(stream.name))]
+    return [payload for batch in sink.committed(stream) for payload in batch.column("payload").to_pylist()]
 
 
 def files_as_others_see_them(place: Place) -> Counter[str]:

@@ -45,7 +45,7 @@ def start_owner(place: Place, lease: int, stop: Stop | None = None, record_to: P
     return process
 
 
-def finish(process: ForkServerProcess, timeout_s: float = 60.0) -> int:
+def finish(process: ForkServerProcess, timeout_s: float = 180.0) -> int:
     """Wait for the owner's end: its exit code (negative: the signal)."""
     process.join(timeout_s)
     if process.exitcode is None:

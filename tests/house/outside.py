@@ -1,4 +1,4 @@
-"""Which calls change the world outside of the process: files, directories, the registry. Told from the syntax alone."""
+"""Which calls change the world outside of the process: files, directories, the registry, Kafka; told from syntax."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ _FILE_SYSTEM_METHODS = frozenset({
     "pipe_file", "touch", "put", "put_file", "cp", "copy", "cp_file", "write_bytes", "write_text",
 })
 # fmt: on
+# fmt: off
+_KAFKA_METHODS = frozenset({
+    "abort_transaction", "commit_transaction", "create_topics", "init_transactions", "send_offsets_to_transaction",
+})
+# fmt: on
 _HANDLE_METHODS = frozenset({"write", "writelines", "flush", "truncate"})
 _MODE_LETTERS = frozenset("rwaxbt+")
 _CREATING_FLAGS = frozenset({"O_CREAT", "O_TRUNC", "O_TMPFILE"})
@@ -62,6 +67,8 @@ class Outside:
 
     def _method_changes(self, call: ast.Call, func: ast.Attribute) -> bool:
         receiver, method = _last_name(func.value), func.attr
+        if method in _KAFKA_METHODS:
+            return True
         if receiver.endswith("registry"):
             return method in _REGISTRY_METHODS
         if _is_file_system(receiver):

@@ -15,7 +15,13 @@ from tests.house.tree import ROOT
 RUNNABLE = frozenset({"bash", "sh", "shell", "console", "python", "py", "yaml", "yml"})
 _FENCE = re.compile(r"^ {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>.*)$")
 
+PAGES = ("README.md", "deploy/yarn/README.md")
+"""The pages whose blocks are run."""
+
 _TOUR = "tests/integration/test_readme_tour.py"
+_YARN = "tests/integration/test_yarn_deploy.py"
+_WATCHING = "tests/integration/test_readme_watching.py"
+_CHAINS = "tests/integration/test_readme_chains.py"
 _LOGS = "tests/integration/test_readme_logs.py"
 RUN_BY: dict[str, str] = {
     "two-commands": f"{_TOUR}::test_the_two_commands_are_commands_of_dev",
@@ -29,6 +35,17 @@ RUN_BY: dict[str, str] = {
         ),
         f"{_TOUR}::test_the_tour_runs_as_it_is_printed",
     ),
+    **dict.fromkeys(
+        ("operate-config", "operate-rewind", "operate-restart"), f"{_TOUR}::test_operating_runs_as_it_is_printed"
+    ),
+    **dict.fromkeys(
+        ("yarn-once", "yarn-flow", "yarn-submit", "yarn-look", "yarn-skein"),
+        f"{_YARN}::test_the_page_runs_as_it_is_printed",
+    ),
+    "watch-once": f"{_WATCHING}::test_scripts_watch_as_it_is_printed",
+    "watch-web": f"{_WATCHING}::test_the_web_page_is_served_as_it_is_printed",
+    "watch-config": f"{_WATCHING}::test_the_keys_that_are_printed_are_keys",
+    "chain": f"{_CHAINS}::test_a_chain_runs_as_it_is_printed",
     **dict.fromkeys(("logs-python", "logs-look", "spark-logs"), f"{_LOGS}::test_logs_are_used_as_it_is_printed"),
 }  # fmt: skip
 """Name of a block -> the test that runs it, as pytest names it (`tests/integration/test_readme_tour.py::test_...`)."""
@@ -36,15 +53,16 @@ RUN_BY: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block: language, name ("" if it has none), text, and the line of its fence."""
+    """One fenced block: language, name ("" if it has none), text, the line of its fence, and the page."""
 
     language: str
     name: str
     text: str
     line: int
+    page: str = PAGES[0]
 
 
-def parse_blocks(markdown: str) -> list[Block]:
+def parse_blocks(markdown: str, page: str = PAGES[0]) -> list[Block]:
     """All fenced blocks of a Markdown text, in order. An unclosed fence runs to the end, as Markdown has it."""
     blocks: list[Block] = []
     opened: tuple[str, str, int] | None = None
@@ -55,7 +73,7 @@ def parse_blocks(markdown: str) -> list[Block]:
             if fence is not None:
                 opened, body = (fence["marks"], fence["info"].strip(), number), []
         elif line is None or (fence is not None and _closes(opened[0], fence)):
-            blocks.append(_block(opened[1], body, opened[2]))
+            blocks.append(_block(opened[1], body, opened[2], page))
             opened = None
         else:
             body.append(line)
@@ -63,9 +81,9 @@ def parse_blocks(markdown: str) -> list[Block]:
 
 
 def readme_blocks() -> list[Block]:
-    """The blocks of README.md that a reader would run or save: shell, Python, YAML."""
-    markdown = (ROOT / "README.md").read_text(encoding="utf-8")
-    return [block for block in parse_blocks(markdown) if block.language in RUNNABLE]
+    """The blocks of the pages that a reader would run or save: shell, Python, YAML."""
+    found = [block for page in PAGES for block in parse_blocks((ROOT / page).read_text(encoding="utf-8"), page)]
+    return [block for block in found if block.language in RUNNABLE]
 
 
 def blocks_run_by(test: str) -> list[Block]:
@@ -77,7 +95,7 @@ def _closes(marks: str, fence: re.Match[str]) -> bool:
     return fence["marks"][0] == marks[0] and len(fence["marks"]) >= len(marks) and not fence["info"].strip()
 
 
-def _block(info: str, body: list[str], line: int) -> Block:
+def _block(info: str, body: list[str], line: int, page: str) -> Block:
     words = info.split()
     names = [word.removeprefix("name=") for word in words if word.startswith("name=")]
-    return Block(words[0].lower() if words else "", names[0] if names else "", "\n".join(body) + "\n", line)
+    return Block(words[0].lower() if words else "", names[0] if names else "", "\n".join(body) + "\n", line, page)

@@ -9,8 +9,9 @@ from tests.house.tree import CODE_ROOTS, SourceFile
 
 # Room -> the rooms right below it. A room may import itself and everything below it, at any depth; nothing else.
 BELOW: dict[str, frozenset[str]] = {
-    "scribengin_tools": frozenset({"master", "worker", "testing"}),
+    "scribengin_tools": frozenset({"chain", "worker", "testing"}),
     "testing": frozenset({"master", "worker"}),
+    "chain": frozenset({"master"}),
     "master": frozenset({"dataflow"}),
     "worker": frozenset({"dataflow"}),
     "dataflow": frozenset({"spark"}),
@@ -20,7 +21,7 @@ BELOW: dict[str, frozenset[str]] = {
     "launcher": frozenset({"base"}),
     "base": frozenset(
         {"scribengin_registry"}
-    ),  # the modules right under scribengin: model, errors, clock, effect, commit
+    ),  # the modules right under scribengin: model, errors, naming, clock, effect, commit
     "scribengin_registry": frozenset(),
 }
 
@@ -28,12 +29,21 @@ BELOW: dict[str, frozenset[str]] = {
 CLIENTS: dict[str, tuple[str, ...]] = {
     "kazoo": ("scribengin_registry",),
     "fsspec": ("scribengin.connectors.files",),
-    "pyspark": ("scribengin.spark", "scribengin.testing"),
+    "hdfs_native": ("scribengin.connectors.files.hdfs",),
+    "pyspark": ("scribengin.spark", "scribengin.testing", "scribengin_tools.bench.client_spark"),
     "py4j": ("scribengin.spark", "scribengin.testing"),
     "psutil": ("scribengin.launcher",),
+    "docker": ("scribengin.testing.servers.containers",),
+    "testcontainers": ("scribengin.testing.servers.containers",),
     "crc32c": ("scribengin.log",),
-    "prometheus_client": ("scribengin.log",),
-    "jpype": ("scribengin_tools.bench",),
+    "textual": ("scribengin_tools.monitor",),
+    "starlette": ("scribengin_tools.web",),
+    "uvicorn": ("scribengin_tools.web",),
+    "prometheus_client": ("scribengin.log", "scribengin.dataflow.metrics"),
+    "jpype": ("scribengin.launcher.yarn.jvm", "scribengin_tools.bench"),
+    "skein": ("scribengin.launcher.skein",),
+    "grpc": ("scribengin.launcher.skein",),
+    "confluent_kafka": ("scribengin.connectors.kafka",),
 }
 
 

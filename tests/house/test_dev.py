@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -76,13 +77,34 @@ def test_no_java_is_found_where_there_is_none_that_is_new_enough(
 
 
 def test_each_kind_of_test_run_leaves_out_what_it_says(dev: ModuleType) -> None:
-    assert dev.pytest_arguments("", ["-k", "dlsn"]) == ["-m", "not full", "--durations=15", "-k", "dlsn"]
-    assert dev.pytest_arguments("--full", ["--full", "-x"]) == ["--durations=15", "-x"]
-    fast = dev.pytest_arguments("--fast", ["--fast"])
-    assert fast[:2] == ["-m", "not spark and not full"]
+    quick, spark, servers = "not spark and not servers", "spark and not servers", "servers"
+    assert dev.pytest_arguments("", ["-k", "dlsn"]) == [
+        ["-m", f"{quick} and not full", "--durations=15", "-k", "dlsn", *dev.SIDE_BY_SIDE],
+        ["-m", f"{spark} and not full", "--durations=15", "-k", "dlsn", *dev.SIDE_BY_SIDE],
+        ["-m", f"{servers} and not full", "--durations=15", "-k", "dlsn", *dev.SIDE_BY_SIDE],
+    ]
+    full = dev.pytest_arguments("--full", ["--full", "-x"])
+    assert [part[:2] for part in full] == [["-m", quick], ["-m", spark], ["-m", servers]]
+    assert dev.pytest_arguments("", ["tests/house"]) == [["-m", "not full", "--durations=15", "tests/house"]]
+    (fast,) = dev.pytest_arguments("--fast", ["--fast"])
+    assert fast[:2] == ["-m", f"{quick} and not full"]
     assert "tests/house" in fast
     assert "tests/integration" not in fast
-    assert dev.pytest_arguments("--fast", ["--fast", "tests/house"])[3:] == ["tests/house"]
+    assert dev.pytest_arguments("--fast", ["--fast", "tests/house"])[0][3:] == ["tests/house"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [((0, 0, 0), 0), ((1, 0, 0), 1), ((0, 0, 1), 1), ((5, 0, 0), 0), ((0, 5, 5), 0), ((5, 5, 5), 5), ((2,), 2)],
+)
+def test_a_failure_in_any_part_of_the_tests_is_a_failure(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], code: int
+) -> None:
+    left = iter(codes)
+    monkeypatch.setattr(dev, "run", lambda command, folder: next(left))
+    monkeypatch.setattr(dev, "jars_fetched_meanwhile", nullcontext)
+    assert dev.run_tests([]) == code
+    assert list(left) == []
 
 
 def test_the_set_up_is_repeated_when_its_grounds_change(

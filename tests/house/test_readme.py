@@ -10,7 +10,7 @@ from tests.house.tree import expect_none, functions, python_files
 
 def test_every_block_of_the_readme_is_run_by_a_test() -> None:
     unclaimed = [
-        f"README.md:{b.line} {b.language} {b.name or '(no name)'}" for b in readme_blocks() if b.name not in RUN_BY
+        f"{b.page}:{b.line} {b.language} {b.name or '(no name)'}" for b in readme_blocks() if b.name not in RUN_BY
     ]
     expect_none(unclaimed)
 

@@ -12,8 +12,23 @@ from typing import Any
 
 import pytest
 
+from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin_registry.contract import Registry
 from scribengin_tools import cli
+
+
+def quiet_config(*, session_timeout_s: float) -> DataflowConfig:
+    """A dataflow without workers, from the logs `words/*` to the log `loud`."""
+    return load_config(
+        {
+            "name": "quiet",
+            "sources": {"words": {"kind": "log", "logs": "words/*"}},
+            "sinks": {"loud": {"kind": "log", "log": "loud"}},
+            "sql": "SELECT payload FROM words",
+            "workers": 0,
+            "session_timeout_s": session_timeout_s,
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,7 @@ class CommandLine:
 
 def command(line: Sequence[str]) -> list[str]:
     """The arguments of a process that runs a command."""
-    return [sys.executable, "-m", "scribengin_tools.cli", *line]
+    return [sys.executable, "-m", "scribengin_tools", *line]
 
 
 def whole_tree(registry: Registry, path: str = "/") -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -73,6 +73,8 @@ class Flow:
     cluster: Cluster
     config: DataflowConfig
 
+    patience_s: ClassVar[float] = TIMEOUT_S
+
     @property
     def view(self) -> DataflowView:
         return DataflowView(self.cluster.registry, self.config.name)
@@ -94,7 +96,7 @@ class Flow:
     def wait(self, condition: Callable[[], object], what: str) -> None:
         """Wait, and if it is in vain, say what the processes have said."""
         try:
-            wait_until(condition, TIMEOUT_S, what)
+            wait_until(condition, self.patience_s, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.status.model_dump_json(indent=1)}\n{self.words()}") from None
 

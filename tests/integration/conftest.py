@@ -44,6 +44,13 @@ def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNames
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands put containers and packages."""
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def line(
     registry: Registry,
     registry_hosts: str,

@@ -50,6 +50,7 @@ def test_every_log_benchmark_gives_a_row_with_its_limit_and_its_guarantee(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
 
 
+@pytest.mark.servers
 def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
     pairs = ["append-100B/kafka", "append-100B/distributedlog", "read-1KiB/kafka", "read-1KiB/distributedlog"]
     tails = ["tail/kafka", "tail/distributedlog"]
@@ -98,13 +99,43 @@ def test_memory_and_many_logs_are_measured_in_processes_of_their_own(tmp_path: P
     assert rows["logs-100"]["ratio"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.spark
-def test_the_dataflow_benchmark_gives_a_row(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "log-sql-log", "--json", str(tmp_path / "rows.json"))
+def test_dataflows_are_measured_beside_spark_from_kafka_to_kafka(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "log-sql-log", "kafka-sql-kafka", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = json.loads((tmp_path / "rows.json").read_text())
-    assert row["name"] == "log-sql-log"
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == ["log-sql-log", "kafka-sql-kafka"]
+    for row in rows.values():
+        assert row["ratio"] == pytest.approx(row["ours"] / row["peer"]) > 0
+        assert row["guarantee"].startswith("exactly once")
+        assert row["peer_name"].startswith("Spark Structured Streaming, Kafka connector 4.")
+        assert "at least once" in row["peer_name"]
+    assert rows["log-sql-log"]["peer"] == rows["kafka-sql-kafka"]["peer"]
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_recovery_is_measured_beside_the_session_timeout(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "recovery-local", "--runs", "1", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == ["recovery-local/worker", "recovery-local/master"]
+    for row in rows.values():
+        assert row["peer"] == 6000
+        assert row["ours"] > 0
+        assert "stood still longest did so for" in row["guarantee"]
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_scaling_is_measured_beside_the_gaps_before(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "scaling", "--runs", "1", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = rows_of(tmp_path / "rows.json").values()
+    assert row["peer_name"] == "twice the p99 of the gaps before"
     assert row["ours"] > 0
+    assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])
 
 
 def test_an_unknown_peer_is_refused_with_those_that_the_benchmark_has(tmp_path: Path) -> None:

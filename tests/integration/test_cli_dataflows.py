@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.descriptors import DataflowStatus, HistoryEvent, TaskReport
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import DataflowNotFound
@@ -22,25 +23,11 @@ from scribengin.log import LogNamespace
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import VersionConflict
+from scribengin_tools.commands.flows import follow
 from scribengin_tools.ending import masters, set_desired_state
-from tests.integration.cli_runner import CommandLine
+from tests.integration.cli_runner import CommandLine, quiet_config
 
-CONFIG: DataflowConfig = load_config(
-    {
-        "name": "quiet",
-        "sources": {"words": {"kind": "log", "logs": "words/*"}},
-        "sinks": {"loud": {"kind": "log", "log": "loud"}},
-        "sql": "SELECT payload FROM words",
-        "workers": 0,
-        "session_timeout_s": 1,
-    }
-)
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+CONFIG = quiet_config(session_timeout_s=1)
 
 
 @pytest.fixture
@@ -70,6 +57,11 @@ def view(registry: Registry) -> DataflowView:
     return view
 
 
+def led(view: DataflowView) -> None:
+    """Let it look as if a master stood for election, and did nothing."""
+    view.registry.create(f"{view.paths.master}/somebody", ephemeral=True)
+
+
 def running(view: DataflowView, error: str | None = None) -> DataflowStatus:
     """A status as a master writes it."""
     tasks = (
@@ -85,7 +77,8 @@ def running(view: DataflowView, error: str | None = None) -> DataflowStatus:
 
 def test_list_and_status_show_what_the_master_wrote(line: CommandLine, view: DataflowView) -> None:
     status = running(view, error="the disk is full")
-    assert line.ok("list", "--json").json == [status.model_dump(mode="json")]
+    (listed,) = line.ok("list", "--json").json
+    assert {**listed, **status.model_dump(mode="json")} == listed
     assert line.ok("list").out.splitlines()[1].split()[:5] == ["quiet", "running", "3", "0", "17"]
     shown = line.ok("status", "quiet").out
     for words in ("the disk is full", "none is alive", "12,345", "task-2", "ValueError: no"):
@@ -103,6 +96,7 @@ def test_an_empty_registry_has_no_dataflows(line: CommandLine) -> None:
 def test_status_tells_of_an_edit_that_cannot_be_read(line: CommandLine, view: DataflowView) -> None:
     view.registry.set(view.paths.config, b'{"name": "quiet", "wrokers": 3}')
     assert "unknown key 'wrokers'" in line.ok("status", "quiet").out
+    led(view)
     assert "asked to stop" in line.ok("stop", "quiet", "--no-wait").out
     assert view.config().value.desired_state == "stopped", "the edit that could not be read was replaced"
     assert line.ok("kill", "quiet").out.startswith("killed dataflow 'quiet'")
@@ -130,6 +124,7 @@ def test_history_shows_the_events_in_order(line: CommandLine, view: DataflowView
 
 def test_stop_without_wait_only_asks(line: CommandLine, view: DataflowView) -> None:
     running(view)
+    led(view)
     assert "is asked to stop" in line.ok("stop", "quiet", "--no-wait").out
     assert view.config().value.desired_state == "stopped"
     assert "to be stopped" in line.ok("status", "quiet").out
@@ -141,14 +136,17 @@ def test_stop_says_so_when_no_master_is_left_to_do_it(line: CommandLine, view: D
     assert done.code == 2
     assert "has no master any more" in done.err
     assert "scribengin kill quiet" in done.err
+    assert view.config().version == 0
 
 
 def test_stop_of_a_dataflow_that_failed_is_a_failure(line: CommandLine, view: DataflowView) -> None:
     running(view)
+    led(view)
 
     def fail() -> None:
         wait_until(lambda: view.config().value.desired_state == "stopped", what="the stop to be asked for")
         view.set_status(view.status().model_copy(update={"state": "failed", "error": "it broke"}))
+        view.registry.delete(f"{view.paths.master}/somebody")
 
     failing = threading.Thread(target=fail)
     failing.start()
@@ -156,6 +154,24 @@ def test_stop_of_a_dataflow_that_failed_is_a_failure(line: CommandLine, view: Da
     failing.join()
     assert done.code == 1
     assert "it broke" in done.err
+
+
+def test_who_waits_hears_once_why_it_does_not_run_yet(view: DataflowView, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, trouble = io.StringIO(), "worker-1 ended: held 1.1 GB of memory"
+    monkeypatch.setattr(sys, "stderr", heard)
+    led(view)
+    running(view, trouble)
+
+    def end() -> None:
+        wait_until(lambda: trouble in heard.getvalue(), what="the trouble to be told")
+        running(view, trouble)
+        view.set_status(view.status().model_copy(update={"state": "stopped", "error": None}))
+
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(end)
+        follow(view, wait=True)
+        ending.result()
+    assert heard.getvalue().count(trouble) == 1
 
 
 def test_edits_by_several_people_do_not_undo_each_other(view: DataflowView, home: Path) -> None:

@@ -60,6 +60,7 @@ def test_what_stands_in_the_logs_comes_out_of_both_sinks(flow: Flow) -> None:
 
 
 def test_a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow: Flow, cluster: Cluster) -> None:
+    flow.wait_for_workers(2)
     victim = flow.ready_workers()[0]
     feed(cluster)
     os.kill(flow.view.worker(victim).pid, signal.SIGKILL)
@@ -70,6 +71,7 @@ def test_a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flo
 
 
 def test_a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster: Cluster) -> None:
+    flow.wait_for_workers(2)
     leader, workers = flow.master(), flow.ready_workers()
     flow.kill_master()
     feed(cluster)
@@ -80,6 +82,7 @@ def test_a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster
 
 def test_master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster: Cluster) -> None:
     flow.master()
+    flow.wait_for_workers(2)
     feed(cluster)
     os.kill(flow.view.worker(flow.ready_workers()[0]).pid, signal.SIGKILL)
     flow.kill_master()
@@ -90,6 +93,7 @@ def test_master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster:
 def test_a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(
     flow: Flow, cluster: Cluster
 ) -> None:
+    flow.wait_for_workers(2)
     victim = flow.ready_workers()[0]
     process = flow.view.worker(victim).pid
     feed(cluster)
@@ -107,6 +111,7 @@ def test_a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_not
 def test_a_registry_that_is_started_again_costs_nobody_anything(
     flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper
 ) -> None:
+    flow.wait_for_workers(2)
     leader, workers = flow.master(), flow.ready_workers()
     feed(cluster)
     server.stop()
@@ -124,10 +129,11 @@ def test_fewer_workers_take_all_tasks_over_without_a_loss(flow: Flow, cluster: C
 
 
 def test_a_bad_edit_changes_nothing_and_is_shown(flow: Flow) -> None:
-    flow.edit(executors_per_worker=5)
-    flow.wait(lambda: "executors_per_worker" in (flow.status.config_error or ""), "the refusal")
+    before = flow.config.sql
+    flow.edit(sql={"out": "SELECT payload FROM src LIMIT 1", "files": "SELECT payload FROM src"})
+    flow.wait(lambda: "sql.out cannot be edited" in (flow.status.config_error or ""), "the refusal")
     assert flow.status.state == "running"
-    flow.edit(executors_per_worker=1)
+    flow.edit(sql=before)
     flow.wait(lambda: flow.status.config_error is None, "the refusal to go")
 
 

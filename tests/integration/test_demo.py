@@ -15,7 +15,7 @@ from scribengin.launcher.local import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from scribengin_tools.demo.flights import load_flights
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 RECORDS = 20_000
 
@@ -46,9 +46,26 @@ def running_containers(directory: Path) -> list[str]:
     return names
 
 
-def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_killed(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both")
-    output, errors = demo.communicate(timeout=400)
+def processes_in(directory: Path) -> list[str]:
+    """The command lines of processes that name the directory, or work in it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words, place = (entry / "cmdline").read_text(), os.readlink(entry / "cwd")
+            except OSError:
+                continue  # it has ended
+            if str(directory) in words or Path(place).is_relative_to(directory):
+                found.append(words.replace("\0", " "))
+    return found
+
+
+@pytest.mark.parametrize("launcher", ["local", "yarn", pytest.param("skein", marks=pytest.mark.full)])
+def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_killed(
+    tmp_path: Path, launcher: str
+) -> None:
+    demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both", "--launcher", launcher)
+    output, errors = demo.communicate(timeout=800)
     assert demo.returncode == 0, output + errors
     flights = load_flights(RECORDS)
     measured = {row[0]: row[1:] for row in map(cells_of, output.splitlines())}
@@ -62,16 +79,17 @@ def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_kill
     assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
     assert "stood still" in output
     assert running_containers(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = start_demo(tmp_path, "--records", "2000")
     try:
-        wait_until(lambda: len(running_containers(tmp_path)) >= 2, 120, "the demo's masters to run")
+        wait_until(lambda: len(running_containers(tmp_path)) >= 2, 300, "the demo's masters to run")
         demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=60)
+        output, errors = demo.communicate(timeout=300)
     finally:
         demo.kill()
-    assert demo.returncode == 130
+    assert demo.returncode == 130, output + errors
     assert errors.strip() == "demo: interrupted; everything it had started is stopped"
     assert running_containers(tmp_path) == []

@@ -100,6 +100,31 @@ def test_the_tour_runs_as_it_is_printed(terminal: Terminal, sandbox: subprocess.
     check_what_was_shown(terminal.shown)
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_operating_runs_as_it_is_printed(terminal: Terminal, sandbox: subprocess.Popen[str]) -> None:
+    """With the dataflow of the tour running."""
+    before = (
+        f"export SCRIBENGIN_REGISTRY={ADDRESS}",
+        "export PATH=$PWD/.venv/bin:$PATH",
+        "scribengin log create readings/0 readings/1",
+        """scribengin log write readings/0 '{"sensor": "oven", "celsius": 210}'""",
+        "scribengin submit dataflows/heat_alarm --wait",
+        "scribengin log tail alarms/0 --from earliest -n 1",
+    )
+    terminal.run(Block("bash", "before", "\n".join(before), 0))
+    for block in blocks_run_by(f"{HERE}::test_operating_runs_as_it_is_printed"):
+        terminal.run(block)
+    shown = terminal.shown["operate-config"]
+    assert "round.records_max: 100000 -> 5000" in shown
+    assert re.search(r"accepted +round.records_max.* drain first", shown)
+    assert "is rewound to earliest (2 streams)" in terminal.shown["operate-rewind"]
+    assert "'heat_alarm' is running" in terminal.shown["operate-restart"]
+    twice = "scribengin log tail alarms/0 --from earliest -n 2; scribengin kill heat_alarm"
+    terminal.run(Block("bash", "after", twice, 0))
+    assert terminal.shown["after"].count('"oven"') == 2, "what was read again was written again"
+
+
 def check_what_was_shown(shown: Mapping[str, str]) -> None:
     """What the README says beside each block."""
     assert "celsius DOUBLE" in shown["tour-explain"]

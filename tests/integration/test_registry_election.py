@@ -13,7 +13,7 @@ import pytest
 
 from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.contract import Create, Delete, Registry, SessionState
+from scribengin_registry.contract import Create, Delete, Registry, SessionState, Watch
 from scribengin_registry.election import Election, Standing, in_order, predecessor
 from scribengin_registry.errors import NodeMissing, NotAuthorised, RegistryError, SessionLost
 from scribengin_registry.kazoo_registry import connect
@@ -71,8 +71,9 @@ class Candidates:
 
 
 @pytest.fixture
-def candidates(registry_hosts: str) -> Iterator[Candidates]:
+def candidates(registry: Registry, registry_hosts: str) -> Iterator[Candidates]:
     with ExitStack() as resources:
+        registry.create(PATH, parents=True)
         yield Candidates(registry_hosts, resources)
 
 
@@ -199,11 +200,30 @@ def test_a_leader_whose_node_is_deleted_stands_again_at_the_end(candidates: Cand
     wait_until_they_stand(registry, 2)
 
 
+def test_a_candidate_whose_session_ends_between_two_looks_stands_again(
+    candidates: Candidates, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = candidates.add("ada", volunteers=False)
+    look = ada.registry.children
+    gone: list[str] = []
+
+    def look_late(path: str, watch: Watch | None = None) -> list[str]:
+        if not gone:
+            gone.extend(registry.children(PATH))
+            registry.commit([Delete(f"{PATH}/{name}") for name in gone])
+        return look(path, watch)
+
+    monkeypatch.setattr(ada.registry, "children", look_late)
+    ada.election.volunteer(ada.heard.append)
+    ada.wait_for(CANDIDATE, LEADER)
+    assert len(gone) == 1
+    assert not set(gone) & set(registry.children(PATH))
+
+
 @pytest.mark.parametrize("lose", ["drop_next_reply", "drop_next_request"])
 def test_a_candidate_whose_creation_has_an_unknown_outcome_stands_once(
     candidates: Candidates, registry: Registry, lose: str
 ) -> None:
-    registry.create(PATH, parents=True)
     ada = candidates.add("ada", volunteers=False)
     getattr(ada.proxy, lose)()
     ada.election.volunteer(ada.heard.append)
@@ -232,6 +252,17 @@ def test_closing_the_registry_ends_the_candidacy(candidates: Candidates, registr
     ada.wait_for(CANDIDATE, LEADER, OUT)
     ada.election.withdraw()
     assert registry.children(PATH) == []
+
+
+def test_nobody_stands_for_what_was_deleted_and_nothing_of_it_is_made_again(
+    candidates: Candidates, registry: Registry
+) -> None:
+    bob = candidates.add("bob", volunteers=False)
+    registry.delete("/flows", recursive=True)
+    bob.election.volunteer(bob.heard.append)
+    bob.wait_for(CANDIDATE, Standing.FAILED)
+    assert str(bob.election.error) == f"{PATH} is gone: there is nothing that bob could lead"
+    assert registry.find("/flows") is None
 
 
 def test_an_election_that_cannot_go_on_says_why(registry: Registry, registry_hosts: str) -> None:

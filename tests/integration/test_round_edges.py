@@ -31,16 +31,17 @@ from scribengin_registry.kazoo_registry import connect
 
 
 class Copy:
-    """Every payload to the only sink."""
+    """Every payload to every sink."""
 
-    def __init__(self, sink: str) -> None:
-        self._sink = sink
+    def __init__(self, *sinks: str) -> None:
+        self._sinks = sinks
 
     def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
-        return {self._sink: [batch.select(["payload"]) for split in inputs["in"] for batch in split.read()]}
+        read = [batch.select(["payload"]) for split in inputs["in"] for batch in split.read()]
+        return dict.fromkeys(self._sinks, read)
 
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
-        return {self._sink: inputs["in"].select(["payload"]).to_batches()}
+        return dict.fromkeys(self._sinks, inputs["in"].select(["payload"]).to_batches())
 
 
 @pytest.fixture
@@ -52,13 +53,17 @@ def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
         yield opened
 
 
-def resources(registry: Registry, sink: Mapping[str, Any], **source: Any) -> Resources:
+def resources(
+    registry: Registry, sink: Mapping[str, Any], *, before: Mapping[str, Any] | None = None, **source: Any
+) -> Resources:
+    """`before`: another sink, `first`, whose streams are recovered before those of `out`."""
+    sinks = {"out": dict(sink)} if before is None else {"first": dict(before), "out": dict(sink)}
     config = DataflowConfig.parse(
         {
             "name": "flow",
             "sources": {"in": {"kind": "log", "logs": "in/*", **source}},
-            "sinks": {"out": dict(sink)},
-            "sql": "SELECT payload FROM in",
+            "sinks": sinks,
+            "sql": dict.fromkeys(sinks, "SELECT payload FROM in"),
         },
         source="the test",
     )
@@ -69,7 +74,8 @@ LOG_SINK = {"kind": "log", "log": "out"}
 
 
 def owner(registry: Registry, opened: Resources, lease: int) -> TaskOwner:
-    opened.sinks["out"].create(opened.sink_streams(1)["out"])
+    for name, streams in opened.sink_streams(1).items():
+        opened.sinks[name].create(streams)
     taken = TaskOwner(
         registry,
         "flow",
@@ -78,7 +84,7 @@ def owner(registry: Registry, opened: Resources, lease: int) -> TaskOwner:
         lease=lease,
         sources=opened.sources,
         sinks=opened.sinks,
-        transform=Copy("out"),
+        transform=Copy(*opened.sinks),
         round_config=opened.config.round,
         errors=opened.config.errors,
         clock=SYSTEM_CLOCK,
@@ -165,26 +171,45 @@ def test_a_rename_by_the_owner_before_is_durable_before_the_commit_that_forgets_
         assert str(tmp_path / "files" / "_scribengin" / "committed" / "0") in synced
 
 
-def test_what_was_committed_and_not_completed_is_completed_before_a_dataflow_is_deleted(
-    registry: Registry, namespace: LogNamespace
-) -> None:
+def killed_behind_its_commit(registry: Registry, opened: Resources) -> DataflowView:
+    """A dataflow whose only owner died when its round was committed and not completed."""
+
     class Killed(BaseException):
         pass
 
     def die(_stop: str) -> None:
         raise Killed
 
+    view = DataflowView(registry, "flow")
+    view.submit(opened.config, [sink.resource for sink in opened.sinks.values()], now_ms=1)
+    view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
+    first = owner(registry, opened, 1)
+    with failpoint("round.commit:after", die), pytest.raises(Killed):
+        first.run_round()
+    head = view.placement_head()
+    view.commit_placement(Versioned(head.value.model_copy(update={"next_lease": 2}), head.version), [])
+    return view
+
+
+def test_what_was_committed_and_not_completed_is_completed_before_a_dataflow_is_deleted(
+    registry: Registry, namespace: LogNamespace
+) -> None:
     append(namespace, range(10))
     with resources(registry, LOG_SINK) as opened:
-        view = DataflowView(registry, "flow")
-        view.submit(opened.config, [opened.sinks["out"].resource], now_ms=1)
-        view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
-        first = owner(registry, opened, 1)
-        with failpoint("round.commit:after", die), pytest.raises(Killed):
-            first.run_round()
+        view = killed_behind_its_commit(registry, opened)
         assert delivered(opened) == []
-        head = view.placement_head()
-        view.commit_placement(Versioned(head.value.model_copy(update={"next_lease": 2}), head.version), [])
+        settle(view)
+        assert delivered(opened) == list(range(10))
+
+
+def test_a_sink_that_is_gone_does_not_keep_the_others_of_its_task_from_being_settled(
+    registry: Registry, namespace: LogNamespace, tmp_path: Path
+) -> None:
+    append(namespace, range(10))
+    files = {"kind": "hdfs", "path": str(tmp_path / "files")}
+    with resources(registry, files, before=LOG_SINK) as opened:
+        view = killed_behind_its_commit(registry, opened)
+        namespace.delete("out/0", force=True)
         settle(view)
         assert delivered(opened) == list(range(10))
 

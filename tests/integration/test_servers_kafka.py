@@ -10,6 +10,8 @@ import pytest
 from scribengin.errors import ServerDown
 from scribengin.testing.servers.kafka import KafkaServer
 
+pytestmark = pytest.mark.servers  # also of those that start their own
+
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,6 +82,17 @@ def test_loading_leaves_imports_as_they_were(spark: SparkSession, tmp_path: Path
     assert not {"flow", "helpers", "late", "lazily"} & (set(sys.modules) - modules)
 
 
+@pytest.fixture
+def hdfs_by_default(spark: SparkSession) -> Iterator[None]:
+    """What HADOOP_CONF_DIR does: a path without a scheme is one of the cluster's file system."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    before = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", "hdfs://localhost:1")
+    yield
+    hadoop.set("fs.defaultFS", before)
+
+
+@pytest.mark.usefixtures("hdfs_by_default")
 def test_a_static_table_is_read_from_the_package_and_joined(spark: SparkSession, tmp_path: Path) -> None:
     text = """
 def transform(inputs, context):
@@ -88,7 +100,7 @@ def transform(inputs, context):
     src = inputs["src"].withColumn("id", inputs["src"].payload.cast("string"))
     return src.join(names, "id", "left").selectExpr("name AS payload")
 """
-    package = write(tmp_path / "p", flow=text)
+    package = write(tmp_path / "a package", flow=text)
     (package / "tables").mkdir()
     (package / "tables" / "names.csv").write_text("id,name\n1,one\n2,two\n")
     transformation = Transformation.load(spec(package), spark)

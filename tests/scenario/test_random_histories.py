@@ -28,7 +28,8 @@ class History:
         self.masters = 1
         self.last_lease = 0
         self.happen(f"submit workers={self.random.randint(0, 3)} executors_per_worker={self.random.randint(1, 2)}")
-        self.happen(f"tasks {self.random.randint(1, 7)}")
+        self.streams = self.random.randint(1, 7)
+        self.happen(f"tasks {self.streams}")
 
     def happen(self, line: str) -> list[str]:
         self.lines.append(line)
@@ -44,6 +45,8 @@ class History:
         worker = self.random.choice(sorted(self.world.containers) or [""])
         lines = ["advance 1", "advance 40", f"edit workers={self.random.randint(0, 3)}"]
         lines += [f"edit desired_state={self.random.choice(['running', 'paused'])}", "new-master master-"]
+        lines += [f"edit container.memory_mb={self.random.randint(1, 9)}024", "edit rebalance=" + str(len(self.lines))]
+        lines += [f"edit tasks={self.random.randint(1, 7)}", self.regrouped(), self.regrouped()]
         if worker:
             lines += self.deeds_of(worker)
         line = self.random.choice(lines)
@@ -62,10 +65,20 @@ class History:
         deeds = [f"{worker} exits -9", f"{worker} expires"] + [f"{worker} is ready"] * 4 + [f"{worker} runs"] * 3
         return deeds + [f"{worker} releases {' '.join(releasing)}"] * 4 * bool(releasing) + [f"{worker} leaves"]
 
+    def regrouped(self) -> str:
+        """The streams as the config wants them grouped."""
+        count = min(self.world.config.tasks or self.streams, self.streams)
+        groups = [",".join(str(n) for n in range(k, self.streams, count)) for k in range(count)]
+        return f"regroup {' '.join(groups)}"
+
     def removed(self) -> set[str]:
         """Containers of workers that have registered once, and whose nodes are gone."""
         registered = {line.split()[0] for line in self.lines if line.endswith(" registers")}
         return {name for name in self.world.containers if name in registered and name not in self.world.workers}
+
+    def balanced(self) -> bool:
+        """Whether the tasks were last spread by load, and stay so."""
+        return self.world.head.balanced == tuple(sorted(self.world.workers))
 
     def heal(self, wanted: str) -> None:
         """From now on every worker does what it is asked to, and nothing dies."""
@@ -73,6 +86,7 @@ class History:
         for _ in range(HEALING_STEPS_MAX):
             before = (dict(self.world.places), list(self.world.containers), self.world.status)
             self.happen("advance 1")
+            self.happen(self.regrouped())
             for worker in list(self.world.containers):
                 self.behave(worker)
             if self.world.status.state in FINAL_STATES:
@@ -124,7 +138,12 @@ def check(history: History, wanted: str) -> None:
         return
     assert world.status.state == "running"
     assert set(world.places) == set(world.tasks)
+    assert sorted(s.name for task in world.tasks.values() for s in task.sources) == [
+        f"in/{n}" for n in range(history.streams)
+    ]
+    assert world.grouped_for == world.config.tasks
     assert not any(assignment.release for _, assignment in world.places.values())
+    assert all(worker.config_version >= world.workers_since for worker in world.workers.values())
     held = [sum(slot.worker == worker for slot, _ in world.places.values()) for worker in world.workers]
     assert len(held) == 2
-    assert max(held) - min(held) <= 1
+    assert max(held) - min(held) <= 1 or history.balanced(), "tasks stand unevenly, and were not balanced so"

@@ -6,6 +6,8 @@ carried out at once in the model; workers do nothing by themselves, every step o
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import shlex
 from collections.abc import Callable
@@ -48,6 +50,8 @@ class World:
     containers: list[str] = field(default_factory=list)
     unclean: set[str] = field(default_factory=set)
     """Tasks that have had an owner who did not bring them to an end: something of a round may be left half done."""
+    grouped_for: int | None = None
+    workers_since: int = 0
     standbys: int = 0
     now_s: float = STARTED_S
     master: MasterState | None = None
@@ -70,14 +74,35 @@ class World:
         self.head = self.head.model_copy(update={"master": names[0], "epoch": self.head.epoch + 1, "unsettled": 1})
         return self._begin(names[0])
 
+    def do_kill(self, _: str, __: list[str]) -> list[str]:
+        """`scribengin kill`: every process ends at once, and what they wrote stays."""
+        self.containers, self.master = [], None
+        self.workers = {name: replace(worker, alive=False) for name, worker in self.workers.items()}
+        self.status = self.status.model_copy(update={"state": "killed", "workers": (), "tasks_unassigned": ()})
+        return ["nothing"]
+
+    def do_start(self, _: str, names: list[str]) -> list[str]:
+        """A dataflow that has ended is started again, with a new master."""
+        self.status = self.status.model_copy(update={"state": "starting", "tasks": ()})
+        return self.do_new_master("", names)
+
     def do_tasks(self, _: str, counts: list[str]) -> list[str]:
         first = len(self.tasks)
-        return self._happen(ev.TasksFound(tuple(make_task(k) for k in range(first, first + int(counts[0])))))
+        made = tuple(make_task(k) for k in range(first, first + int(counts[0])))
+        return self._happen(ev.TasksFound(made, self.config.tasks))
+
+    def do_regroup(self, _: str, groups: list[str]) -> list[str]:
+        """`regroup 0,2 1`: the tasks to come, by the streams that they read."""
+        found = tuple(make_task(k, *(int(n) for n in group.split(","))) for k, group in enumerate(groups))
+        return self._happen(ev.TasksFound(found, self.config.tasks))
 
     def do_edit(self, _: str, options: list[str]) -> list[str]:
         self.edited_version += 1
         values: dict[str, Any] = dict(option.split("=") for option in options)
-        edited = self.config.model_dump() | {k: int(v) if v.isdigit() else v for k, v in values.items()}
+        edited = self.config.model_dump()
+        for key, text in values.items():
+            *above, last = key.split(".")
+            functools.reduce(operator.getitem, above, edited)[last] = int(text) if text.isdigit() else text or None
         return self._happen(ev.ConfigEdited(self.edited_version, DataflowConfig.parse(edited, source="the transcript")))
 
     def do_spoil(self, _: str, words: list[str]) -> list[str]:
@@ -85,8 +110,9 @@ class World:
         return self._happen(ev.ConfigEdited(self.edited_version, None, " ".join(words)))
 
     def do_advance(self, _: str, words: list[str]) -> list[str]:
+        """`advance 30 worker-1`: the time passes, and the container of worker-1 still waits for room."""
         self.now_s += float(words[0])
-        return self._happen(ev.Tick())
+        return self._happen(ev.Tick(frozenset(words[1:])))
 
     def do_ignore(self, _: str, streams: list[str]) -> list[str]:
         return self._happen(ev.StreamsIgnored(tuple(streams)))
@@ -116,6 +142,7 @@ class World:
         deeds: dict[str, Callable[[str, list[str]], list[str]]] = {
             "registers": self._registers,
             "is": lambda who, _: self._reports(who, ready=True),
+            "reads": self._reads,
             "leaves": lambda who, _: self._reports(who, leaving=True),
             "runs": lambda who, tasks: self._reports(who, state="running", tasks=tasks),
             "releases": lambda who, tasks: self._reports(who, state="released", tasks=tasks),
@@ -129,8 +156,10 @@ class World:
 
     def _registers(self, name: str, rest: list[str]) -> list[str]:
         executors = tuple(f"executor-{k}" for k in range(1, self.config.executors_per_worker + 1))
-        self.workers[name] = ev.WorkerSnapshot(name, executors, alive=True, report=make_report(name))
-        return self._happen(ev.WorkerRegistered(name, executors))
+        self.workers[name] = ev.WorkerSnapshot(
+            name, executors, alive=True, report=make_report(name), config_version=self.config_version
+        )
+        return self._happen(ev.WorkerRegistered(name, executors, self.config_version))
 
     def _reports(self, name: str, *, state: str = "", tasks: list[str] | None = None, **changes: Any) -> list[str]:
         before = self.workers[name].report
@@ -152,6 +181,21 @@ class World:
                 "leaving": changes.get("leaving", before.leaving),
             }
         )
+        self.workers[name] = replace(self.workers[name], report=report)
+        return self._happen(ev.ReportRead(report))
+
+    def _reads(self, name: str, words: list[str]) -> list[str]:
+        """`worker-1 reads 2 task-0=100 ...`: what each task reads a second, seen for that many seconds."""
+        seconds, *rates = words
+        told = dict(rate.split("=") for rate in rates)
+        before = self.workers[name].report
+        assert before is not None
+        self.now_s += float(seconds)
+        more = {task: int(rate) * int(seconds) for task, rate in told.items()}
+        tasks = tuple(
+            task.model_copy(update={"records_in": task.records_in + more.get(task.task, 0)}) for task in before.tasks
+        )
+        report = before.model_copy(update={"tasks": tasks})
         self.workers[name] = replace(self.workers[name], report=report)
         return self._happen(ev.ReportRead(report))
 
@@ -187,6 +231,8 @@ class World:
             workers=dict(self.workers),
             placements=tuple(placements),
             containers=tuple(self.containers),
+            grouped_for=self.grouped_for,
+            workers_since=self.workers_since,
         )
         self.master = MasterState(snapshot, master=name, standbys=self.standbys, now_s=self.now_s)
         return self._happen(ev.Tick())
@@ -201,14 +247,15 @@ class World:
 
     def _apply(self, instruction: ev.Instruction) -> None:
         match instruction:
-            case ev.AcceptConfig(config, version):
-                self.config, self.config_version = config, version
+            case ev.AcceptConfig(config, version, workers_since):
+                self.config, self.config_version, self.workers_since = config, version, workers_since
             case ev.RemoveWorker(name):
                 del self.workers[name]
                 self.places = {t: place for t, place in self.places.items() if place[0].worker != name}
-            case ev.Release(task, slot, lease):
+            case ev.Release(task, slot, lease, then):
                 assert self.places[task] == (slot, TaskAssignment(task=task, lease=lease)), f"{task} is not there"
-                self.places[task] = (slot, TaskAssignment(task=task, lease=lease, release=True))
+                there = None if then is None else (then.worker, then.executor)
+                self.places[task] = (slot, TaskAssignment(task=task, lease=lease, release=True, then=there))
             case ev.Assign(task, slot, lease, previous, release):
                 stood = self.places.get(task)
                 assert (stood[0] if stood else None) == previous, f"{task} stands elsewhere"
@@ -217,8 +264,16 @@ class World:
                 self.unclean.add(task)
             case ev.Unassign(task, _):
                 del self.places[task]
-            case ev.CreateTasks(tasks):
+            case ev.CreateTasks(tasks, grouped_for):
                 self.tasks.update({task.name: task for task in tasks})
+                self.grouped_for = grouped_for
+            case ev.ReplaceTasks(removed, tasks, count, grouped_for):
+                assert not self.unclean.intersection(removed), "a round of theirs may be left half done"
+                assert not self.places.keys() & set(removed), "they stand somewhere"
+                kept = {name: task for name, task in self.tasks.items() if name not in removed}
+                self.tasks = dict(sorted({**kept, **{task.name: task for task in tasks}}.items()))
+                self.grouped_for = grouped_for
+                assert len(self.tasks) == count
             case ev.LaunchWorker(name) | ev.LaunchStandby(name):
                 self.containers.append(name)
             case ev.PublishStatus(status):
@@ -241,11 +296,11 @@ def make_config(**changes: Any) -> DataflowConfig:
     )
 
 
-def make_task(number: int) -> TaskDescriptor:
-    """A task of one source stream and one sink stream."""
+def make_task(number: int, *streams: int) -> TaskDescriptor:
+    """A task of one source stream (or these) and one sink stream."""
     return TaskDescriptor(
         name=f"task-{number}",
-        sources=(SourceStreamDescriptor(source="in", name=f"in/{number}"),),
+        sources=tuple(SourceStreamDescriptor(source="in", name=f"in/{n}") for n in streams or (number,)),
         sinks=(SinkStreamDescriptor(sink="out", resource="log:/logs/out", name=str(number)),),
     )
 
@@ -258,10 +313,16 @@ def make_report(worker: str) -> WorkerReport:
 def describe(instruction: ev.Instruction) -> str:
     """An instruction as one line of a transcript."""
     match instruction:
-        case ev.AcceptConfig(_, version):
-            return f"AcceptConfig version {version}"
-        case ev.Release(task, slot, lease):
-            return f"Release {task} on {slot.worker}/{slot.executor} lease {lease}"
+        case ev.AcceptConfig(_, version, since, plan):
+            rolling = f", workers since {since}" * plan.rolling
+            return f"AcceptConfig version {version}{rolling} ({'; '.join(plan.actions)})"
+        case ev.RefuseConfig(_, version):
+            return f"RefuseConfig version {version}"
+        case ev.ReplaceTasks(removed, tasks, count):
+            return f"ReplaceTasks {' '.join(removed)} by {' '.join(task.name for task in tasks)}, {count} in all"
+        case ev.Release(task, slot, lease, then):
+            there = f", then to {then.worker}/{then.executor}" if then is not None else ""
+            return f"Release {task} on {slot.worker}/{slot.executor} lease {lease}{there}"
         case ev.Assign(task, slot, lease, previous, release):
             moved = f" from {previous.worker}/{previous.executor}" if previous else ""
             return f"Assign {task} to {slot.worker}/{slot.executor} lease {lease}{moved}" + (" (release)" * release)

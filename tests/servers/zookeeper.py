@@ -1,4 +1,4 @@
-"""One ZooKeeper a test run, and for every test a session under a chroot of its own."""
+"""One ZooKeeper a test run, and for every test a session under a chroot of its own; and three that can be killed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from collections.abc import Iterator
 
 import pytest
 
+from scribengin.testing.servers.zookeeper import ZooKeeperServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
 from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
+from tests.servers.provider import Provider
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+def zookeeper(
+    tmp_path_factory: pytest.TempPathFactory, provider: Provider
+) -> Iterator[EmbeddedZooKeeper | ZooKeeperServers]:
     """A server that all tests share: leave it running, and do not pause it."""
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+    folder, image = tmp_path_factory.mktemp("zookeeper"), provider.image("zookeeper")
+    with ZooKeeperServers(folder, servers=1, image=image) if image else EmbeddedZooKeeper(folder) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def zookeeper_quorum(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iterator[ZooKeeperServers]:
+    """Three servers for one module, which may kill one of them at a time."""
+    with ZooKeeperServers(tmp_path_factory.mktemp("zookeepers"), image=provider.image("zookeeper")) as servers:
+        yield servers
 
 
 @pytest.fixture

@@ -38,8 +38,10 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_commands_are_those_that_the_readme_lists() -> None:
     top = {path[0] for path in COMMANDS if path}
     assert top == {
-        "sandbox", "explain", "submit", "start", "list", "status", "history", "stop", "kill", "delete", "logs",
-        "schema", "log", "registry",
+        "sandbox", "explain", "submit", "start", "list", "status", "history", "monitor", "stop", "kill", "delete",
+        "let-go", "logs", "schema", "log", "registry", "yarn",
+
+        "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web",
     }  # fmt: skip
     assert {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "log"} == {
         "create", "list", "info", "write", "read", "tail", "delete", "dump", "inspect", "verify", "count", "dlsn",
@@ -94,6 +96,7 @@ READERS = [["list"], ["status", "x"], ["history", "x"], ["logs", "x"], ["log", "
 CHANGERS = [
     ["stop", "x"],
     ["kill", "x"],
+    ["let-go", "x"],
     ["delete", "x"],
     ["start", "x"],
     ["log", "create", "x"],

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from scribengin.dataflow.descriptors import ERRORS_CHARACTERS_MAX, TaskReport, WorkerReport, with_bounded_errors
+from scribengin.dataflow.descriptors import (
+    ERRORS_CHARACTERS_MAX,
+    LAG_STREAMS_MAX,
+    DataflowStatus,
+    PhaseTimes,
+    RoundTimes,
+    StreamLag,
+    TaskReport,
+    WorkerReport,
+    with_bounded_details,
+    with_bounded_errors,
+)
+from scribengin.master.telling import shown_reports
 
 TRACEBACK = "Traceback (most recent call last):\n" + "  File ...\n" * 300 + "ValueError: poison"
 
@@ -25,3 +37,43 @@ def test_of_very_many_errors_the_first_are_told_in_full_and_the_last_line_of_the
 def test_also_a_single_line_without_end_is_bounded() -> None:
     bounded = with_bounded_errors(failed(1000, "x" * ERRORS_CHARACTERS_MAX))
     assert sum(len(report.error or "") for report in bounded) < 3 * ERRORS_CHARACTERS_MAX
+
+
+NODE_BYTES_MAX = 1024 * 1024 - 1
+MS = 123_456.7
+TIMES = PhaseTimes(plan=MS, run=MS, prepare=MS, commit=MS, complete=MS)
+
+
+def detailed(count: int) -> list[TaskReport]:
+    """As long as reports can be: every value is long, every task has failed with a different error."""
+    big = 123_456_789
+    return [
+        TaskReport(
+            task=f"task-{n}", lease=big, state="failed", rounds=big, records_in=big, records_out=big, records_bad=big,
+            lag_records=n, last_commit_ms=1_700_000_000_000, round_ms=MS, error=f"{n} {TRACEBACK}", failures=big,
+            in_per_s=MS, out_per_s=MS, behind_s=MS, times=RoundTimes(last=TIMES, mean=TIMES),
+            lag=tuple(StreamLag(source="flights", stream=f"flights/2013/{k}", records=big) for k in range(99)),
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def test_2000_tasks_of_one_worker_fit_into_its_report_in_the_worst_case() -> None:
+    tasks = with_bounded_details(with_bounded_errors(detailed(2000)))
+    report = WorkerReport(worker="w", written_ms=1, tasks=tasks)
+    assert len(report.to_bytes()) < NODE_BYTES_MAX
+    assert WorkerReport.from_bytes(report.to_bytes(), path="/report") == report
+
+
+def test_details_are_those_of_the_tasks_furthest_behind() -> None:
+    tasks = with_bounded_details([t.model_copy(update={"lag": t.lag[:LAG_STREAMS_MAX]}) for t in detailed(2000)])
+    told = [n for n, task in enumerate(tasks) if task.lag]
+    assert told == list(range(2000 - len(told), 2000))
+    assert 20 < len(told) < 200
+    assert all((task.times is None) == (not task.lag) for task in tasks)
+
+
+def test_a_status_takes_the_tasks_without_their_details() -> None:
+    status = DataflowStatus(dataflow="d", state="failed", config_version=1, tasks=shown_reports(detailed(2000)))
+    assert not any(task.lag or task.times for task in status.tasks)
+    assert len(status.to_bytes()) < NODE_BYTES_MAX

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from scribengin.errors import PackageInvalid
 from scribengin.master import package
-from scribengin.master.package import ship_package
+from scribengin.master.package import pack_package, ship_package
 
 
 @pytest.fixture
@@ -60,3 +61,19 @@ def test_a_home_that_cannot_be_written_is_one_clear_error(source: Path, tmp_path
     (tmp_path / "home").write_text("a file where a directory should be")
     with pytest.raises(PackageInvalid, match="cannot be copied"):
         ship_package(source, tmp_path / "home")
+
+
+def test_a_packed_package_is_named_by_its_content_and_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    (package / "below").mkdir(parents=True)
+    (package / "flow.py").write_text("def transform(): pass\n")
+    (package / "below" / "table.csv").write_text("a,b\n")
+    first = pack_package(package, tmp_path / "home")
+    again = pack_package(package, tmp_path / "another-home")
+    assert first.name == again.name
+    assert first.read_bytes() == again.read_bytes()
+    with zipfile.ZipFile(first) as packed:
+        assert sorted(packed.namelist()) == ["below/table.csv", "flow.py"]
+        assert packed.read("below/table.csv") == b"a,b\n"
+    (package / "flow.py").write_text("def transform(): return 1\n")
+    assert pack_package(package, tmp_path / "home") != first

@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.master.placement import Slot, Spread, natural, spread
+from scribengin.master.placement import Slot, Spread, spread
+from scribengin.naming import natural
 
 
 def executors(workers: int, of_each: int = 1) -> dict[str, list[str]]:

@@ -6,10 +6,13 @@ import pytest
 
 from scribengin.errors import (
     DamagedEntry,
+    DecisionMissing,
+    DecisionUnknown,
     Fenced,
     LogWriteFailed,
     SparkUnavailable,
     StaleOwner,
+    SystemUnreachable,
     TooManyBadRecords,
     TransformationFailed,
 )
@@ -24,11 +27,14 @@ from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, Sess
         (TransformationFailed("Traceback ...", reason="ValueError"), Remedy.FAIL),
         (TooManyBadRecords("101 of 100"), Remedy.FAIL),
         (DamagedEntry("bad checksum", position="(1, 2, 3)"), Remedy.FAIL),
+        (DecisionMissing("the group has forgotten"), Remedy.FAIL),
+        (DecisionUnknown("fenced in the middle of a round"), Remedy.RETRY),
         (Fenced("another writer"), Remedy.RETRY),
         (LogWriteFailed("no space left on device"), Remedy.RETRY),
         (OSError(28, "No space left on device"), Remedy.RETRY),
         (KeyError("a connector's own"), Remedy.RETRY),
         (RegistryUnreachable("nobody answers"), Remedy.PATIENT),
+        (SystemUnreachable("no broker"), Remedy.PATIENT),
         (OutcomeUnknown("the reply was lost"), Remedy.PATIENT),
         (SessionLost("expired"), Remedy.WORKER),
         (SparkUnavailable("the JVM died"), Remedy.WORKER),

@@ -11,6 +11,11 @@ def report(state: TaskState = "running", rounds: int = 0, written_ms: int = 0) -
     return WorkerReport(worker="worker-1", written_ms=written_ms, tasks=(task,), spark_ready=True)
 
 
+def aged(rate: float) -> WorkerReport:
+    (task,) = report().tasks
+    return report().model_copy(update={"tasks": (task.model_copy(update={"in_per_s": rate, "behind_s": rate}),)})
+
+
 def written(at_s: float = 10.0) -> ReportSchedule:
     schedule = ReportSchedule()
     schedule.written(report(), at_s)
@@ -33,3 +38,8 @@ def test_counts_go_once_a_second() -> None:
 def test_nothing_new_goes_every_few_seconds() -> None:
     assert not written().due(report(written_ms=99), 14.9)
     assert written().due(report(written_ms=99), 15.0)
+
+
+def test_what_changes_by_time_alone_waits_for_the_next_word() -> None:
+    assert not written().due(aged(3.0), 14.9)
+    assert written().due(aged(3.0), 15.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scribengin.dataflow.descriptors import TaskAssignment
+import pytest
+
+from scribengin.dataflow.descriptors import StreamLag, TaskAssignment, TaskReport
 from scribengin.dataflow.round import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.state import (
@@ -20,7 +22,15 @@ from scribengin.worker.state import (
 )
 
 OUTCOME = RoundOutcome(
-    round=1, records_in=10, records_out=9, records_bad=1, plan_and_run_s=0.1, stage_s=0.1, commit_s=0.1, complete_s=0.1
+    round=1,
+    read={"in": 6, "more": 4},
+    written={"out": 9},
+    records_bad=1,
+    plan_s=0.01,
+    run_s=0.09,
+    prepare_s=0.1,
+    commit_s=0.1,
+    complete_s=0.1,
 )
 A, B = Owned("task-a", 1), Owned("task-b", 2)
 
@@ -36,7 +46,9 @@ class Script:
         self.assign(*owned)
 
     def assign(self, *owned: Owned, release: tuple[str, ...] = ()) -> None:
-        self.state.assigned([TaskAssignment(task=o.task, lease=o.lease, release=o.task in release) for o in owned])
+        self.state.assigned(
+            [TaskAssignment(task=o.task, lease=o.lease, release=o.task in release) for o in owned], self.now_s
+        )
 
     def step(self) -> Step:
         step = self.state.next_step(self.now_s)
@@ -46,11 +58,10 @@ class Script:
             case RunRound(owned):
                 left = self.readable.get(owned.task, 0)
                 self.readable[owned.task] = max(0, left - 1)
-                self.state.round_done(owned, OUTCOME if left else None, now_ms=5)
+                self.state.round_done(owned, OUTCOME if left else None, now_ms=5, now_s=self.now_s)
             case Look(owned):
-                self.state.looked(
-                    owned, self.readable.get(owned.task, 0), ended=owned.task in self.ended, now_s=self.now_s
-                )
+                lags = [StreamLag(source="in", stream=owned.task, records=self.readable.get(owned.task, 0))]
+                self.state.looked(owned, lags, ended=owned.task in self.ended, now_s=self.now_s)
             case Wait(owned, timeout_s):
                 self.now_s += timeout_s
                 self.state.waited(owned, readable=bool(self.readable.get(owned.task)))
@@ -69,8 +80,11 @@ class Script:
         self.state.failed(step.owned, Failure(remedy, "it hurts"), self.now_s)
         return step.owned
 
+    def reports(self) -> list[TaskReport]:
+        return self.state.report(self.now_s).tasks
+
     def states(self) -> dict[str, str]:
-        return {report.task: report.state for report in self.state.reports()}
+        return {report.task: report.state for report in self.reports()}
 
 
 def test_without_tasks_it_sleeps_until_something_is_assigned() -> None:
@@ -82,8 +96,12 @@ def test_a_task_is_taken_over_then_read_until_nothing_is_left_then_waited_for() 
     script.readable["task-a"] = 2
     assert script.steps(6) == [TakeOver(A), Look(A), RunRound(A), RunRound(A), RunRound(A), Wait(A, 0.05)]
     assert script.states() == {"task-a": "idle"}
-    (report,) = script.state.reports()
+    (report,) = script.reports()
     assert (report.rounds, report.records_in, report.records_out, report.records_bad) == (2, 20, 18, 2)
+    rates = script.state.report(script.now_s).rates
+    assert (report.in_per_s, report.out_per_s) == (sum(rates.sources.values()), sum(rates.sinks.values()))
+    assert rates.sources["in"] == pytest.approx(1.5 * rates.sources["more"], rel=0.02)
+    assert set(rates.sinks) == {"out"}
 
 
 def test_tasks_take_turns() -> None:
@@ -175,7 +193,7 @@ def test_a_failed_task_says_why_and_is_closed() -> None:
     script.steps(2)
     script.fail(Remedy.FAIL)
     assert script.steps(2) == [Discard(A), Sleep(None)]
-    (report,) = script.state.reports()
+    (report,) = script.reports()
     assert (report.state, report.error) == ("failed", "it hurts")
 
 
@@ -198,7 +216,7 @@ def test_a_round_that_succeeds_forgets_earlier_errors() -> None:
     script.fail(Remedy.RETRY)
     script.now_s += 1
     script.steps(3)
-    (report,) = script.state.reports()
+    (report,) = script.reports()
     assert (report.state, report.error) == ("running", None)
 
 

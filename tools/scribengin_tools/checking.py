@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -25,9 +25,16 @@ _TASKS_SHOWN_MAX = 20
 _NAMES_SHOWN_MAX = 6
 
 
-def check(registry: Registry, config: DataflowConfig) -> tuple[Explanation, list[ScribenginError]]:
-    """Check everything that can be checked without running it. Changes nothing."""
-    return explain(registry, config, Environment(registry=registry, dataflow=config.name), _checked_by_spark)
+def check(
+    registry: Registry, config: DataflowConfig, *, exists: bool = False, transformation: bool = True
+) -> tuple[Explanation, list[ScribenginError]]:
+    """Check everything that can be checked without running it. Changes nothing. `exists`: it is there, and is to
+    become this. Without `transformation`, that is not looked at, which needs Spark."""
+
+    def by_spark(spec: Callable[[], TransformationSpec]) -> CheckedPlan:
+        return _checked_by_spark(config, spec) if transformation else CheckedPlan({}, {}, ())
+
+    return explain(registry, config, Environment(registry=registry, dataflow=config.name), by_spark, exists=exists)
 
 
 def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
@@ -37,7 +44,8 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
         rows = [(name, len(streams), _names(streams)) for name, streams in found.sources.items()]
         parts += [Text(), table(("SOURCE", ">STREAMS", ""), rows)]
     if found.sinks:
-        parts += [Text(), table(("SINK", "WRITES"), [(n, _with_role(n, r, config)) for n, r in found.sinks.items()])]
+        sinks = [(n, _with_role(n, r, config), _guarantee(found, n)) for n, r in found.sinks.items()]
+        parts += [Text(), table(("SINK", "WRITES", "GUARANTEE"), sinks)]
     if found.tasks:
         parts += [Text(), _tasks(found.tasks)]
     columns = [(f"from {name}", _spaced(ddl)) for name, ddl in found.inputs.items()]
@@ -49,11 +57,11 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
     return Group(*parts)
 
 
-def _checked_by_spark(spec: TransformationSpec) -> CheckedPlan:
+def _checked_by_spark(config: DataflowConfig, spec: Callable[[], TransformationSpec]) -> CheckedPlan:
     logging.disable()  # PySpark logs every mistake in SQL with the JVM's whole stack; we say it in a line
-    session = start_session(f"explain {spec.dataflow}", master="local[1]")
+    session = start_session(f"explain {config.name}", master="local[1]", conf=config.spark.conf)
     try:
-        return Transformation.load(spec, session).check()
+        return Transformation.load(spec(), session).check()
     finally:
         stop_session()
         logging.disable(logging.NOTSET)
@@ -63,6 +71,11 @@ def _transformation(config: DataflowConfig) -> str:
     if config.transformation is None:
         return "SQL"
     return f"{config.transformation} in {Path(config.package or '.')}"
+
+
+def _guarantee(found: Explanation, sink: str) -> str:
+    rests_on = found.rests_on.get(sink)
+    return f"{found.guarantees[sink]} ({rests_on})" if rests_on else found.guarantees[sink]
 
 
 def _with_role(sink: str, resource: str, config: DataflowConfig) -> str:

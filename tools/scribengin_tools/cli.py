@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from scribengin_registry.errors import ScribenginError
 from scribengin_tools.commands import (
+    config,
     dataflows,
     ending,
     flows,
@@ -26,10 +27,15 @@ from scribengin_tools.commands import (
     log_bench,
     log_dump,
     log_look,
+    monitor,
+    operating,
     output,
     registry,
     sandbox,
     schema,
+    verify,
+    web,
+    yarn,
 )
 from scribengin_tools.render import print_error, report, set_verbose
 
@@ -67,12 +73,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (sandbox, flows, dataflows, ending, output, schema):
+for module in (sandbox, flows, dataflows, monitor, web, operating, ending, output, verify, schema):
     module.add_to(app)
 for module in (log_dump, log_look, log_admin, log_bench):
     module.add_to(log.app)
+app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
 app.add_typer(registry.app, name="registry")
+app.add_typer(yarn.app, name="yarn")
 
 
 @app.callback()
@@ -138,7 +146,3 @@ def _report_bug(kind: type[BaseException], error: BaseException, trace: Tracebac
         report.write("".join(traceback.format_exception(kind, error, trace)))
     last = traceback.format_exception_only(kind, error)[-1].strip()
     print_error(f"this is a bug in Scribengin: {last} (its traceback is in {report.name}; -v shows it)")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,12 +10,29 @@ from pathlib import Path
 from typing import Literal
 
 from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import FINAL_STATES, DataflowState, DataflowStatus, HistoryEvent
+from scribengin.dataflow.edit_log import write_edit
 from scribengin.dataflow.view import DataflowView
-from scribengin.errors import ConfigInvalid, DataflowBusy, DataflowError
+from scribengin.errors import (
+    ConfigInvalid,
+    ContainerUnreachable,
+    DataflowBusy,
+    DataflowError,
+    DataflowNotFound,
+    EditConflict,
+)
+from scribengin.launcher.local import scribengin_home
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeMissing, VersionConflict
-from scribengin_tools.containers import kill_containers, names_of, running_for_other_registries
+from scribengin_registry.errors import NodeMissing
+from scribengin_tools.author import author
+from scribengin_tools.containers import (
+    kill_containers,
+    master_runs,
+    names_of,
+    running_for_other_registries,
+    runs_elsewhere,
+)
 from scribengin_tools.watching import Change
 
 _CHANGES_TRIED_MAX = 10
@@ -53,35 +70,44 @@ class Killed:
         return line
 
 
-def set_desired_state(view: DataflowView, wanted: Literal["running", "paused", "stopped"]) -> bool:
+def set_desired_state(
+    view: DataflowView, wanted: Literal["running", "paused", "stopped"], by: str | None = None
+) -> bool:
     """Edit the dataflow's config, and return whether that changed it. Raises DataflowNotFound, and DataflowBusy when
-    others keep editing it.
+    others keep editing it. `by` is who edits; default: who runs this process.
 
     An edit that the master has refused is replaced by the config in force: else this one would be refused with it.
     """
     for _attempt in range(_CHANGES_TRIED_MAX):
-        config = view.config_to_edit()
-        if config.value.desired_state == wanted:
+        found = view.config_to_edit()
+        if found.value.desired_state == wanted:
             return False
+        config = found.value.model_copy(update={"desired_state": wanted})
         try:
-            view.set_config(config.value.model_copy(update={"desired_state": wanted}), config.version)
-        except VersionConflict:
+            write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
+        except EditConflict:
             continue
         return True
     raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
 
 
 def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
-    """End every process of a dataflow on this machine, now. What was not committed is redone when it runs again.
+    """End every process of a dataflow on this machine, or its applications on YARN, now. What was not committed is
+    redone when it runs again.
 
-    Raises DataflowNotFound, LauncherError.
+    Raises DataflowNotFound, LauncherError; ContainerUnreachable once all that could be done is done.
     """
     view = DataflowView(registry, name)
     status = view.status()
-    elsewhere = _workers_elsewhere(view)
-    with contextlib.suppress(ConfigInvalid):  # a bad edit: killing must be possible whatever stands there
+    config = _config(view)
+    elsewhere = _workers_elsewhere(view) if config is None or config.launcher == "local" else ()
+    with contextlib.suppress(ConfigInvalid, DataflowNotFound):  # killing must be possible whatever stands there, or not
         set_desired_state(view, "stopped")  # or a master on another machine would start everything anew
-    containers = names_of(kill_containers(registry.hosts, name, home))
+    unsure: ContainerUnreachable | None = None
+    try:
+        containers = names_of(kill_containers(registry.hosts, name, home, config))
+    except ContainerUnreachable as error:
+        containers, unsure = str(error), error
     others = running_for_other_registries(registry.hosts, name, home)
     killed = Killed(name, status.state, containers, elsewhere, tuple(others))
     if killed.anything:
@@ -90,6 +116,8 @@ def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
         )
         event = HistoryEvent(at_ms=SYSTEM_CLOCK.now_ms(), kind="killed", message=containers or "nothing ran here")
         view.add_history([event])
+    if unsure is not None:
+        raise unsure
     return killed
 
 
@@ -99,7 +127,7 @@ def wait_for_state(
     """Return the first status that satisfies `until`; `seen` hears of each before. Raises DataflowNotFound, and
     DataflowBusy when no master is left to bring the dataflow there."""
     orphaned_since_s: float | None = None
-    patience_s = 3 * view.config().value.session_timeout_s
+    patience_s = 3 * view.config_in_force().value.session_timeout_s
     while True:
         changed = Change()
         status = view.status(changed)
@@ -112,6 +140,9 @@ def wait_for_state(
         elif orphaned_since_s is None:
             orphaned_since_s = now_s
         elif now_s - orphaned_since_s > patience_s:
+            if runs_elsewhere(view.registry.hosts, view.dataflow, scribengin_home(), view.config_in_force().value):
+                orphaned_since_s = None  # YARN has no room for its master yet, or starts another attempt
+                continue
             raise DataflowBusy(
                 f"dataflow '{view.dataflow}' is {status.state} and has no master any more: see `scribengin logs "
                 f"{view.dataflow}`; `scribengin kill {view.dataflow}` ends what is left of it"
@@ -134,6 +165,18 @@ def masters(view: DataflowView) -> int:
         return 0
 
 
+def refuse_without_master(view: DataflowView) -> None:
+    """Raise DataflowBusy if no master leads the dataflow, or is on its way to."""
+    name = view.dataflow
+    config = view.config_in_force().value
+    if masters(view) or master_runs(view.registry.hosts, name, scribengin_home(), config):
+        return
+    raise DataflowBusy(
+        f"dataflow '{name}' has no master any more: see `scribengin logs {name}`; `scribengin start {name}` launches "
+        f"one, `scribengin kill {name}` ends what is left of it"
+    )
+
+
 def await_masters_gone(view: DataflowView) -> None:
     """Return once the masters of a dataflow that has ended have left. Raises DataflowBusy when they do not."""
     deadline_s = SYSTEM_CLOCK.monotonic_s() + _LEAVING_MAX_S
@@ -145,6 +188,14 @@ def await_masters_gone(view: DataflowView) -> None:
         changed = Change()
         view.registry.children(view.paths.master, changed)
         changed.wait(_LOOK_S)
+
+
+def _config(view: DataflowView) -> DataflowConfig | None:
+    """What its masters go by, unless its deletion was cut short just there."""
+    try:
+        return view.config_in_force().value
+    except DataflowNotFound:
+        return None
 
 
 def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:

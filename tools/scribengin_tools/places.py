@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 from scribengin.clock import SYSTEM_CLOCK
+from scribengin.connectors.contract import StartAt
 from scribengin.errors import ConfigInvalid, LogError
 from scribengin.log import DLSN, FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 
@@ -37,6 +38,29 @@ def start_of(text: str, option: str = "--from") -> Start:
             f"{option} {text}: expected earliest, latest, last, a DLSN as in 1/0/0, txid:N, sequence:N, a time as in "
             "2026-01-31T12:00, or how long ago as in 30s, 15m, 2h, 1d"
         ) from None
+
+
+def start_at_of(text: str, option: str = "--to") -> StartAt:
+    """Where a dataflow is to read on. Raises ConfigInvalid, which says what can be written."""
+    word = text.strip()
+    if word == "earliest":
+        return StartAt("earliest")
+    if word == "latest":
+        return StartAt("latest")
+    if found := re.fullmatch(r"(?:offset:)?(\d+)", word):
+        return StartAt("offset", int(found[1]))
+    try:
+        start = start_of(word)
+    except ConfigInvalid:
+        start = None
+    if isinstance(start, Time):
+        return StartAt("time", start.ms)
+    if isinstance(start, DLSN):
+        return StartAt("dlsn", short(start))
+    raise ConfigInvalid(
+        f"{option} {text}: expected earliest, latest, a time as in 2026-01-31T12:00, how long ago as in 30s, 15m, 2h, "
+        "1d, a DLSN as in 1/0/0 (logs), or offset:N (Kafka)"
+    )
 
 
 def place_of(text: str, option: str) -> DLSN:

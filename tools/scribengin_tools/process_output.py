@@ -64,8 +64,12 @@ def print_output(outputs: Sequence[ProcessOutput], lines: int) -> None:
     """The last lines of each process, below its heading."""
     for output in outputs:
         print(f"== {output.heading}")
-        for file in output.files:
-            sys.stdout.write(_text(_read(file, _start_of_last(file, lines))))
+        sys.stdout.write(text_of(output, lines))
+
+
+def text_of(output: ProcessOutput, lines: int) -> str:
+    """The last lines of one process: of its standard output, then of its standard error."""
+    return "".join(_text(_read(file, _start_of_last(file, lines))) for file in output.files)
 
 
 def follow_output(hosts: str, dataflow: str, worker: str | None, lines: int) -> None:
@@ -89,8 +93,12 @@ def follow_output(hosts: str, dataflow: str, worker: str | None, lines: int) -> 
 def _start_of_last(file: Path, lines: int) -> int:
     """Where the last `lines` lines of a file begin; no more than _TAIL_BYTES_MAX is looked at."""
     size = file.stat().st_size if file.exists() else 0
-    end = _read(file, max(0, size - _TAIL_BYTES_MAX))
-    return max(0, size - sum(map(len, end.splitlines(keepends=True)[-lines:] if lines else ())))
+    return max(0, size - len(last_lines_of(_read(file, max(0, size - _TAIL_BYTES_MAX)), lines)))
+
+
+def last_lines_of(data: bytes, lines: int) -> bytes:
+    """The last `lines` lines of what was read."""
+    return b"".join(data.splitlines(keepends=True)[-lines:] if lines else ())
 
 
 def _read(file: Path, offset: int) -> bytes:

@@ -25,7 +25,9 @@ _STATE_STYLES = {
     "stopping": "yellow",
     "taking_over": "yellow",
     "failed": "bold red",
+    "stalled": "bold red",
     "killed": "red",
+    "unreadable": "bold red",
 }
 
 

@@ -60,6 +60,7 @@ class Sandbox:
     def kill_dataflows(self, home: Path) -> list[str]:
         """Kill what runs below `home` for the dataflows of this registry. A line for each that had to be."""
         from scribengin.dataflow.view import dataflow_names
+        from scribengin.errors import ConfigInvalid, LauncherError
         from scribengin_tools.ending import kill_dataflow
 
         if self._registry is None or self._server.pid is None:
@@ -67,7 +68,11 @@ class Sandbox:
         lines = []
         try:
             for name in dataflow_names(self._registry):
-                killed = kill_dataflow(self._registry, name, home)
+                try:
+                    killed = kill_dataflow(self._registry, name, home)
+                except (ConfigInvalid, LauncherError) as error:  # it runs on a cluster that is not to be had from here
+                    lines.append(f"dataflow '{name}' was not killed: {error}")
+                    continue
                 if killed.anything:
                     lines.append(killed.line)
         except RegistryUnreachable as error:

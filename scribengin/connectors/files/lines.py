@@ -81,7 +81,7 @@ class LineScan:
         room = self.limits.records_max - self.end.records
         count = within.count(NEWLINE)
         if count >= room:
-            self._note(at + int(_newlines(within)[room - 1]) + 1, room)
+            self._note(at + int(newlines(within)[room - 1]) + 1, room)
             return False
         if count:
             self._note(at + within.rindex(NEWLINE) + 1, count)
@@ -120,12 +120,16 @@ def decode(text: bytes) -> pa.RecordBatch:
     """The lines of `text` as RECORD_SCHEMA; what follows the last newline is a line, too, if there is anything."""
     if text and not text.endswith(NEWLINE):
         text += NEWLINE
-    ends = _newlines(text)
+    ends = newlines(text)
     offsets = np.zeros(len(ends) + 1, dtype=np.int32)
     offsets[1:] = ends - np.arange(len(ends))  # where each line ends once the newlines are gone
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text.translate(None, NEWLINE))]
-    payload = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
-    columns = [payload if column.name == PAYLOAD else pa.nulls(len(ends), column.type) for column in RECORD_SCHEMA]
+    return of_payloads(pa.Array.from_buffers(pa.binary(), len(ends), buffers))
+
+
+def of_payloads(payload: pa.Array) -> pa.RecordBatch:
+    """RECORD_SCHEMA with nothing but payloads."""
+    columns = [payload if column.name == PAYLOAD else pa.nulls(len(payload), column.type) for column in RECORD_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
@@ -143,25 +147,34 @@ def batches(blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         yield decode(rest)
 
 
-def encode(batch: pa.RecordBatch, *, what: str) -> memoryview:
-    """The payloads of a batch as lines. Raises DataflowError for a payload that is missing, null or no single line."""
+def payloads(batch: pa.RecordBatch, *, what: str) -> pa.Array:
+    """The payloads of a batch as large_binary. Raises DataflowError when there are none, or one is null."""
     if PAYLOAD not in batch.schema.names:
         raise DataflowError(f"{what}: a batch with the columns {', '.join(batch.schema.names)} has no {PAYLOAD}")
     payload = batch.column(PAYLOAD).cast(pa.large_binary())
     if payload.null_count:
         raise DataflowError(f"{what}: every record needs a payload; an empty one is fine, null is not")
+    return payload
+
+
+def joined(values: pa.Array) -> memoryview:
+    """The bytes of a computed large_binary array, one value behind the other."""
+    size = pc.sum(pc.binary_length(values)).as_py() or 0
+    return memoryview(values.buffers()[2] or b"")[:size]
+
+
+def encode(batch: pa.RecordBatch, *, what: str) -> memoryview:
+    """The payloads of a batch as lines. Raises DataflowError for a payload that is missing, null or no single line."""
+    payload = payloads(batch, what=what)
     if pc.any(pc.match_substring(payload, NEWLINE)).as_py():
         raise DataflowError(
             f"{what}: a payload holds a newline, and a file of lines cannot carry it; encode it, as JSON does"
         )
-    lines = pc.binary_join_element_wise(
-        payload, pa.scalar(b"", pa.large_binary()), pa.scalar(NEWLINE, pa.large_binary())
-    )
-    size = pc.sum(pc.binary_length(lines)).as_py() or 0
-    return memoryview(lines.buffers()[2] or b"")[:size]
+    empty = pa.scalar(b"", pa.large_binary())
+    return joined(pc.binary_join_element_wise(payload, empty, pa.scalar(NEWLINE, pa.large_binary())))
 
 
-def _newlines(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def newlines(text: bytes | memoryview) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """Where the newlines are."""
     found: np.ndarray[tuple[int], np.dtype[np.intp]] = np.flatnonzero(np.frombuffer(text, np.uint8) == NEWLINE[0])
     return found

@@ -9,14 +9,20 @@ from contextlib import ExitStack
 from typing import IO
 
 from scribengin.connectors.files.system import HIDDEN, DurableFileSystem, FileInfo, NewFile, clear_errors
-from scribengin.effect import effect
 
 _BLOCK_BYTES = 1024 * 1024
 _NS_PER_MS = 1_000_000
 
 
 class LocalFileSystem(DurableFileSystem):
-    """The operating system's own files."""
+    """The operating system's own files. It promises all that is asked, and a removed file can be read to its end."""
+
+    @property
+    def promise(self) -> str:
+        return "fsync"
+
+    def resource(self, path: str) -> str:
+        return f"file:{os.path.realpath(path)}"
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -33,60 +39,6 @@ class LocalFileSystem(DurableFileSystem):
             file.seek(start)
             return file.read(end - start)
 
-    def make_directories(self, path: str) -> None:
-        with clear_errors("create the directory", path):
-            parent = os.path.dirname(path)
-            if os.path.isdir(path):
-                # Made a moment ago, perhaps, by somebody who was killed before it was durable.
-                if os.access(parent, os.R_OK):
-                    self.sync_directory(parent)
-                return
-            self.make_directories(parent)
-            with effect("files.make_directory"):
-                os.makedirs(path, exist_ok=True)
-        self.sync_directory(parent)
-
-    def names(self, path: str) -> list[str]:
-        try:
-            with clear_errors("list", path):
-                return sorted(os.listdir(path))
-        except FileNotFoundError:
-            return []
-
-    def size(self, path: str) -> int | None:
-        try:
-            with clear_errors("look at", path):
-                return os.stat(path).st_size
-        except FileNotFoundError:
-            return None
-
-    def create(self, path: str) -> NewFile:
-        with clear_errors("create", path), effect("files.create"):
-            return _LocalFile(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
-
-    def sync_directory(self, path: str) -> None:
-        with clear_errors("sync the directory", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                with effect("files.sync_directory"):
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    def rename(self, path: str, to: str) -> None:
-        # Names are never used twice, so that nobody can create `to` between the look and the call.
-        if os.path.lexists(path) and os.path.lexists(to):
-            raise FileExistsError(to)
-        with clear_errors("move", path), effect("files.rename"):
-            os.rename(path, to)  # raises FileNotFoundError when it was moved before
-
-    def remove(self, path: str) -> None:
-        try:
-            with clear_errors("delete", path), effect("files.remove"):
-                os.unlink(path)
-        except FileNotFoundError:
-            return
-
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
         with ExitStack() as opened:
             files = []
@@ -96,26 +48,53 @@ class LocalFileSystem(DurableFileSystem):
             opened.pop_all()
         return [_blocks(path, file) for path, file in zip(paths, files, strict=True)]
 
+    def _make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def _settle_directory(self, parent: str) -> None:
+        if os.access(parent, os.R_OK):
+            self.sync_directory(parent)
+
+    def _names(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def _size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def _create(self, path: str) -> NewFile:
+        return _LocalFile(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+
+    def _sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _rename(self, path: str, to: str) -> None:
+        # Names are never used twice, so that nobody can create `to` between the look and the call.
+        if os.path.lexists(path) and os.path.lexists(to):
+            raise FileExistsError(to)
+        os.rename(path, to)  # raises FileNotFoundError when it was moved before
+
+    def _remove(self, path: str) -> None:
+        os.unlink(path)
+
 
 class _LocalFile(NewFile):
     def __init__(self, path: str, descriptor: int) -> None:
-        self._path = path
+        super().__init__(path)
         self._descriptor = descriptor
 
-    def append(self, data: bytes | memoryview) -> None:
-        left = memoryview(data)
-        with clear_errors("write to", self._path), effect("files.append"):
-            while left:  # a short write comes before the error that says why
-                left = left[os.write(self._descriptor, left) :]
+    def _append(self, data: memoryview) -> None:
+        while data:  # a short write comes before the error that says why
+            data = data[os.write(self._descriptor, data) :]
 
-    def sync(self) -> None:
-        with clear_errors("sync", self._path), effect("files.sync"):
-            os.fsync(self._descriptor)
+    def _sync(self) -> None:
+        os.fsync(self._descriptor)
 
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    def _close(self) -> None:
+        os.close(self._descriptor)
 
 
 def _walk(directory: str, prefix: str, depth_max: int | None) -> Iterator[FileInfo]:

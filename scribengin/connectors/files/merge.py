@@ -6,6 +6,10 @@
     remove    the segments are deleted
     finish    the node forgets it, version-checked, and says up to where everything is final
 
+A merge takes segments of one partition, the oldest first. Final files never change and are never merged again: a reader
+that knows nothing of us may be in the middle of one. So `merge_age_s` decides how small files may get: our own readers
+need not wait for it.
+
 A crash after any step leaves a state from which the next master goes on. Two masters may be at it at once: `decide` and
 `finish` are compare-and-set, and the steps between can be repeated. `place` precedes `remove`, durably.
 """
@@ -13,9 +17,12 @@ A crash after any step leaves a state from which the next master goes on. Two ma
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 
 from scribengin.clock import Clock
+from scribengin.connectors.files.formats.writing import FileWriting
 from scribengin.connectors.files.segments import (
     MergeDescriptor,
     PendingMerge,
@@ -41,23 +48,34 @@ class StreamMerge:
         self,
         files: DurableFileSystem,
         layout: StreamLayout,
+        writing_of: Callable[[str], FileWriting],
         node: str,
         clock: Clock,
         *,
         merge_bytes: int,
         merge_age_s: float,
     ) -> None:
-        """`node` is the registry path of the stream's `merge` node."""
+        """`writing_of` gives the format of files with a suffix, `node` is the registry path of the stream's `merge`
+        node."""
         self._files = files
         self._layout = layout
+        self._writing_of = writing_of
         self._node = node
         self._clock = clock
         self._merge_bytes = merge_bytes
         self._merge_age_s = merge_age_s
-        self._seen_s: dict[SegmentKey, float] = {}
+        self._seen: dict[SegmentKey, _Seen] = {}
+        self._all_done = False
+        """Whether nothing was pending and nothing waited at the last look: then only a new segment is work."""
 
     def run(self, registry: Registry, *, idle: bool) -> None:
-        """Merge what is due; with `idle` everything there is. Raises DataflowError and what the registry raises."""
+        """Merge what is due; with `idle` everything there is. Raises DataflowError and what the registry raises.
+
+        Of a stream that nothing is written to the registry is asked once, and not every time.
+        """
+        if self._all_done and not self._files.names(self._layout.committed):
+            return
+        self._all_done = False
         while True:
             node = registry.find(self._node)
             if node is None:
@@ -70,6 +88,7 @@ class StreamMerge:
                 self._sweep(state, node.version)
                 keys = self._due(state, idle=idle)
                 if not keys:
+                    self._all_done = not self._seen
                     return
                 self._merge(registry, state, keys, node.version)
             except (VersionConflict, NodeMissing):
@@ -78,7 +97,7 @@ class StreamMerge:
                 registry.sync(self._node)
             except FileNotFoundError as error:
                 raise DataflowError(
-                    f"{error.filename} is gone; submit the dataflow again to have its directories created"
+                    f"{error.filename or error} is gone; submit the dataflow again to have its directories created"
                 ) from None
 
     def _sweep(self, state: MergeDescriptor, version: int) -> None:
@@ -92,26 +111,38 @@ class StreamMerge:
             if state.is_final(key):  # its deletion did not survive a power failure
                 self._files.remove(f"{self._layout.committed}/{key.name}")
         now_s = self._clock.monotonic_s()
-        self._seen_s = {key: self._seen_s.get(key, now_s) for key in keys if not state.is_final(key)}
-        waiting = [Waiting(key, self._size(key), now_s - since_s) for key, since_s in self._seen_s.items()]
-        return due(waiting, merge_bytes=self._merge_bytes, merge_age_s=self._merge_age_s, idle=idle)
+        waiting = [key for key in keys if not state.is_final(key)]
+        self._seen = {key: self._seen.get(key) or _Seen(now_s, self._size(key)) for key in waiting}
+        return due(
+            [Waiting(key, seen.size_bytes, now_s - seen.since_s) for key, seen in self._seen.items()],
+            merge_bytes=self._merge_bytes,
+            merge_age_s=self._merge_age_s,
+            idle=idle,
+            ahead=len(state.ahead),
+        )
 
     def _size(self, key: SegmentKey) -> int:
         return self._files.size(f"{self._layout.committed}/{key.name}") or 0
 
     def _merge(self, registry: Registry, state: MergeDescriptor, keys: list[SegmentKey], version: int) -> None:
-        try:
-            contents = self._files.snapshots([f"{self._layout.committed}/{key.name}" for key in keys])
-        except FileNotFoundError:
-            return  # another master has merged them
         temporary = merge_name(state.generation, version, uuid.uuid4().hex[:8])
-        with effect("files.merge_write"):
-            size = self._write(temporary, contents)
-        there = self._layout.final_sequences(self._files.names(self._layout.root))
+        paths = [f"{self._layout.committed}/{key.name}" for key in keys]
+        try:
+            contents = [
+                _whole(path, blocks, self._seen[key].size_bytes)
+                for key, path, blocks in zip(keys, paths, self._files.snapshots(paths), strict=True)
+            ]
+            with effect("files.merge_write"):
+                size, taken = self._write(temporary, contents, self._writing_of(keys[0].suffix))
+        except FileNotFoundError:
+            if all(self._files.size(path) is not None for path in paths):
+                raise
+            return  # another master has merged them; what was written here is swept
+        there = self._layout.final_sequences(self._files.names(self._layout.directory(keys[0].partition)))
         sequence = max([state.sequence, *(number + 1 for number in there)])
-        segments = tuple(key.name for key in keys)
+        segments = tuple(key.name for key in keys[:taken])
         pending = PendingMerge(
-            file=self._layout.final_name(sequence), temporary=temporary, segments=segments, bytes=size
+            file=self._layout.final_name(sequence, keys[0]), temporary=temporary, segments=segments, bytes=size
         )
         try:
             with effect("files.merge_decide"):
@@ -120,28 +151,36 @@ class StreamMerge:
             self._files.remove(f"{self._layout.merging}/{temporary}")
             raise
 
-    def _write(self, temporary: str, contents: list[Iterator[bytes]]) -> int:
-        """Write the segments one behind the other, durably: how many bytes."""
+    def _write(self, temporary: str, contents: list[Iterator[bytes]], writing: FileWriting) -> tuple[int, int]:
+        """Make one file of the segments, durably: how large it is, and how many of them, from the first, it holds."""
         file = self._files.create(f"{self._layout.merging}/{temporary}")
         size = 0
+
+        def write(data: bytes | memoryview) -> None:
+            nonlocal size
+            file.append(data)
+            size += len(data)
+
         try:
-            for blocks in contents:
-                for block in blocks:
-                    file.append(block)
-                    size += len(block)
+            taken = writing.join(contents, write)
             file.sync()
+        except (DataflowError, FileNotFoundError):
+            file.close()
+            self._files.remove(f"{self._layout.merging}/{temporary}")  # or each attempt would leave one
+            raise
         finally:
             file.close()
         self._files.sync_directory(self._layout.merging)
-        return size
+        return size, taken
 
     def _finish(self, registry: Registry, state: MergeDescriptor, pending: PendingMerge, version: int) -> None:
         self._place(pending)
         for name in pending.segments:
             with effect("files.merge_remove"):
                 self._files.remove(f"{self._layout.committed}/{name}")
+        left = [key for key in committed_segments(self._files, self._layout) if not state.holds(key)]
         with effect("files.merge_finish"):
-            registry.set(self._node, state.finished().to_bytes(), version)
+            registry.set(self._node, state.finished(min(left, default=None)).to_bytes(), version)
 
     def _place(self, pending: PendingMerge) -> None:
         """Once the merge is decided, only this step moves its file: where it is gone from `merging`, it was placed.
@@ -149,18 +188,46 @@ class StreamMerge:
         Whoever reads final files may have taken it away since.
         """
         temporary, final = f"{self._layout.merging}/{pending.temporary}", f"{self._layout.root}/{pending.file}"
+        directory = final.rpartition("/")[0]
+        if directory != self._layout.root:
+            self._files.make_directories(directory)
         try:
             with effect("files.merge_place"):
                 self._files.rename(temporary, final)
         except FileNotFoundError:
-            pass
+            if self._files.size(temporary) is not None:
+                raise  # it is the directory that is missing: somebody tidies up while we write
         except FileExistsError:
             if self._files.size(temporary) is not None:
                 raise DataflowError(
                     f"{final} is there already, and is not ours: move it away, and the merge will go on"
                 ) from None
-        self._files.sync_directory(self._layout.root)
+        with suppress(FileNotFoundError):  # taken away, with the file
+            self._files.sync_directory(directory)
         self._files.sync_directory(self._layout.merging)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A committed segment: since when this process knows of it, and its size, which does not change any more."""
+
+    since_s: float
+    size_bytes: int
+
+
+def _whole(path: str, blocks: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
+    """The blocks of a segment, and an error rather than a final file that lacks some of them.
+
+    A cluster that closes files before their last block is known to be complete shows a size of which it gives less.
+    """
+    read = 0
+    for block in blocks:
+        read += len(block)
+        yield block
+    if read != size_bytes:
+        raise DataflowError(
+            f"{path} has {size_bytes} bytes, and {read} can be read; it is merged when all of it can be"
+        )
 
 
 def committed_segments(files: DurableFileSystem, layout: StreamLayout) -> list[SegmentKey]:
@@ -177,42 +244,55 @@ def committed_segments(files: DurableFileSystem, layout: StreamLayout) -> list[S
 
 def visible_files(
     files: DurableFileSystem, layout: StreamLayout, registry: Registry, node: str
-) -> Iterator[Iterator[bytes]]:
-    """The contents of a stream as readers see it now: final files, then the segments that no final file holds.
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """The suffix and contents of each file of a stream as readers see it now: final files, then the segments that no
+    final file holds.
 
     Raises DataflowError when a final file is taken away while it is read.
     """
     finals, segments = _snapshot(files, layout, registry, node)
     for name in finals:
         try:
-            yield files.snapshots([f"{layout.root}/{name}"])[0]
+            yield name.rpartition("/")[2].partition(".")[2], files.snapshots([f"{layout.root}/{name}"])[0]
         except FileNotFoundError:
             raise DataflowError(
                 f"{layout.root}/{name} was taken away while the stream was read; read it again"
             ) from None
-    yield from segments
+    yield from ((key.suffix, iter([content])) for key, content in segments)
+
+
+def _finals(files: DurableFileSystem, layout: StreamLayout) -> list[str]:
+    """The final files of the stream in all partitions, relative to the sink's path."""
+    if not layout.columns:
+        return layout.finals(files.names(layout.root))
+    try:
+        return layout.finals(info.name for info in files.find(layout.root, len(layout.columns) + 1))
+    except FileNotFoundError:
+        return []
 
 
 def _snapshot(
     files: DurableFileSystem, layout: StreamLayout, registry: Registry, node: str
-) -> tuple[list[str], list[Iterator[bytes]]]:
+) -> tuple[list[str], list[tuple[SegmentKey, bytes]]]:
+    """The final files, which never change, and what the segments hold, which may be merged and removed any time."""
     while True:
         before = registry.find(node)
         state = None if before is None else MergeDescriptor.from_bytes(before.data, path=node)
         pending = state.pending if state is not None else None
         # To be asked before the final files are listed: what was placed by then is among them, or was taken away.
         placed = pending is not None and files.size(f"{layout.merging}/{pending.temporary}") is None
-        finals = layout.final_sequences(files.names(layout.root))
-        placed = placed or (pending is not None and pending.file in finals.values())
+        finals = _finals(files, layout)
+        placed = placed or (pending is not None and pending.file in finals)
         keys = committed_segments(files, layout)
         if state is not None:
             keys = [key for key in keys if not (state.holds(key) if placed else state.is_final(key))]
         if pending is not None and not placed and not {key.name for key in keys} >= set(pending.segments):
             continue  # it was placed after the final files were listed
         try:
-            opened = files.snapshots([f"{layout.committed}/{key.name}" for key in keys])
+            contents = files.snapshots([f"{layout.committed}/{key.name}" for key in keys])
+            held = [(key, b"".join(blocks)) for key, blocks in zip(keys, contents, strict=True)]
         except FileNotFoundError:
             continue  # merged meanwhile
         after = registry.find(node)
         if (after and after.version) == (before and before.version):
-            return list(finals.values()), opened
+            return finals, held

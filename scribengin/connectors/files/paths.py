@@ -10,11 +10,12 @@ from functools import cache
 from fsspec.utils import glob_translate
 
 from scribengin.connectors.files.local import LocalFileSystem
-from scribengin.connectors.files.remote import FsspecFileSystem
+from scribengin.connectors.files.remote import open_url
 from scribengin.connectors.files.system import DurableFileSystem, FileInfo, FileSystem
 from scribengin.errors import ConfigInvalid
 
 _LOCAL = frozenset({"file", "local"})
+_HDFS = "hdfs"
 _LOCAL_FILES = LocalFileSystem()
 _MAGIC = re.compile(r"[*?\[]")
 _ANY_DEPTH = "**"
@@ -33,25 +34,40 @@ def absolute(path: str) -> str:
 
 
 def file_system(path: str) -> tuple[FileSystem, str]:
-    """The file system of an absolute path or URL, and the path in it. Raises ConfigInvalid for an unknown protocol."""
+    """The file system of an absolute path or URL, and the path in it.
+
+    Raises ConfigInvalid for a protocol that nothing opens, or that needs a package which is not installed.
+    """
     protocol, separator, rest = path.partition("://")
-    return (_remote(protocol), rest) if separator else (_LOCAL_FILES, path)
+    if not separator:
+        return _LOCAL_FILES, path
+    if protocol == _HDFS:
+        authority, _, name = rest.partition("/")
+        return _hdfs(authority), f"/{name}"
+    return open_url(path)
 
 
 @cache
-def _remote(protocol: str) -> FsspecFileSystem:
-    return FsspecFileSystem(protocol)
+def _hdfs(authority: str) -> DurableFileSystem:
+    try:
+        from scribengin.connectors.files.hdfs import HdfsFileSystem
+    except ModuleNotFoundError as error:
+        if error.name != "hdfs_native":
+            raise
+        raise ConfigInvalid("hdfs:// needs the package hdfs-native: pip install 'scribengin[hdfs]'") from None
+    return HdfsFileSystem(authority)
 
 
-def durable_file_system(path: str) -> DurableFileSystem:
-    """The same for writing. Raises ConfigInvalid where nothing can be written exactly once."""
-    found, _ = file_system(path)
+def durable_file_system(path: str) -> tuple[DurableFileSystem, str]:
+    """The same for writing, with the path that everybody has for the place. Raises ConfigInvalid where nothing can be
+    written exactly once."""
+    found, inside = file_system(path)
     if not isinstance(found, DurableFileSystem):
         raise ConfigInvalid(
-            f"{path} cannot be a sink: only local paths can be written exactly once so far; "
-            "name a directory of this machine"
+            f"{path} cannot be a sink: {path.partition('://')[0]}:// can be read, and nothing is known of how it moves "
+            "files; name a local directory, hdfs://, or one of those that the README lists"
         )
-    return found
+    return found, os.path.realpath(inside) if found is _LOCAL_FILES else inside
 
 
 @dataclass(frozen=True, slots=True)

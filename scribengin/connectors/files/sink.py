@@ -1,45 +1,70 @@
-"""Files of lines as a sink: exactly once, and merged by the master, so that the last records wait for nothing."""
+"""Files as a sink: exactly once, and merged by the master, so that the last records wait for nothing."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from scribengin.clock import Clock
 from scribengin.connectors.contract import Attempt, Sink, SinkConfig, SinkStreamDescriptor, SinkStreamWriter
-from scribengin.connectors.files.lines import batches
+from scribengin.connectors.files.formats.writing import FileWriting
+from scribengin.connectors.files.formats.written import suffix_of, writing_of
 from scribengin.connectors.files.merge import StreamMerge, visible_files
+from scribengin.connectors.files.partitions import FilePartitionConfig
 from scribengin.connectors.files.paths import absolute, durable_file_system
 from scribengin.connectors.files.segments import PRIVATE, MergeDescriptor, StreamLayout, segment_keys
-from scribengin.connectors.files.writer import FileSinkWriter
+from scribengin.connectors.files.writer import FileShape, FileSinkWriter
 from scribengin.effect import effect
 from scribengin.errors import ConfigInvalid
 from scribengin.model import node_name
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists
 
-SUFFIXES = {"json": "jsonl", "raw": "txt"}
-
 
 class FileSinkConfig(SinkConfig):
-    """Lines of text in the directory `path`, as `part-<stream>-<sequence>` files that appear whole and never change."""
+    """Files in the directory `path`, as `part-<stream>-<sequence>` files that appear whole and never change."""
 
     kind: Literal["hdfs"]
     path: str
     """A relative path is taken from the current directory."""
+    format: Literal["raw", "json", "columns"] = "raw"  # type: ignore[assignment]  # one choice more than the base's
+    """`columns` goes with `file_format: parquet`, and is its default."""
+    file_format: Literal["text", "parquet", "binary"] = "text"
+    """`text`: a record a line. `parquet`: the output's columns. `binary`: a record behind its length in four bytes, the
+    highest first."""
+    codec: Literal["none", "gzip", "bz2", "zstd", "lz4", "snappy"] = "none"
+    """Compresses whole files (text, binary: all but snappy) or the columns in them (parquet: all but bz2, by default
+    snappy)."""
+    partition: FilePartitionConfig | None = None
+    """Directories below `path`."""
     merge_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     """Segments are merged into final files of about this size ..."""
-    merge_age_s: float = Field(default=5.0, ge=0)
-    """... or smaller ones, when the oldest segment has waited for this long."""
+    merge_age_s: float = Field(default=60.0, ge=0)
+    """... or smaller ones, when the oldest segment of a partition has waited for this long. A final file is not merged
+    again, so a slow stream makes one in this time."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parquet_has_columns(cls, value: Any) -> Any:
+        is_parquet = isinstance(value, dict) and value.get("file_format") == "parquet"
+        return {"format": "columns", "codec": "snappy", **value} if is_parquet else value
 
     @field_validator("path")
     @classmethod
     def _absolute_path(cls, value: str) -> str:
         return absolute(value)
+
+    @model_validator(mode="after")
+    def _formats_fit(self) -> Self:
+        is_parquet = self.file_format == "parquet"
+        if (self.format == "columns") != is_parquet:
+            raise ValueError("format: columns goes with file_format: parquet, and only with it")
+        if self.codec == ("bz2" if is_parquet else "snappy"):
+            raise ValueError(f"codec: {self.codec} cannot be had with file_format: {self.file_format}")
+        return self
 
 
 class FileSink(Sink):
@@ -52,15 +77,23 @@ class FileSink(Sink):
         self._registry = registry
         self._sinks_node = sinks_node
         self._clock = clock
-        self._files = durable_file_system(config.path)
-        self._root = os.path.realpath(config.path)
+        self._files, self._root = durable_file_system(config.path)
         if self._files.size(self._root) is not None and not self._files.is_directory(self._root):
             raise ConfigInvalid(f"{config.path} is a file, and a sink writes several: name a directory")
         self._merges: dict[str, StreamMerge] = {}
 
     @property
     def resource(self) -> str:
-        return f"file:{self._root}"
+        return self._files.resource(self._root)
+
+    @property
+    def rests_on(self) -> str:
+        return self._files.promise
+
+    @property
+    def carried(self) -> pa.Schema:
+        carried = dict(zip(super().carried.names, super().carried.types, strict=True))
+        return pa.schema(carried | (self._config.partition.carried if self._config.partition else {}))
 
     def streams(self, count: int) -> list[SinkStreamDescriptor]:
         return [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
@@ -75,7 +108,10 @@ class FileSink(Sink):
 
     def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
         layout, node = self._layout(stream.name), self._node(stream.name)
-        return FileSinkWriter(self._files, layout, self._registry, node, attempt, part_bytes=self._config.merge_bytes)
+        config = self._config
+        writing = self._writing_of(suffix_of(config.file_format, config.format, config.codec))
+        shape = FileShape(writing, config.partition, part_bytes=config.merge_bytes)
+        return FileSinkWriter(self._files, layout, self._registry, node, attempt, shape)
 
     def maintain(self, registry: Registry, *, idle: bool) -> None:
         for stream in self._files.names(f"{self._root}/{PRIVATE}/committed"):
@@ -86,14 +122,18 @@ class FileSink(Sink):
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         layout = self._layout(stream.name)
-        for blocks in visible_files(self._files, layout, self._registry, self._node(stream.name)):
-            yield from batches(blocks)
+        for suffix, blocks in visible_files(self._files, layout, self._registry, self._node(stream.name)):
+            yield from self._writing_of(suffix).batches(blocks)
 
     def close(self) -> None:
         """Nothing is held."""
 
     def _layout(self, stream: str) -> StreamLayout:
-        return StreamLayout(self._root, stream, SUFFIXES[self._config.format])
+        partition = self._config.partition
+        return StreamLayout(self._root, stream, partition.directories if partition else ())
+
+    def _writing_of(self, suffix: str) -> FileWriting:
+        return writing_of(suffix, self._config.codec)
 
     def _node(self, stream: str) -> str:
         return f"{self._sinks_node}/{node_name(self.resource)}/{node_name(stream)}/merge"
@@ -114,6 +154,7 @@ class FileSink(Sink):
         return StreamMerge(
             self._files,
             self._layout(stream),
+            self._writing_of,
             self._node(stream),
             self._clock,
             merge_bytes=config.merge_bytes,

@@ -1,18 +1,21 @@
 """What the file connector asks of a file system: a little for reading, a little more for writing exactly once.
 
-Everything the connector does to files goes through these two classes, so that another file system is one more class.
-Paths are absolute strings in the file system's own form. A missing file is FileNotFoundError everywhere, a name that is
-taken FileExistsError; whatever else the system raises becomes a DataflowError that names the path.
+Everything the connector does to files goes through these classes, so that another file system is one more subclass, and
+the effects of a round (`files.*`) are the same ones whatever the files stand on. Paths are absolute strings in the file
+system's own form. A missing file is FileNotFoundError everywhere, a name that is taken FileExistsError; whatever else
+the system raises becomes a DataflowError that names the path, or SystemUnreachable when it is not to be had just now.
 """
 
 from __future__ import annotations
 
+import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from scribengin.errors import DataflowError
+from scribengin.effect import effect
+from scribengin.errors import DataflowError, SystemUnreachable
 
 HIDDEN = ("_", ".")
 """Files and directories whose names begin with one of these are nobody's input."""
@@ -46,57 +49,146 @@ class FileSystem(ABC):
     def read(self, path: str, start: int, end: int) -> bytes:
         """The bytes [start, end), fewer where the file ends before. Raises FileNotFoundError."""
 
+    def readable(self, path: str, size_bytes: int) -> int:
+        """How much of a file that has `size_bytes` can be read now: all of it, unless somebody is writing to it and the
+        system shows a size before it gives the bytes. Raises FileNotFoundError.
+        """
+        return size_bytes
+
 
 class NewFile(ABC):
-    """A file that this process has created, and nobody else writes."""
+    """A file that this process has created, and nobody else writes: append*, sync, close."""
 
-    @abstractmethod
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open = True
+
     def append(self, data: bytes | memoryview) -> None:
-        """Write all of `data` behind what was written."""
+        """Write all of `data` behind what was written. Never after `sync`: some systems end a file there."""
+        with clear_errors("write to", self._path), effect("files.append"):
+            self._append(memoryview(data))
 
-    @abstractmethod
     def sync(self) -> None:
         """Return once everything that was appended survives a power failure. After an error here the file is lost."""
+        with clear_errors("sync", self._path), effect("files.sync"):
+            self._sync()
+
+    def close(self) -> None:
+        """Let go of it. Idempotent. After an `append` or a `sync` that failed it does not raise."""
+        if self._open:
+            self._open = False
+            with clear_errors("close", self._path), effect("files.close"):
+                self._close()
 
     @abstractmethod
-    def close(self) -> None:
-        """Let go of it. Idempotent."""
+    def _append(self, data: memoryview) -> None: ...
+
+    @abstractmethod
+    def _sync(self) -> None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
 
 
 class DurableFileSystem(FileSystem):
-    """Writing so that a crash leaves what was promised: an exclusive create, a real sync, an atomic rename."""
+    """Writing so that a crash leaves what was promised: an exclusive create, a real sync, an atomic rename.
+
+    A subclass says what it cannot promise in its docstring, and `promise` is the same for people, in a line.
+    """
+
+    @property
+    @abstractmethod
+    def promise(self) -> str:
+        """What a sink's guarantee rests on, in a few words for people, as `explain` shows them."""
 
     @abstractmethod
+    def resource(self, path: str) -> str:
+        """The physical place of a path, as a URL: the same for everybody who means the same place."""
+
     def make_directories(self, path: str) -> None:
         """Create a directory and what is missing above it, durably. Idempotent."""
+        parent = posixpath.dirname(path)
+        if parent == path or self.is_directory(path):
+            self._settle_directory(parent)
+            return
+        self.make_directories(parent)
+        with clear_errors("create the directory", path), effect("files.make_directory"):
+            self._make_directory(path)
+        self.sync_directory(parent)
 
-    @abstractmethod
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""
+        try:
+            with clear_errors("list", path):
+                return sorted(self._names(path))
+        except FileNotFoundError:
+            return []
 
-    @abstractmethod
     def size(self, path: str) -> int | None:
         """The size of a file in bytes, or None when it is not there."""
+        try:
+            with clear_errors("look at", path):
+                return self._size(path)
+        except FileNotFoundError:
+            return None
 
-    @abstractmethod
     def create(self, path: str) -> NewFile:
-        """A new file. Raises FileExistsError, FileNotFoundError (its directory)."""
+        """A new file. Raises FileExistsError, FileNotFoundError (its directory, where there are such)."""
+        with clear_errors("create", path), effect("files.create"):
+            return self._create(path)
 
-    @abstractmethod
     def sync_directory(self, path: str) -> None:
         """Return once all that was created, renamed or removed in it survives a power failure."""
+        with clear_errors("sync the directory", path), effect("files.sync_directory"):
+            self._sync_directory(path)
 
-    @abstractmethod
     def rename(self, path: str, to: str) -> None:
         """Move a file, atomically. Raises FileNotFoundError (no `path`), FileExistsError (a `to` already)."""
+        with clear_errors("move", path), effect("files.rename"):
+            self._rename(path, to)
 
-    @abstractmethod
     def remove(self, path: str) -> None:
         """Delete a file. One that is not there is fine."""
+        try:
+            with clear_errors("delete", path), effect("files.remove"):
+                self._remove(path)
+        except FileNotFoundError:
+            return
 
     @abstractmethod
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
-        """The contents of files in blocks, as of now, even if they are removed meanwhile. Raises FileNotFoundError."""
+        """The contents of files in blocks, as of now. Raises FileNotFoundError.
+
+        Some systems drop the contents of a file that is removed under those who read it: then an iterator ends with
+        FileNotFoundError, and never in silence.
+        """
+
+    # What a subclass does; errors as above, effects and sentences are the caller's.
+
+    @abstractmethod
+    def _make_directory(self, path: str) -> None: ...
+
+    def _settle_directory(self, parent: str) -> None:
+        """A directory in `parent` was found: made a moment ago, perhaps, by somebody who died before it was durable."""
+        self.sync_directory(parent)
+
+    @abstractmethod
+    def _names(self, path: str) -> list[str]: ...
+
+    @abstractmethod
+    def _size(self, path: str) -> int: ...
+
+    @abstractmethod
+    def _create(self, path: str) -> NewFile: ...
+
+    @abstractmethod
+    def _sync_directory(self, path: str) -> None: ...
+
+    @abstractmethod
+    def _rename(self, path: str, to: str) -> None: ...
+
+    @abstractmethod
+    def _remove(self, path: str) -> None: ...
 
 
 @contextmanager
@@ -106,6 +198,8 @@ def clear_errors(act: str, path: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, FileExistsError):
         raise
+    except (ConnectionError, TimeoutError) as error:
+        raise SystemUnreachable(f"cannot {act} {path}: {error}; it is tried again until its system answers") from error
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         raise DataflowError(f"cannot {act} {path}: {why}; make that possible, and start the dataflow again") from error

@@ -16,21 +16,30 @@ What a crash leaves:
 from __future__ import annotations
 
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from scribengin.commit import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
-from scribengin.connectors.files.lines import encode
-from scribengin.connectors.files.segments import MergeDescriptor, SegmentKey, StreamLayout, segment_keys
+from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting
+from scribengin.connectors.files.partitions import FilePartitionConfig
+from scribengin.connectors.files.segments import (
+    NAME_BYTES_MAX,
+    MergeDescriptor,
+    SegmentKey,
+    StreamLayout,
+    segment_keys,
+)
 from scribengin.connectors.files.system import DurableFileSystem, NewFile
 from scribengin.effect import effect
-from scribengin.errors import DataflowError, StaleOwner
+from scribengin.errors import DataflowError, RecordTooLarge, StaleOwner
 from scribengin.model import Descriptor
 from scribengin_registry.contract import Registry
 
 KIND = "hdfs"
+FINISHING_THREADS = 16
 
 
 class StagedSegment(Descriptor):
@@ -53,22 +62,61 @@ class StagedRound(Descriptor):
     segments: tuple[StagedSegment, ...]
 
 
-@dataclass(slots=True)
 class _OpenSegment:
-    key: SegmentKey
-    file: NewFile
-    bytes: int = 0
-    records: int = 0
-    crc32: int = 0
+    """A segment that is being written. Its checksum is that of the file's bytes, whatever the format."""
 
-    def append(self, data: memoryview, records: int) -> None:
-        self.file.append(data)
-        self.bytes += len(data)
-        self.records += records
-        self.crc32 = zlib.crc32(data, self.crc32)
+    def __init__(self, key: SegmentKey, file: NewFile, writing: FileWriting) -> None:
+        self.key = key
+        self._file = file
+        self._writing = writing
+        self._encoder: FileEncoder | None = None
+        self._bytes = self._records = self._crc32 = 0
 
-    def described(self) -> StagedSegment:
-        return StagedSegment(name=self.key.name, bytes=self.bytes, records=self.records, crc32=self.crc32)
+    @property
+    def size_bytes(self) -> int:
+        """About how large the file will be."""
+        return self._bytes + (self._encoder.waiting_bytes if self._encoder else 0)
+
+    def takes(self, content: Content) -> bool:
+        return self._encoder is None or self._encoder.takes(content)
+
+    def append(self, content: Content, records: int) -> None:
+        if self._encoder is None:
+            self._encoder = self._writing.encoder(content, self._write)
+        self._encoder.append(content)
+        self._records += records
+
+    def finish(self) -> StagedSegment:
+        """Make the file complete and durable."""
+        if self._encoder is not None:
+            self._encoder.finish()
+        self._file.sync()
+        self._file.close()
+        return StagedSegment(name=self.key.name, bytes=self._bytes, records=self._records, crc32=self._crc32)
+
+    def close(self) -> None:
+        if self._encoder is not None:
+            self._encoder.abandon()
+        self._file.close()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._file.append(data)
+        self._bytes += len(data)
+        self._crc32 = zlib.crc32(data, self._crc32)
+
+
+@dataclass(frozen=True, slots=True)
+class FileShape:
+    """How the files of a sink are made: their format, their partitions, and when a round begins another segment."""
+
+    writing: FileWriting
+    partition: FilePartitionConfig | None
+    part_bytes: int
+
+    def pieces(self, batch: pa.RecordBatch, *, what: str) -> list[tuple[str, int, Content]]:
+        """For each partition: its name, how many records, and what to append to its file. Raises as `content` does."""
+        rows_of = [("", batch)] if self.partition is None else self.partition.split(batch, what=what)
+        return [(name, rows.num_rows, self.writing.content(rows, what=what)) for name, rows in rows_of]
 
 
 class FileSinkWriter(SinkStreamWriter):
@@ -81,18 +129,18 @@ class FileSinkWriter(SinkStreamWriter):
         registry: Registry,
         node: str,
         attempt: Attempt,
-        *,
-        part_bytes: int,
+        shape: FileShape,
     ) -> None:
-        """`node` is the registry path of the stream's `merge` node; a round is cut into segments of `part_bytes`."""
+        """`node` is the registry path of the stream's `merge` node."""
         self._files = files
         self._layout = layout
         self._registry = registry
         self._node = node
         self._attempt = attempt
-        self._part_bytes = part_bytes
+        self._shape = shape
         self._what = f"{layout.root} (stream {layout.stream})"
         self._segments: list[_OpenSegment] = []
+        self._current: dict[str, _OpenSegment] = {}
         self._prepared = False
         self._renamed = False
         self._generation: int | None = None
@@ -119,21 +167,21 @@ class FileSinkWriter(SinkStreamWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         if self._generation is None or self._prepared:
             raise DataflowError(f"{self._what}: records can be written after recover(), and before prepare_commit()")
-        data = encode(batch, what=self._what)
-        if batch.num_rows:
-            self._open_segment(self._generation).append(data, batch.num_rows)
+        if not batch.num_rows:
+            return
+        pieces = self._shape.pieces(batch, what=self._what)
+        self._refuse_if_too_many([partition for partition, _, _ in pieces], self._generation)
+        for partition, records, content in pieces:
+            self._open_segment(partition, content, self._generation).append(content, records)
 
     def prepare_commit(self) -> CommitDescriptor | None:
         if not self._segments:
             return None
-        for segment in self._segments:
-            segment.file.sync()
-            segment.file.close()
+        segments = self._finish_all()
         self._files.sync_directory(self._layout.staged)
         if self._renamed:  # the last round is forgotten with the coming commit: its rename must be durable before
             self._files.sync_directory(self._layout.committed)
             self._renamed = False
-        segments = tuple(segment.described() for segment in self._segments)
         for described in segments:
             if self._files.size(f"{self._layout.staged}/{described.name}") is None:
                 raise self._deleted(described.name)
@@ -156,7 +204,7 @@ class FileSinkWriter(SinkStreamWriter):
 
     def close(self) -> None:
         for segment in self._segments:
-            segment.file.close()
+            segment.close()
 
     # -- rounds
 
@@ -172,13 +220,40 @@ class FileSinkWriter(SinkStreamWriter):
 
     def _next_round(self) -> None:
         self._round += bool(self._segments)
-        self._segments, self._prepared = [], False
+        self._segments, self._current, self._prepared = [], {}, False
 
-    def _open_segment(self, generation: int) -> _OpenSegment:
-        if not self._segments or self._segments[-1].bytes >= self._part_bytes:
-            key = SegmentKey(generation, self._attempt.epoch, self._round, len(self._segments))
-            self._segments.append(_OpenSegment(key, self._create(key)))
-        return self._segments[-1]
+    def _finish_all(self) -> tuple[StagedSegment, ...]:
+        """Side by side, because each waits for a disk or, on HDFS, for the NameNode to hear of its last block."""
+        if len(self._segments) == 1:
+            return (self._segments[0].finish(),)
+        with ThreadPoolExecutor(min(len(self._segments), FINISHING_THREADS)) as threads:
+            return tuple(threads.map(_OpenSegment.finish, self._segments))
+
+    def _refuse_if_too_many(self, partitions: list[str], generation: int) -> None:
+        """What cannot be staged is refused before anything of its batch is."""
+        if self._shape.partition is None:
+            return
+        for partition in partitions:
+            name = self._key(generation, partition).name
+            if len(name) > NAME_BYTES_MAX:
+                raise RecordTooLarge(f"{self._what}: '{partition}' is too long for a partition's name; shorten it")
+        count = len(self._current.keys() | set(partitions))
+        if count > self._shape.partition.round_max:
+            raise self._shape.partition.too_many(count, self._what)
+
+    def _open_segment(self, partition: str, content: Content, generation: int) -> _OpenSegment:
+        """The segment that `content` goes to: one that is large, or does not take it, is followed by another."""
+        segment = self._current.get(partition)
+        if segment is None or segment.size_bytes >= self._shape.part_bytes or not segment.takes(content):
+            key = self._key(generation, partition)
+            segment = _OpenSegment(key, self._create(key), self._shape.writing)
+            self._segments.append(segment)
+            self._current[partition] = segment
+        return segment
+
+    def _key(self, generation: int, partition: str) -> SegmentKey:
+        suffix = self._shape.writing.suffix
+        return SegmentKey(generation, self._attempt.epoch, self._round, len(self._segments), suffix, partition)
 
     def _create(self, key: SegmentKey) -> NewFile:
         try:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 
 from scribengin.errors import ArtifactUnavailable
 from scribengin.testing.servers.lock import Artifact
+from scribengin_registry.jars import pyspark_jars
 from scribengin_registry.java import find_java
 
 SETTINGS_VARIABLE = "SCRIBENGIN_IVY_SETTINGS"
@@ -99,10 +99,11 @@ def _run(module: str, settings: str, folder: Path) -> None:
 
 def _command(place: Path, folder: Path) -> list[str]:
     trust = [f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST_STORE}"] if _SYSTEM_TRUST_STORE.is_file() else []
+    [ivy_jar] = pyspark_jars(["ivy-*"], ArtifactUnavailable)
     parts = ("[organisation]", "[artifact]", "[revision]", "([classifier])")
     return [
         *(str(find_java().executable), "-Xmx512m", "-Djava.awt.headless=true", *trust),
-        *("-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn", "-types", "jar", "bundle", "maven-plugin"),
+        *("-cp", str(ivy_jar), "org.apache.ivy.Main", "-warn", "-types", "jar", "bundle", "maven-plugin"),
         *("-settings", os.environ.get(SETTINGS_VARIABLE) or str(place / "settings.xml")),
         *("-cache", str(place / "cache"), "-ivy", str(place / "ivy.xml")),
         *("-retrieve", f"{folder}/{_SEPARATOR.join(parts)}.[ext]"),
@@ -126,14 +127,3 @@ def _attempt(command: Sequence[str]) -> str | None:
 
 def _retrieved(folder: Path) -> dict[Artifact, Path]:
     return {Artifact(*path.stem.split(_SEPARATOR)): path for path in folder.glob(f"*{_SEPARATOR}*.jar")}
-
-
-def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    places = [Path(place, "jars") for place in (spec.submodule_search_locations or [])] if spec else []
-    jars = sorted(jar for place in places for jar in place.glob("ivy-*.jar"))
-    if not jars:
-        raise ArtifactUnavailable(
-            "jars are fetched by the Ivy inside PySpark, and there is none: run pip install pyspark"
-        )
-    return jars[-1]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
+from typing import IO, Protocol
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
@@ -17,12 +21,15 @@ _POLL_S = 0.05
 _STOP_TIMEOUT_S = 30.0
 _TOOL_TIMEOUT_S = 600.0
 _SHOWN_CHARACTERS = 4000
+_PORTS = range(12_000, 32_000)  # below what systems lend to clients: a server's start takes long enough to lose those
 _OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
     "--add-opens=java.base/java.io=ALL-UNNAMED",  # or bookies cannot tell the kernel what to drop from its page cache
 )
+OPTIONS_VARIABLE = "SCRIBENGIN_SERVER_JAVA_OPTIONS"
+"""More options for the JVM of each server and tool, with blanks between, as in `-XX:TieredStopAtLevel=1`."""
 _LOG4J2 = """rootLogger.level = {level}
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -31,6 +38,17 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{{2}}: %m%n
 """
+
+
+class ServerProcess(Protocol):
+    """How a server runs: as a process of this machine, or in a container."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, or None when it has ended."""
+
+    def stop(self, timeout_s: float) -> None:
+        """End it: with SIGTERM, and with SIGKILL after `timeout_s`. Idempotent."""
 
 
 class JavaServer:
@@ -43,7 +61,7 @@ class JavaServer:
         self.name = name
         self.folder = folder
         self._command = command
-        self._process: WatchedProcess | None = None
+        self._process: ServerProcess | None = None
 
     @property
     def pid(self) -> int | None:
@@ -61,7 +79,7 @@ class JavaServer:
             return
         self.stop()
         with self.log_path.open("wb") as log:
-            self._process = WatchedProcess(f"scribengin-{self.name}", self._command, folder=self.folder, log=log)
+            self._process = self._launch(log)
 
     def await_answer(self, answers: Callable[[], bool], timeout_s: float) -> None:
         """Wait until `answers()`. Raises ServerDown with the end of its log; the server is stopped then."""
@@ -74,11 +92,20 @@ class JavaServer:
                 raise ServerDown(f"the server {self.name} {how}. The end of {self.log_path}:\n{end}")
             Event().wait(_POLL_S)
 
+    def kill(self) -> None:
+        """End it as a crash would, with SIGKILL; its data stays. Idempotent."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+
     def stop(self) -> None:
         """End it; its data stays. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
             process.stop(_STOP_TIMEOUT_S)
+
+    def _launch(self, log: IO[bytes]) -> ServerProcess:
+        return WatchedProcess(f"scribengin-{self.name}", self._command, folder=self.folder, log=log)
 
 
 def java_command(
@@ -87,7 +114,8 @@ def java_command(
     """How Java is called for a class of these jars. What it logs from `level` on goes to its standard error."""
     log4j = folder / f"log4j2-{level.lower()}.properties"
     log4j.write_text(_LOG4J2.format(level=level), encoding="utf-8")
-    options = (*_OPTIONS, f"-Xmx{heap_mb}m", f"-Dlog4j2.configurationFile={log4j}")
+    asked = os.environ.get(OPTIONS_VARIABLE, "").split()
+    options = (*_OPTIONS, f"-Xmx{heap_mb}m", f"-Dlog4j2.configurationFile={log4j}", *asked)
     return [str(find_java().executable), *options, "-cp", ":".join(map(str, jars)), main, *arguments]
 
 
@@ -100,9 +128,13 @@ def run_tool(what: str, command: Sequence[str], *, folder: Path, stdin: str = ""
     except subprocess.TimeoutExpired as error:
         raise ServerDown(f"{what} did not end within {_TOOL_TIMEOUT_S:g} s: is its server up?") from error
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip()[-_SHOWN_CHARACTERS:]
-        raise ServerDown(f"{what} ended with exit status {done.returncode}. It said:\n{said}")
+        raise failure_of(what, done.returncode, done.stdout + done.stderr)
     return done.stdout
+
+
+def failure_of(what: str, status: int, said: str) -> ServerDown:
+    """The error of a tool that failed, with the end of what it said."""
+    return ServerDown(f"{what} ended with exit status {status}. It said:\n{said.strip()[-_SHOWN_CHARACTERS:]}")
 
 
 def settings_text(settings: dict[str, object]) -> str:
@@ -112,12 +144,13 @@ def settings_text(settings: dict[str, object]) -> str:
 
 def ports_of(folder: Path, count: int) -> list[int]:
     """Ports of the loopback interface for what lives in `folder`: those that it had last time, where they are free."""
+    folder.mkdir(parents=True, exist_ok=True)
     remembered = folder / "ports"
     last = [int(word) for word in remembered.read_text().split()] if remembered.is_file() else []
     ports: list[int] = []
     while len(ports) < count:
         wanted = last[len(ports)] if len(ports) < len(last) else 0
-        port = free_port(wanted) or free_port()
+        port = (free_port(wanted) if wanted else 0) or free_port(secrets.choice(_PORTS))
         if port and port not in ports:
             ports.append(port)
     remembered.write_text(" ".join(map(str, ports)))

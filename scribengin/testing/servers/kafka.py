@@ -24,11 +24,13 @@ _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 class KafkaServer:
     """A broker with its data in `folder`. Started again there, it has its port (if that is free) and its data.
 
-    `settings` override those of server.properties, as in {"log.flush.interval.messages": 1}. Not thread-safe.
+    `settings` override those of server.properties, as in {"log.flush.interval.messages": 1}. With an `image`, it runs
+    in a container (see `containers`). Not thread-safe.
     """
 
-    def __init__(self, folder: Path | str, *, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, folder: Path | str, *, settings: Mapping[str, object] | None = None, image: str = "") -> None:
         self.folder = Path(folder).absolute()
+        self._image = image
         self._settings = dict(settings or {})
         self._jars: list[Path] = []
         self._server: JavaServer | None = None
@@ -55,15 +57,19 @@ class KafkaServer:
         """Start it and wait until it answers. Raises ArtifactUnavailable, ServerDown, JavaMissing."""
         if self.pid is not None:
             return self
-        jars = self.jars
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port, controller = ports_of(self.folder, 2)
         properties = self.folder / "server.properties"
         properties.write_text(settings_text(self._properties(controller)), encoding="utf-8")
         if not (self.folder / "data" / "meta.properties").is_file():
             self._format(properties)
-        command = java_command("kafka.Kafka", [str(properties)], jars=jars, heap_mb=_HEAP_MB, folder=self.folder)
-        self._server = JavaServer("kafka", self.folder, command)
+        command = self._command("kafka.Kafka", [str(properties)], _HEAP_MB)
+        if self._image:
+            from scribengin.testing.servers.containers import ContainerServer
+
+            self._server = ContainerServer("kafka", self.folder, command, image=self._image)
+        else:
+            self._server = JavaServer("kafka", self.folder, command)
         self._server.start()
         self._server.await_answer(self._answers, _START_TIMEOUT_S)
         return self
@@ -72,6 +78,11 @@ class KafkaServer:
         """Stop it; its data stays. Idempotent."""
         if self._server is not None:
             self._server.stop()
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL. Idempotent."""
+        if self._server is not None:
+            self._server.kill()
 
     def create_topic(self, name: str, *, partitions: int = 1, settings: Mapping[str, object] | None = None) -> None:
         """Create a topic. Raises ServerDown when the broker refuses."""
@@ -86,8 +97,7 @@ class KafkaServer:
     def run(self, tool: str, arguments: Sequence[str], *, stdin: str = "") -> str:
         """Run one of Kafka's tools, by its class, on this broker; what it printed. Raises ServerDown."""
         words = ["--bootstrap-server", self.bootstrap, *arguments]
-        command = java_command(tool, words, jars=self.jars, heap_mb=_TOOL_HEAP_MB, folder=self.folder)
-        return run_tool(tool.rpartition(".")[2], command, folder=self.folder, stdin=stdin)
+        return self._run(tool, words, stdin)
 
     def __enter__(self) -> KafkaServer:
         return self.start()
@@ -120,12 +130,24 @@ class KafkaServer:
         }
 
     def _format(self, properties: Path) -> None:
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        words = ["format", "--cluster-id", cluster, "--config", str(properties)]
-        command = java_command(
-            "kafka.tools.StorageTool", words, jars=self.jars, heap_mb=_TOOL_HEAP_MB, folder=self.folder
-        )
-        run_tool("StorageTool", command, folder=self.folder)
+        first, *rest = uuid.uuid4().bytes
+        # Without the first bit it never begins with "-", which the tool would take for an option.
+        cluster = urlsafe_b64encode(bytes((first & 0x7F, *rest))).decode().rstrip("=")
+        self._run("kafka.tools.StorageTool", ["format", "--cluster-id", cluster, "--config", str(properties)])
+
+    def _run(self, tool: str, words: Sequence[str], stdin: str = "") -> str:
+        name = tool.rpartition(".")[2]
+        command = self._command(tool, words, _TOOL_HEAP_MB)
+        if self._image:
+            from scribengin.testing.servers.containers import run_tool_in_container
+
+            return run_tool_in_container(name, command, image=self._image, folder=self.folder, stdin=stdin)
+        return run_tool(name, command, folder=self.folder, stdin=stdin)
+
+    def _command(self, main: str, words: Sequence[str], heap_mb: int) -> list[str]:
+        if self._image:
+            return ["kafka-run-class.sh", main, *words]
+        return java_command(main, words, jars=self.jars, heap_mb=heap_mb, folder=self.folder)
 
     def _answers(self) -> bool:
         try:

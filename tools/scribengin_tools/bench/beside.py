@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from scribengin_tools.bench.client_jobs import Job, run_pair
+from scribengin_tools.bench.flow import FLOW_BENCHMARKS, PEER
 from scribengin_tools.bench.limits import fsync_p50_ms, settle_disk
 from scribengin_tools.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_tools.bench.peers import Peer, Peers
@@ -23,6 +24,7 @@ PEERS_OF: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(APPENDS, ("kafka", "kafka-flush", "distributedlog")),
     **dict.fromkeys(READS, ("kafka", "distributedlog")),
     "tail": ("kafka", "kafka-flush", "distributedlog"),
+    **dict.fromkeys(FLOW_BENCHMARKS, (PEER,)),
 }
 """Benchmark -> the peers that it has, in the order of its rows."""
 

@@ -38,15 +38,15 @@ class KafkaPeer:
 
     def append_rate(self, record_bytes: int, records: int) -> float:
         """By its producer perf tool; the topic is deleted afterwards. Raises ServerError."""
-        topic = self._new_topic()
-        rate = self._produce(topic, record_bytes, records)
+        topic = self.new_topic()
+        rate = self.produce(topic, record_bytes, records)
         self._server.delete_topic(topic)
         return rate
 
     def fill(self, record_bytes: int, records: int) -> str:
         """A new topic with that many records; its name. Raises ServerError."""
-        topic = self._new_topic()
-        self._produce(topic, record_bytes, records)
+        topic = self.new_topic()
+        self.produce(topic, record_bytes, records)
         return topic
 
     def read_rate(self, log: str, records: int) -> float:
@@ -60,7 +60,7 @@ class KafkaPeer:
         job = {
             "system": "kafka",
             "bootstrap": self._server.bootstrap,
-            "topic": self._new_topic(),
+            "topic": self.new_topic(),
             "jars": [str(jar) for jar in self._server.jars],
             "log4j": str(self._server.folder / "log4j2-warn.properties"),
         }
@@ -75,12 +75,19 @@ class KafkaPeer:
     ) -> None:
         self._server.stop()
 
-    def _new_topic(self) -> str:
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, as clients want it."""
+        return self._server.bootstrap
+
+    def new_topic(self, *, partitions: int = 1) -> str:
+        """Create a topic; its name. Raises ServerError."""
         topic = f"bench-{next(self._topics)}"
-        self._server.create_topic(topic)
+        self._server.create_topic(topic, partitions=partitions)
         return topic
 
-    def _produce(self, topic: str, record_bytes: int, records: int) -> float:
+    def produce(self, topic: str, record_bytes: int, records: int) -> float:
+        """Append records with its producer perf tool; records per second. Raises ServerError."""
         words = ["--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)]
         words += ["--throughput", "-1", "--command-property", "acks=1", f"batch.size={_BATCH_BYTES}"]
         said = self._server.run(_PRODUCER, words)

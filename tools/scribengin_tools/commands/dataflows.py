@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scribengin_tools.commands.options import JsonOption, NameArgument, RegistryOption, connected
-from scribengin_tools.render import age, console, moment, note, print_json, state_text, table
+from scribengin_tools.render import age, console, error_text, moment, note, print_json, state_text, table
 
 if TYPE_CHECKING:
+    from scribengin.chain.store import ChainDescriptor
+    from scribengin_registry.contract import Registry
     from scribengin_tools.overview import Overview
 
 
@@ -21,31 +24,43 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_dataflows(as_json: JsonOption = False, registry: RegistryOption = None) -> None:
-    """List the dataflows of the registry."""
+    """List the dataflows of the registry, and of which chain each is a part."""
+    from scribengin.chain.store import memberships
     from scribengin.clock import SYSTEM_CLOCK
-    from scribengin_tools.overview import all_statuses
+    from scribengin_tools.overview import overviews
 
+    now_ms = SYSTEM_CLOCK.now_ms()
+    unreadable: dict[str, str] = {}
+    chains: dict[str, str] = {}
     with connected(registry) as session:
-        found = all_statuses(session)
+        found = overviews(session, unreadable)
+        of_chain = {name: f"{chain}/{member.key}" for name, (chain, member) in memberships(session, chains).items()}
+    unreadable |= {f"chain {name}": why for name, why in chains.items()}
     if as_json:
-        print_json([status.model_dump(mode="json") for status in found])
+        told = [overview.to_json() for overview in found]
+        told += [{"dataflow": name, "state": "unreadable", "error": why} for name, why in unreadable.items()]
+        print_json([{**one, "chain": of_chain.get(one["dataflow"])} for one in told])
         return
-    if not found:
+    if not found and not unreadable:
         note("no dataflows; `scribengin submit FLOW` starts one")
         return
-    now_ms = SYSTEM_CLOCK.now_ms()
     rows = [
         (
             s.dataflow,
             state_text(s.state),
             s.tasks_total,
             len(s.workers),
-            sum(task.lag_records for task in s.tasks),
+            s.lag_records,
             f"{age(s.submitted_ms, now_ms)} ago",
+            *((of_chain.get(s.dataflow, "-"),) if of_chain else ()),
         )
-        for s in found
+        for s in (overview.picture for overview in found)
     ]
-    console().print(table(("DATAFLOW", "STATE", ">TASKS", ">WORKERS", ">LAG", "SUBMITTED"), rows))
+    rows += [(name, state_text("unreadable")) for name in unreadable]
+    columns = ("DATAFLOW", "STATE", ">TASKS", ">WORKERS", ">LAG", "SUBMITTED", *(("CHAIN",) if of_chain else ()))
+    console().print(table(columns, rows))
+    for why in unreadable.values():
+        console().print(error_text(why))
 
 
 def status(
@@ -54,34 +69,54 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
     registry: RegistryOption = None,
 ) -> None:
-    """Show what a dataflow and each of its tasks are doing.
+    """Show what a dataflow and each of its tasks, or what the dataflows of a chain are doing.
 
-    Counts are since a worker took the task over. LAG is how many records wait in the task's sources.
+    Counts are since a worker took the task over. LAG is how many records wait in the task's sources. Of one on YARN it
+    shows the application as well, and of one that has ended what logs keep for it.
     """
-    from scribengin.dataflow.view import DataflowView
+    from scribengin_tools.holding import held_for
+    from scribengin_tools.naming import chain_of, view_of
     from scribengin_tools.overview import overview
+    from scribengin_tools.yarn_overview import application_facts
 
     with connected(registry) as session:
-        view = DataflowView(session, name)
+        if chain := chain_of(session, name):
+            _chain_status(session, chain, as_json=as_json, watch=watch)
+            return
+        view = view_of(session, name)
         if watch:
             _watch(view, as_json=as_json)
             return
-        found = overview(view)
+        found = replace(overview(view), application=application_facts(view), held=held_for(view))
     _print(found, as_json=as_json)
 
 
 def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryOption = None) -> None:
     """Show a dataflow's last events: failures, recoveries, rescales."""
-    from scribengin.dataflow.view import DataflowView
+    from scribengin_tools.naming import view_of
 
     with connected(registry) as session:
-        events = DataflowView(session, name).history().events
+        events = view_of(session, name).history().events
     if as_json:
         print_json([event.model_dump(mode="json") for event in events])
     elif events:
         console().print(table(("WHEN", "EVENT", ""), [(moment(e.at_ms), e.kind, e.message) for e in events]))
     else:
         note(f"nothing has happened to dataflow '{name}' yet")
+
+
+def _chain_status(session: Registry, chain: ChainDescriptor, *, as_json: bool, watch: bool) -> None:
+    from scribengin.clock import SYSTEM_CLOCK
+    from scribengin.errors import ConfigInvalid
+    from scribengin_tools.chains import chain_overview
+
+    if watch:
+        raise ConfigInvalid(f"--watch goes with one dataflow, as in {chain.name}/{chain.members[0].key}")
+    found = chain_overview(session, chain, SYSTEM_CLOCK.now_ms())
+    if as_json:
+        print_json(found.to_json())
+    else:
+        console().print(found.renderable())
 
 
 def _print(found: Overview, *, as_json: bool) -> None:
@@ -98,12 +133,13 @@ def _watch(view: Any, *, as_json: bool) -> None:
     from scribengin_tools.overview import overview
     from scribengin_tools.render import print_json_line
     from scribengin_tools.watching import Change
+    from scribengin_tools.yarn_overview import application_facts
 
     out = console()
     with Live(console=out, auto_refresh=False, transient=False) as live:
         while True:
             changed = Change()
-            found = overview(view, changed)
+            found = replace(overview(view, changed), application=application_facts(view))
             if as_json:
                 print_json_line(found.to_json())
             elif out.is_terminal:

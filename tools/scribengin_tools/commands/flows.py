@@ -19,6 +19,7 @@ from scribengin_tools.render import console, note, print_json, report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scribengin.dataflow.config import DataflowConfig
     from scribengin.dataflow.descriptors import DataflowStatus
     from scribengin.dataflow.view import DataflowView
     from scribengin.errors import ScribenginError
@@ -45,13 +46,17 @@ def add_to(app: typer.Typer) -> None:
 def explain(
     flow: FlowArgument, settings: SetOption = None, as_json: JsonOption = False, registry: RegistryOption = None
 ) -> None:
-    """Check a dataflow without running it.
+    """Check a dataflow, or a chain of them, without running it.
 
     Shows its sources, streams, tasks and columns, and everything that is wrong with it: then the exit code is 2.
-    Changes nothing.
+    Of a chain it draws who feeds whom. Changes nothing.
     """
+    from scribengin.chain.config import is_chain
     from scribengin.dataflow.config import load_config
 
+    if is_chain(flow):
+        _explain_chain(flow, settings, registry, as_json=as_json)
+        return
     config = load_config(flow, overrides(settings))
     with connected(registry) as session, console(stderr=True).status("checking; Spark takes some seconds ..."):
         from scribengin_tools.checking import check, shown
@@ -61,49 +66,150 @@ def explain(
         print_json(found.model_dump(mode="json"))
     else:
         console().print(shown(found, config))
-    _refuse(errors)
+    refuse(errors)
     note(f"no problems; `scribengin submit {flow}` starts it")
 
 
 def submit(
-    flow: FlowArgument, settings: SetOption = None, wait: WaitOption = False, registry: RegistryOption = None
+    flow: FlowArgument,
+    settings: SetOption = None,
+    wait: WaitOption = False,
+    check_cluster: Annotated[
+        bool, typer.Option("--preflight/--no-preflight", help="On YARN: check in a container first.")
+    ] = True,
+    check_first: Annotated[
+        bool, typer.Option("--check/--no-check", help="Check the transformation first; that takes Spark some seconds.")
+    ] = True,
+    registry: RegistryOption = None,
 ) -> None:
-    """Check a dataflow as `explain` does, and start it.
+    """Check a dataflow, or a chain of them, as `explain` does, and start it.
 
-    What `explain` finds wrong is refused, with exit code 2; then nothing was created.
+    What `explain` finds wrong is refused, with exit code 2; then nothing was created. One with `launcher: yarn` has its
+    Python environment packed and uploaded, unless that was done before or it names one, and the cluster is checked.
+
+    A chain's dataflows are started in order. If that was cut short, the same command does the rest.
     """
+    from scribengin.chain.config import is_chain
     from scribengin.dataflow.config import load_config
     from scribengin.dataflow.view import DataflowView
     from scribengin.launcher.local import scribengin_home
+    from scribengin_tools.naming import refuse_name_of_chain
 
+    if is_chain(flow):
+        _submit_chain(flow, settings, registry, wait=wait, check_cluster=check_cluster, check_first=check_first)
+        return
     config = load_config(flow, overrides(settings))
+    if config.launcher != "local":
+        _refuse_without_cluster()
     with connected(registry) as session:
         with console(stderr=True).status("checking; Spark takes some seconds ..."):
             from scribengin.master.submit import submit as start_dataflow
+            from scribengin_tools.author import author
             from scribengin_tools.checking import check
 
-            found, errors = check(session, config)
-        _refuse(errors)
-        start_dataflow(session, config, scribengin_home())
+            found, errors = check(session, config, transformation=check_first)
+        refuse(errors)
+        refuse_name_of_chain(session, config.name)
+        if config.launcher != "local":
+            config = _made_ready(session.hosts, config, check_cluster=check_cluster)
+        start_dataflow(session, config, scribengin_home(), author=author())
         tasks = f"{len(found.tasks)} {'task' if len(found.tasks) == 1 else 'tasks'}"
         print(f"submitted dataflow '{config.name}' ({tasks})", flush=True)
-        _follow(DataflowView(session, config.name), wait=wait)
+        follow(DataflowView(session, config.name), wait=wait)
+
+
+def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, *, as_json: bool) -> None:
+    from scribengin.chain.config import load_chain
+    from scribengin_tools.chain_checking import check_chain, shown
+
+    chain = load_chain(flow, overrides(settings))
+    with connected(registry) as session, console(stderr=True).status("checking; Spark takes some seconds ..."):
+        found = check_chain(session, chain)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        console().print(shown(found))
+    refuse(found.errors)
+    note(f"no problems; `scribengin submit {flow}` starts it")
+
+
+def _submit_chain(
+    flow: str, settings: list[str] | None, registry: str | None, *, wait: bool, check_cluster: bool, check_first: bool
+) -> None:
+    from scribengin.chain.config import load_chain
+    from scribengin.chain.submit import submit_chain
+    from scribengin.dataflow.view import DataflowView
+    from scribengin.launcher.local import scribengin_home
+    from scribengin_tools.author import author
+    from scribengin_tools.chain_checking import check_chain
+
+    chain = load_chain(flow, overrides(settings))
+    with connected(registry) as session:
+        with console(stderr=True).status("checking; Spark takes some seconds ..."):
+            found = check_chain(session, chain, transformations=check_first)
+        refuse(found.errors)
+        flows = {
+            key: _made_ready(session.hosts, config, check_cluster=check_cluster)
+            if config.launcher != "local"
+            else config
+            for key, config in chain.dataflows.items()
+        }
+        home = scribengin_home()
+        done = submit_chain(
+            session, chain, home, author=author(), starting=lambda name: note(f"starting '{name}'"), ready=flows
+        )
+        print(f"submitted chain '{chain.name}' ({', '.join(member.key for member in done.members)})", flush=True)
+        if not wait:
+            note(f"`scribengin status {chain.name}` shows what becomes of it")
+            return
+        for member in done.members:
+            follow(DataflowView(session, member.dataflow), wait=True)
 
 
 def start(name: NameArgument, wait: WaitOption = False, registry: RegistryOption = None) -> None:
-    """Start a dataflow again that was stopped, was killed or has failed. It goes on where it was."""
+    """Start a dataflow or a chain again that was stopped, was killed or has failed. It goes on where it was."""
     from scribengin.dataflow.view import DataflowView
     from scribengin.launcher.local import scribengin_home
+    from scribengin_tools.chains import start_chain
+    from scribengin_tools.naming import chain_of, view_of
     from scribengin_tools.starting import start_again
 
     with connected(registry) as session:
-        view = DataflowView(session, name)
+        if chain := chain_of(session, name):
+            started = start_chain(session, chain, scribengin_home())
+            print(f"started chain '{name}' ({', '.join(started)})", flush=True)
+            for member in chain.members if wait else ():
+                follow(DataflowView(session, member.dataflow), wait=True)
+            return
+        view = view_of(session, name)
         start_again(view, scribengin_home())
         print(f"started dataflow '{name}'", flush=True)
-        _follow(view, wait=wait)
+        follow(view, wait=wait)
 
 
-def _refuse(errors: Sequence[ScribenginError]) -> None:
+def _refuse_without_cluster() -> None:
+    """Raises ConfigInvalid: nothing says which cluster it is."""
+    from scribengin.launcher.yarn.jvm import configuration_directory
+
+    configuration_directory()
+
+
+def _made_ready(hosts: str, config: DataflowConfig, *, check_cluster: bool) -> DataflowConfig:
+    """The dataflow as it can be submitted to YARN. Raises ClusterNotReady, and what uploading raises."""
+    from scribengin.launcher.local import scribengin_home
+    from scribengin_tools.yarn_environment import with_environment
+    from scribengin_tools.yarn_preflight import preflight, refuse_unless_ready, shown
+
+    home = scribengin_home()
+    config = with_environment(config, home, note)
+    if check_cluster:
+        report = preflight(hosts, config, home, note)
+        console(stderr=True).print(shown(report))
+        refuse_unless_ready(report)
+    return config
+
+
+def refuse(errors: Sequence[ScribenginError]) -> None:
     """End with all that is wrong, if anything is."""
     for error in errors:
         report(error)
@@ -111,7 +217,8 @@ def _refuse(errors: Sequence[ScribenginError]) -> None:
         raise typer.Exit(_BAD_INPUT)
 
 
-def _follow(view: DataflowView, *, wait: bool) -> None:
+def follow(view: DataflowView, *, wait: bool) -> None:
+    """Say how to see what becomes of a dataflow that was started, or wait until it runs."""
     from scribengin.dataflow.descriptors import FINAL_STATES
     from scribengin_tools.ending import ended_badly, wait_for_state
     from scribengin_tools.starting import is_running
@@ -120,12 +227,17 @@ def _follow(view: DataflowView, *, wait: bool) -> None:
     if not wait:
         note(f"`scribengin status {name}` shows what becomes of it")
         return
+    told: set[str] = set()
     with console(stderr=True).status(f"waiting until '{name}' runs ...") as progress:
-        status = wait_for_state(
-            view,
-            lambda s: is_running(s) or s.state in FINAL_STATES,
-            lambda s: progress.update(f"waiting until '{name}' runs: {_progress(s)}"),
-        )
+
+        def seen(status: DataflowStatus) -> None:
+            for trouble in (status.error, status.config_error):
+                if trouble is not None and trouble not in told:
+                    told.add(trouble)
+                    note(f"{name}: {trouble}")  # it may never run for that, and whoever waits would never know
+            progress.update(f"waiting until '{name}' runs: {_progress(status)}")
+
+        status = wait_for_state(view, lambda s: is_running(s) or s.state in FINAL_STATES, seen)
     if status.state in ("failed", "killed"):
         raise ended_badly(status)
     print(f"dataflow '{name}' is {status.state}")

@@ -44,7 +44,14 @@ SetOption = Annotated[
         show_default=False,
     ),
 ]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The dataflow.", show_default=False)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A dataflow, CHAIN/NAME for one of a chain, or a chain where that makes sense.",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager
@@ -82,14 +89,15 @@ def opened_namespace(hosts: str | None, namespace: str) -> Iterator[LogNamespace
         yield opened
 
 
-def overrides(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`--set` options as a mapping. Raises ConfigInvalid for one that is not of the form KEY=VALUE."""
+def overrides(pairs: Sequence[str] | None, option: str = "--set ") -> dict[str, str]:
+    """`--set` options (or arguments, where `option` is empty) as a mapping. Raises ConfigInvalid for one that is not of
+    the form KEY=VALUE."""
     from scribengin.errors import ConfigInvalid
 
     found: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not (equals and key.strip()):
-            raise ConfigInvalid(f"--set {pair}: write --set KEY=VALUE, as in --set workers=2")
+            raise ConfigInvalid(f"{option}{pair}: write {option}KEY=VALUE, as in {option}workers=2")
         found[key.strip()] = value
     return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scribengin_tools.commands.options import JsonOption, NameArgument, RegistryOption, connected
 from scribengin_tools.render import note, print_json
+
+if TYPE_CHECKING:
+    from scribengin.dataflow.config import DataflowConfig
+    from scribengin.dataflow.view import DataflowView
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,17 +31,22 @@ def logs(
 ) -> None:
     """Show the output of a dataflow's masters and workers.
 
-    Of those on this machine, also when they have ended.
+    Of those on this machine, or of its last application on YARN; also when they have ended.
 
     --json lists the processes: where their output is, and how they ended.
     """
-    from scribengin.dataflow.view import DataflowView
     from scribengin.errors import ConfigInvalid
+    from scribengin_tools.naming import view_of
     from scribengin_tools.process_output import container_facts, follow_output, outputs_of, print_output
 
     with connected(registry) as session:
-        DataflowView(session, name).status()  # so that a wrong name is called one
-        hosts = session.hosts
+        view = view_of(session, name)
+        view.status()  # so that a wrong name is called one
+        config = view.config_in_force().value
+        if config.launcher != "local":
+            _of_yarn(view, config, worker, follow=follow, lines=lines, as_json=as_json)
+            return
+        hosts, name = session.hosts, view.dataflow
     found = [output for output in outputs_of(hosts, name) if worker is None or output.container.name == worker]
     if worker is not None and not found:
         known = ", ".join(dict.fromkeys(output.container.name for output in outputs_of(hosts, name))) or "none"
@@ -50,3 +59,29 @@ def logs(
         follow_output(hosts, name, worker, lines)
     else:
         print_output(found, lines)
+
+
+def _of_yarn(
+    view: DataflowView, config: DataflowConfig, worker: str | None, *, follow: bool, lines: int, as_json: bool
+) -> None:
+    from scribengin.errors import ConfigInvalid
+    from scribengin_tools.yarn_logs import ContainerOutput, application_output, follow_containers, print_containers
+
+    def find() -> list[ContainerOutput]:
+        return [c for c in application_output(view, config).containers if worker in (None, c.name, c.id)]
+
+    found, all_of_it = find(), application_output(view, config) if worker is not None else None
+    if all_of_it is not None and not found:
+        known = ", ".join(c.name for c in all_of_it.containers) or "none"
+        raise ConfigInvalid(f"the last application of '{view.dataflow}' has had no '{worker}' (there are: {known})")
+    if as_json:
+        print_json([container.facts() for container in found])
+    elif follow:
+        follow_containers(find, lines)
+    elif found:
+        print_containers(found, lines)
+    else:
+        note(
+            f"YARN has no logs of dataflow '{view.dataflow}': it collects them some seconds after an application's "
+            "end, if the cluster is told to (yarn.log-aggregation-enable)"
+        )

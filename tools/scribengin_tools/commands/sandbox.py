@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,12 +46,13 @@ def sandbox(
     """
     from scribengin.launcher.local import scribengin_home
     from scribengin_tools.sandbox import Sandbox
+    from scribengin_tools.signals import ended_by_signals
 
     place = directory or scribengin_home() / "sandbox"
     print(f"starting ZooKeeper in {place} ...", flush=True)
     with Sandbox(place, port=port) as running:
         _introduce(running)
-        failure = running.wait(_ended_by_signals())
+        failure = running.wait(ended_by_signals())
         _say("stopping ...")
         for line in running.kill_dataflows(scribengin_home()):
             _say(line)
@@ -66,14 +65,6 @@ def _say(line: str) -> None:
     """Print a line, to whoever still listens: Ctrl-C also ends a `tee` behind us, and the cleaning up must go on."""
     with contextlib.suppress(BrokenPipeError):
         print(line, flush=True)
-
-
-def _ended_by_signals() -> threading.Event:
-    """An event that Ctrl-C and SIGTERM set from now on, so that neither interrupts the cleaning up."""
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
-    signal.signal(signal.SIGINT, lambda _number, _frame: ended.set())
-    return ended
 
 
 def _introduce(running: Sandbox) -> None:

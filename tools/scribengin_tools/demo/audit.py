@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
+from scribengin.connectors.files.paths import file_system
 from scribengin.log import LogNamespace
 
 _BATCH_RECORDS = 65_536
@@ -21,9 +21,11 @@ def read_logs(namespace: LogNamespace, prefix: str) -> pd.DataFrame:
     return _table(payloads)
 
 
-def read_files(directory: Path) -> pd.DataFrame:
-    """Every line of the final JSON-lines files in `directory`, as anybody would read them."""
-    return _table([path.read_bytes() for path in sorted(directory.glob("*.jsonl"))])
+def read_files(directory: str) -> pd.DataFrame:
+    """Every line of the final JSON-lines files in a directory (a path or URL), as anybody would read them."""
+    files, root = file_system(directory)
+    final = [info for info in files.find(root, depth_max=1) if info.name.endswith(".jsonl")]
+    return _table([files.read(f"{root}/{info.name}", 0, info.size_bytes) for info in final])
 
 
 def _payloads(namespace: LogNamespace, name: str) -> Iterator[bytes]:

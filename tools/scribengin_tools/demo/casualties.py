@@ -41,14 +41,10 @@ def kill_worker(place: Place, dataflow: str) -> Casualty:
 def kill_master(place: Place, dataflow: str) -> Casualty:
     """Kill the master that leads. Raises DataflowError if none does."""
     leader = Election(place.registry, DataflowView(place.registry, dataflow).paths.master, "demo").leader()
-    containers = [
-        container for container in place.launcher.containers(place.registry.hosts, dataflow) if container.name == leader
-    ]
-    if not containers:
+    if leader is None:
         raise DataflowError(f"dataflow '{dataflow}' has no master to kill: {place.last_words(dataflow)}")
     at_ms = place.clock.now_ms()
-    place.launcher.kill(containers[-1])
-    return Casualty(containers[-1].name, containers[-1].pid, at_ms)
+    return Casualty(leader, place.containers.kill_leader(dataflow, leader), at_ms)
 
 
 def working_workers(place: Place, dataflow: str) -> dict[str, tuple[str, ...]]:

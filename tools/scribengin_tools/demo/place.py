@@ -1,11 +1,12 @@
-"""Everything the demo and the benchmarks run on: an embedded ZooKeeper, a log namespace on the local disk, dataflows as
-processes. What was started here is stopped at the end, by its own identity and nothing else.
+"""Everything the demo and the benchmarks run on: an embedded ZooKeeper, a log namespace on the local disk, and
+dataflows as processes or on a YARN of their own. What was started here is stopped at the end, by its own identity.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -16,14 +17,15 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import DataflowState, DataflowStatus
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import DataflowError
-from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.local import LocalLauncher
 from scribengin.log import LogNamespace
 from scribengin.master.submit import submit
+from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.testing.servers.yarn import YarnServers
 from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.kazoo_registry import connect
-from scribengin_tools.containers import kill_containers
+from scribengin_tools.demo.containers import DemoContainers, LocalContainers, YarnContainers
 from scribengin_tools.ending import set_desired_state
 
 NAMESPACE = "/logs"
@@ -38,7 +40,7 @@ class Place:
     namespace: LogNamespace
     store: Path
     home: Path
-    launcher: LocalLauncher
+    containers: DemoContainers
     clock: Clock
     _submitted: list[str] = field(default_factory=list)
 
@@ -76,31 +78,44 @@ class Place:
 
     def last_words(self, dataflow: str) -> str:
         """The ends of the logs of all containers of a dataflow."""
-        words = []
-        for container in self.launcher.all_containers(dataflow):
-            logs = self.launcher.logs(container)
-            said = tail_of_log(logs.stderr) or tail_of_log(logs.stdout)
-            ended = self.launcher.poll(container)
-            how = f"ended: {ended.reason}" if ended else "runs"
-            words.append(f"--- {container.name} of {dataflow} ({how}; {logs.stderr})\n{said or '(it said nothing)'}")
-        return "\n".join(words)
+        return self.containers.last_words(dataflow)
 
     def end_processes(self) -> None:
         """Kill every container that still runs."""
         for dataflow in self._submitted:
-            kill_containers(self.registry.hosts, dataflow, self.home)
+            self.containers.end(dataflow)
 
 
 @contextmanager
-def embedded_place(directory: Path, clock: Clock = SYSTEM_CLOCK) -> Iterator[Place]:
-    """Start everything below `directory`, and stop it at the end. Raises JavaMissing, ServerFailed."""
+def embedded_place(
+    directory: Path, clock: Clock = SYSTEM_CLOCK, launcher: str = "local", say: Callable[[str], None] = lambda _: None
+) -> Iterator[Place]:
+    """Start everything below `directory`, and stop it at the end. `say` hears what takes a while.
+
+    Raises JavaMissing, ServerFailed, ServerDown, ArtifactUnavailable.
+    """
     home, store = directory / "home", directory / "logs"
-    with EmbeddedZooKeeper(directory / "zookeeper") as server, connect(server.hosts) as registry:
+    with EmbeddedZooKeeper(directory / "zookeeper") as server, connect(server.hosts) as registry, ExitStack() as opened:
         LogNamespace.bind(NAMESPACE, store, registry=registry)
-        launcher = LocalLauncher(home)
-        with LogNamespace.open(NAMESPACE, registry=registry) as namespace, launcher:
-            place = Place(registry, namespace, store, home, launcher, clock)
-            try:
-                yield place
-            finally:
-                place.end_processes()
+        namespace = opened.enter_context(LogNamespace.open(NAMESPACE, registry=registry))
+        containers: DemoContainers
+        if launcher == "local":
+            local = opened.enter_context(LocalLauncher(home))
+            containers = LocalContainers(registry.hosts, home, directory / "files", local)
+        else:
+            containers = opened.enter_context(_on_yarn(directory, launcher, say))
+        place = Place(registry, namespace, store, home, containers, clock)
+        opened.callback(place.end_processes)
+        yield place
+
+
+@contextmanager
+def _on_yarn(directory: Path, launcher: str, say: Callable[[str], None]) -> Iterator[DemoContainers]:
+    """HDFS and YARN with two nodes; this process, and those that it starts, find them where Hadoop's clients look."""
+    say("starting HDFS (its jars are fetched the first time: 57 MB)")
+    with HdfsServers(directory / "hdfs") as hdfs:
+        say(f"HDFS at {hdfs.url}; starting YARN with two nodes")
+        with YarnServers(directory / "yarn", hdfs=hdfs) as yarn:
+            say(f"YARN at {yarn.web_url}, HADOOP_CONF_DIR={yarn.conf_directory}")
+            os.environ["HADOOP_CONF_DIR"] = str(yarn.conf_directory)
+            yield YarnContainers(launcher, hdfs, yarn)

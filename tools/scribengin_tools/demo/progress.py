@@ -22,7 +22,8 @@ class FlowProgress:
         """Raises what the source raises when it is opened."""
         flow_paths = DataflowPaths(config.name)
         self.dataflow = config.name
-        self._source = open_source(source, config.sources[source], Environment(place.registry, config.name))
+        environment = Environment(place.registry, config.name, looking=True)
+        self._source = open_source(source, config.sources[source], environment)
         streams = self._source.streams()
         self.streams = [stream.name for stream in streams]
         self.commits = CommitWatch(

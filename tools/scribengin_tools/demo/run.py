@@ -51,13 +51,11 @@ class Measured:
 
 @dataclass(slots=True)
 class Demo:
-    """One run. `cancelled` is the directory that the file sink writes."""
+    """One run."""
 
     place: Place
     flights: Flights
-    cancelled: Path
     kill: Kill
-    launcher: str
     display: Display
     _casualties: list[Casualty] = field(default_factory=list)
 
@@ -86,8 +84,8 @@ class Demo:
             return self._measure(producer, delays, names)
 
     def _submit(self) -> tuple[DataflowConfig, DataflowConfig]:
-        launcher = {"launcher": self.launcher}
-        delays = load_config(DATAFLOWS / DELAYS, {"sinks.cancelled.path": json.dumps(str(self.cancelled)), **launcher})
+        launcher = {"launcher": self.place.containers.launcher}
+        delays = load_config(DATAFLOWS / DELAYS, {"sinks.cancelled.path": json.dumps(self._cancelled), **launcher})
         names = load_config(DATAFLOWS / NAMES, launcher)
         for config in (delays, names):
             self.place.submit(config)
@@ -169,7 +167,7 @@ class Demo:
         airlines, planes = static_tables()
         namespace = self.place.namespace
         flights, delayed, named = (read_logs(namespace, prefix) for prefix in ("flights/", "delayed/", "named/"))
-        cancelled = read_files(self.cancelled)
+        cancelled = read_files(self._cancelled)
         begun_ms = producer.begun_ms or 0
         delays_s, names_s = ((_last_commit_ms(flow) - begun_ms) / 1000 for flow in (delays, names))
         appended = compare("log flights/*", self.flights.appended(), flights)
@@ -180,6 +178,11 @@ class Demo:
             Output(len(delayed), compare("log named/*", self.flights.named(airlines, planes), named), names_s),
         )
         return Measured(outputs, tuple(self._standstills(delays)), named)
+
+    @property
+    def _cancelled(self) -> str:
+        """What the file sink writes: a path or URL of a directory."""
+        return f"{self.place.containers.files}/cancelled"
 
     def _standstills(self, flow: FlowProgress) -> list[Standstill]:
         rounds = [of_stream(flow.commits.seen(), log) for log in flow.streams]

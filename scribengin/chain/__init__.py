@@ -1,0 +1,1 @@
+"""Chains: several dataflows, and the logs and topics between them, as one thing that is submitted and operated."""

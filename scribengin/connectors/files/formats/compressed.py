@@ -1,0 +1,198 @@
+"""Compressed files of lines or of frames: whole ones, decompressed once, from the beginning to the end.
+
+There is no way into the middle of them. So the reader that plans the rounds decompresses, keeps its place from one
+round to the next, and gives the records of a round to the splits; what it holds is about one round's `bytes_max`. After
+a restart it decompresses again what was read before, once.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.files.formats import reading
+from scribengin.connectors.files.formats.frames import frame_ends, frame_size
+from scribengin.connectors.files.formats.growing import Framing, decoded
+from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned
+from scribengin.connectors.files.lines import BLOCK_BYTES, LINE_BYTES_MAX, newlines
+from scribengin.connectors.files.ranges import RangeFile
+from scribengin.errors import DataflowError, RecordTooLarge
+
+Codec = Literal["gzip", "bz2", "zstd", "lz4"]
+CODEC_OF_SUFFIX: dict[str, Codec] = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSplit:
+    """Records that were decompressed when the round was planned."""
+
+    what: str
+    data: bytes
+    records: int
+    framing: Framing
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """One batch."""
+        yield decoded(self.data, self.framing, at=0, what=self.what)
+
+
+class CompressedReading(FileReading):
+    """Files behind one codec. Two are open at a time at most."""
+
+    grows = False
+
+    def __init__(self, framing: Framing, codec: Codec) -> None:
+        self._framing = framing
+        self._codec = codec
+        self._current: _Stream | None = None
+        self._begun: _Stream | None = None
+
+    def is_ready(self, file: FileToRead) -> bool:
+        return file.settled
+
+    def scan(self, file: FileToRead, offset: int, limits: RoundLimits, *, alone: bool) -> Scanned:
+        stream = self._stream_at(file, offset)
+        count = stream.fill(limits, alone=alone)
+        complete = stream.ended and count == len(stream.ends)
+        splits = tuple(HeldSplit(file.url, data, records, self._framing) for data, records in stream.pieces(count))
+        size = sum(split.size_bytes for split in splits)
+        left = 0 if complete else max(file.size_bytes - stream.raw_at, 1)
+        return Scanned(offset + count, count, size, splits, complete, stream.raw_at, left)
+
+    def _stream_at(self, file: FileToRead, offset: int) -> _Stream:
+        """The file open at record `offset`: going on where it was, or from its beginning.
+
+        The one that is read in the middle stays open while others are begun, as counting what is unread does.
+        """
+        for stream in (self._current, self._begun):
+            if stream is not None and not stream.broken and stream.is_of(file) and stream.drop(offset):
+                break
+        else:
+            stream = _Stream(file, self._codec, self._framing)
+            while not stream.drop(offset):
+                stream.pull()
+        if offset:
+            self._current = stream
+        else:
+            self._begun = stream
+        return stream
+
+
+class _Stream:
+    """A file that is being decompressed: the records from number `at` on that were, and no split has taken yet."""
+
+    def __init__(self, file: FileToRead, codec: Codec, framing: Framing) -> None:
+        self._file = file
+        self._codec = codec
+        self._framing = framing
+        self._raw = RangeFile(file.read, file.size_bytes)
+        buffered = io.BufferedReader(self._raw, BLOCK_BYTES)
+        self._input = pa.CompressedInputStream(pa.PythonFile(buffered, "r"), codec)
+        self._data = bytearray()
+        self._passed = 0
+        self.at = 0
+        self.ends: np.ndarray[tuple[int], np.dtype[np.int64]] = np.zeros(0, np.int64)
+        self.ended = False
+        self.broken = False
+
+    @property
+    def raw_at(self) -> int:
+        """How much of the compressed file was looked at."""
+        return self._raw.tell()
+
+    def is_of(self, file: FileToRead) -> bool:
+        return (self._file.url, self._file.size_bytes) == (file.url, file.size_bytes)
+
+    def drop(self, to: int) -> bool:
+        """Forget the records before number `to`: whether it has got there. Raises DataflowError at the file's end."""
+        if to < self.at:
+            return False
+        count = min(to - self.at, len(self.ends))
+        if count:
+            end = int(self.ends[count - 1])
+            del self._data[:end]
+            self.ends = self.ends[count:] - end
+            self.at += count
+            self._passed += end
+        if self.at < to and self.ended:
+            raise DataflowError(
+                f"{self._file.url}: {to} of its records were read, and it has {self.at}: it was replaced; put it back, "
+                "or give new data a new name"
+            )
+        return self.at == to
+
+    def fill(self, limits: RoundLimits, *, alone: bool) -> int:
+        """Decompress until the limits are met, or the end is: how many records may be taken."""
+        while not self.ended and len(self.ends) < limits.records_max and len(self._data) <= limits.bytes_max:
+            self.pull()
+        within = int(np.searchsorted(self.ends, limits.bytes_max, side="right"))
+        if within or not alone:
+            return min(within, limits.records_max)
+        while not self.ended and not len(self.ends):
+            self.pull()
+        return min(1, len(self.ends))
+
+    def pieces(self, count: int) -> Iterator[tuple[bytes, int]]:
+        """The first `count` records in pieces of about SPLIT_BYTES: their bytes, and how many they are."""
+        begin = first = 0
+        while first < count:
+            end = int(np.searchsorted(self.ends[:count], begin + reading.SPLIT_BYTES, side="left")) + 1
+            end = min(max(end, first + 1), count)
+            stop = int(self.ends[end - 1])
+            yield bytes(memoryview(self._data)[begin:stop]), end - first
+            begin, first = stop, end
+
+    def pull(self) -> None:
+        """Decompress some more. Raises DataflowError for damage."""
+        self.broken = True  # unless it gets to the end of this
+        done = int(self.ends[-1]) if len(self.ends) else 0
+        rest = len(self._data) - done
+        if rest > LINE_BYTES_MAX:
+            raise RecordTooLarge(
+                f"{self._file.url}: the record at byte {self._passed + done} of what it holds is longer than "
+                f"{LINE_BYTES_MAX} bytes"
+            )
+        block = self._decompressed(max(BLOCK_BYTES, rest))  # so that a long record is looked through few times
+        self.ended = not block
+        self._data += block
+        found: list[int] | np.ndarray[tuple[int], np.dtype[np.intp]]
+        if self.ended and self._framing == "text" and rest:
+            found = [rest]
+        elif self.ended and rest:
+            size = frame_size(self._data[done:])
+            raise self._damaged(f"its last frame is cut off: it has {rest} bytes of {size or 'at least 4'}")
+        else:
+            found = self._found(bytes(memoryview(self._data)[done:]), self._passed + done)
+        self.ends = np.concatenate([self.ends, np.asarray(found, np.int64) + done])
+        self.broken = False
+
+    def _found(self, data: bytes, at: int) -> list[int] | np.ndarray[tuple[int], np.dtype[np.intp]]:
+        if self._framing == "text":
+            return newlines(data) + 1
+        return frame_ends(data, at=at, what=f"{self._file.url}, decompressed")
+
+    def _decompressed(self, size: int) -> bytes:
+        try:
+            return bytes(self._input.read(size))
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(str(error).partition("\n")[0]) from error
+
+    def _damaged(self, why: str) -> DataflowError:
+        good = self.at + len(self.ends)
+        return DataflowError(
+            f"{self._file.url}: damaged {self._codec}, or not complete, near byte {self.raw_at} of "
+            f"{self._file.size_bytes}, after {good} good records: {why}; restore the file. A writer should give it a "
+            "name that begins with _ or . until it is complete"
+        )

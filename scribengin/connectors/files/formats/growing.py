@@ -1,0 +1,105 @@
+"""Plain files of lines or of frames: read by ranges of bytes, and read on when they have grown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.files.formats import reading
+from scribengin.connectors.files.formats.frames import FrameScan, decode_frames, frame_ends
+from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, deleted
+from scribengin.connectors.files.lines import NEWLINE, LineScan, cut, decode
+from scribengin.connectors.files.paths import file_system
+from scribengin.errors import DataflowError
+
+Framing = Literal["text", "binary"]
+RECORDS = {"text": "lines", "binary": "frames"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """The lines, or the frames, in the bytes [start, end) of one file."""
+
+    path: str
+    start: int
+    end: int
+    records: int
+    framing: Framing = "text"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """One batch. Raises DataflowError when the file is gone or is not what it was when the range was planned."""
+        files, path = file_system(self.path)
+        try:
+            data = files.read(path, self.start, self.end)
+        except FileNotFoundError:
+            raise deleted(self.path) from None
+        batch = decoded(data, self.framing, at=self.start, what=self.path)
+        if len(data) != self.size_bytes or batch.num_rows != self.records:
+            raise DataflowError(
+                f"{self.path} changed after it was planned: bytes {self.start} to {self.end} held {self.records} "
+                f"{RECORDS[self.framing]}, and {len(data)} bytes with {batch.num_rows} are there now; files may only "
+                "grow"
+            )
+        yield batch
+
+
+def decoded(data: bytes, framing: Framing, *, at: int, what: str) -> pa.RecordBatch:
+    """The records of `data`, which begins at byte `at` of `what`, as RECORD_SCHEMA."""
+    return decode(data) if framing == "text" else decode_frames(data, frame_ends(data, at=at, what=what))
+
+
+class GrowingReading(FileReading):
+    """Lines or frames, as they stand."""
+
+    grows = True
+
+    def __init__(self, framing: Framing, settle_s: float) -> None:
+        """`settle_s` is for messages."""
+        self._framing = framing
+        self._settle_s = settle_s
+
+    def is_ready(self, file: FileToRead) -> bool:
+        return True
+
+    def scan(self, file: FileToRead, offset: int, limits: RoundLimits, *, alone: bool) -> Scanned:
+        start = offset
+        found: LineScan | FrameScan
+        if self._framing == "text":
+            start += self._newline_of_a_settled_line(file, offset)
+            found = LineScan(file.url, start, file.size_bytes, limits, tail_is_line=file.settled, alone=alone)
+        else:
+            found = FrameScan(file.url, start, file.size_bytes, limits, tail_is_final=file.settled, alone=alone)
+        found.run(file.read)
+        pieces = cut(start, found.marks, reading.SPLIT_BYTES)
+        return Scanned(
+            end=found.end.offset if found.end.records else offset,
+            records=found.end.records,
+            size_bytes=found.end.offset - start,
+            splits=tuple(FileSplit(file.url, *piece, self._framing) for piece in pieces),
+            complete=found.complete,
+            file_bytes=found.end.offset - start,
+            left_bytes=0 if found.complete else file.size_bytes - found.end.offset,
+        )
+
+    def _newline_of_a_settled_line(self, file: FileToRead, offset: int) -> int:
+        """1 when the last line read had no newline then and has one now, else 0. Raises when it went on instead."""
+        if not offset:
+            return 0
+        around = file.read(offset - 1, offset + 1)
+        if around[:1] == NEWLINE:
+            return 0
+        if around[1:] in (NEWLINE, b""):  # a file that was cut just now is the scan's to find
+            return len(around[1:])
+        raise DataflowError(
+            f"{file.url}: the line that ended at byte {offset} was read as complete when it had stood for "
+            f"{self._settle_s:g} s without a newline, and has grown since; raise settle_s for so slow a "
+            "writer, and give the file a new name"
+        )

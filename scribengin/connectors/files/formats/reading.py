@@ -1,0 +1,80 @@
+"""Reading files of records: what a format answers when a round asks how far it may read.
+
+Two kinds of files. Those that *grow* are read on when they do; their offsets are bytes. Those that are *whole*
+(Parquet, everything compressed) are looked at once they are complete and never change after that; their offsets are
+records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from scribengin.connectors.contract import ReadSplit, RoundLimits
+from scribengin.errors import DataflowError
+
+SPLIT_BYTES = 4 * 1024 * 1024
+"""About so much is read by one task of Spark's at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """One file as a listing told of it: where any process finds it, how much of it can be read, whether it is settled
+    (nobody has written to it for a while), and how its bytes are read."""
+
+    url: str
+    size_bytes: int
+    settled: bool
+    read: Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A piece of one file that fits a round: up to the offset `end`, in splits. `size_bytes` counts against the limits.
+
+    `complete`: nothing is left in the file as it is now. Else `left_bytes` of it were not looked at, and about
+    `file_bytes` of it hold the records.
+    """
+
+    end: int
+    records: int
+    size_bytes: int
+    splits: tuple[ReadSplit, ...]
+    complete: bool
+    file_bytes: int = 0
+    left_bytes: int = 0
+
+
+class FileReading(ABC):
+    """How one kind of file is read, on behalf of one reader: it may remember what it has looked at."""
+
+    grows: bool
+
+    @abstractmethod
+    def is_ready(self, file: FileToRead) -> bool:
+        """Whether the file can be looked at already. Raises DataflowError when it never will be."""
+
+    @abstractmethod
+    def scan(self, file: FileToRead, offset: int, limits: RoundLimits, *, alone: bool) -> Scanned:
+        """The records from `offset` on, as many as `limits` allow. A first one that is too large is taken if `alone`.
+
+        Raises FileNotFoundError; DataflowError, with file and offset, for what is damaged.
+        """
+
+
+def cut_rows(first: int, end: int, rows_max: int) -> Sequence[tuple[int, int]]:
+    """[first, end) in pieces of at most `rows_max`."""
+    return [(at, min(at + rows_max, end)) for at in range(first, end, max(rows_max, 1))]
+
+
+def deleted(url: str) -> DataflowError:
+    """What a split says whose file is gone."""
+    return DataflowError(f"{url} was deleted after it was planned; put it back, it is read again")
+
+
+def same_columns(found: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether two schemas have the same columns of the same types, in any order."""
+    return {field.name: field.type for field in found} == {field.name: field.type for field in wanted}

@@ -1,0 +1,1 @@
+"""Skein: a dataflow as a skein application, for clusters that are run that way."""

@@ -1,0 +1,162 @@
+"""Skein's client: the one place that imports it.
+
+Submitting takes skein's driver, a Java process beside this one that lives as long as the submission. It asks a command
+`yarn` for Hadoop's class path; it is given one that names the client inside PySpark, so that no Hadoop need be here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scribengin.errors import ConfigInvalid, LauncherError
+from scribengin.launcher.contract import tail_of_log
+from scribengin.launcher.skein.spec import MASTER, WORKER
+from scribengin.launcher.yarn import jvm
+from scribengin_registry.java import find_java
+
+ANSWER_S = 10.0
+"""So long skein's application master may take to answer."""
+ACTIVE = ("WAITING", "REQUESTED", "RUNNING")
+ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+_FIRST_MASTER = f"{MASTER}_0"
+_environment = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance of the service `worker`: `id` as in `worker_3`, `state` one of ACTIVE or ENDED; `yarn_id` and `web`,
+    its node's address, once there is room for it."""
+
+    id: str
+    state: str
+    yarn_id: str | None
+    web: str | None
+    message: str
+
+
+def submit(spec: Mapping[str, Any], folder: Path) -> str:
+    """Submit an application, and return its id; `folder` is for the driver's log. Raises ConfigInvalid, LauncherError.
+
+    Whoever talks to the application later proves itself by credentials that are made here, and that only its own
+    containers are given.
+    """
+    skein = _skein()
+    log = folder / "driver.log"
+    try:
+        with _driver_environment(folder):
+            driver = skein.Client(security=skein.Security.new_credentials(), log=str(log), log_level="WARN")
+        with driver:
+            return str(driver.submit(dict(spec)))
+    except (skein.SkeinError, ValueError, TypeError, OSError, subprocess.SubprocessError) as error:
+        said = tail_of_log(log, 3)
+        raise LauncherError(
+            f"skein does not take dataflow '{spec['name']}': {error}" + (f" ({log}: {said})" if said else "")
+        ) from error
+
+
+class SkeinApplication:
+    """The application that this process is a container of. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Raises ConfigInvalid; LauncherError: this is no container of a skein application, or nobody answers."""
+        skein = _skein()
+        if skein.properties.container_id is None:
+            raise LauncherError("this process is in no skein application: submit the dataflow")
+        self.yarn_id = os.environ["CONTAINER_ID"]
+        self.first_master = skein.properties.container_id == _FIRST_MASTER and attempt_of(self.yarn_id) == 1
+        """Whether this is the first master of the application."""
+        self.web = f"{os.environ['NM_HOST']}:{os.environ['NM_HTTP_PORT']}"
+        """This process's container, and the address of its node."""
+        self._errors = (skein.SkeinError, ValueError, KeyError)
+        self._client = skein.ApplicationClient.from_current()
+        # Its methods wait for ever where its master hangs, and take no deadline; all of them go through this one.
+        self._client._call = functools.partial(self._client._call, timeout=ANSWER_S)
+        found = self._asked("its specification", self._client.get_specification)
+        self.worker_memory_mb = int(found.services[WORKER].resources.memory)
+        """What a worker's container has."""
+
+    def add(self, env: Mapping[str, str]) -> str:
+        """Have another worker run, with these variables. Returns its id. Raises LauncherError."""
+        return str(self._asked("room for a worker", lambda: self._client.add_container(WORKER, env=dict(env))).id)
+
+    def kill(self, worker: str) -> None:
+        """Have a worker end. Raises LauncherError: it has ended before, or nobody answers."""
+        self._asked(f"{worker} to be killed", lambda: self._client.kill_container(worker))
+
+    def workers(self, states: tuple[str, ...] = ACTIVE) -> dict[str, Instance]:
+        """The workers in these states, by id. Raises LauncherError."""
+        found = self._asked("the workers", lambda: self._client.get_containers(services=[WORKER], states=list(states)))
+        return {one.id: _instance(one) for one in found}
+
+    def shutdown(self, *, succeeded: bool, message: str) -> None:
+        """The application is over, and what runs of it is killed, this process as well. Raises LauncherError."""
+        status = "SUCCEEDED" if succeeded else "FAILED"
+        self._asked("the application to end", lambda: self._client.shutdown(status, message))
+
+    def close(self) -> None:
+        """End the connection; containers go on."""
+        self._client.close()
+
+    def _asked(self, what: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except self._errors as error:
+            raise LauncherError(f"skein's application master was asked for {what}: {error}") from error
+
+
+def _instance(container: Any) -> Instance:
+    return Instance(
+        str(container.id),
+        str(container.state),
+        container.yarn_container_id or None,
+        container.yarn_node_http_address or None,
+        container.exit_message or "",
+    )
+
+
+def attempt_of(yarn_id: str) -> int:
+    """Which of its application's attempts a container belongs to: container_<application>_<attempt>_<number>."""
+    return int(yarn_id.split("_")[-2])
+
+
+@contextmanager
+def _driver_environment(folder: Path) -> Iterator[None]:
+    """What skein's driver finds in this process's environment when it is started."""
+    commands = folder / "bin"
+    commands.mkdir(parents=True, exist_ok=True)
+    classpath = ":".join(map(str, [jvm.configuration_directory(), *jvm.client_jars()]))
+    yarn = commands / "yarn"
+    yarn.write_text(f"#!/bin/sh\n# Made by Scribengin, for `yarn classpath --glob`.\necho {shlex.quote(classpath)}\n")
+    yarn.chmod(0o700)
+    wanted = {"PATH": f"{commands}:{os.environ.get('PATH', os.defpath)}", "JAVA_HOME": str(find_java().home)}
+    with _environment:
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _skein() -> Any:
+    try:
+        if sys.version_info >= (3, 12):
+            import setuptools  # noqa: F401  skein imports distutils, which Python has no more and this brings
+        import skein
+    except ImportError:
+        raise ConfigInvalid("launcher: skein needs skein: pip install 'scribengin[skein]'") from None
+    return skein

@@ -1,0 +1,26 @@
+"""How an instance of a service ended, in the words of the launcher contract. Pure.
+
+Skein tells success from failure and from its own killing; the exit code is what the worker's script wrote down.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from scribengin.launcher.contract import ContainerExit
+from scribengin.launcher.skein.client import Instance
+from scribengin.launcher.yarn.exits import exit_of
+
+
+def exit_of_instance(instance: Instance | None, code: bytes, last_word: str, memory_mb: int) -> ContainerExit:
+    """`instance` as skein knows it, None when it does not; `code` and `last_word` of stderr as its node has them."""
+    if instance is None:
+        return ContainerExit("lost", None, "skein does not know it any more: its application master has ended")
+    if instance.state == "KILLED":
+        return ContainerExit("killed", -signal.SIGKILL, "killed by the launcher")
+    status = int(code) if code.strip().isdigit() else None
+    if status is None and instance.state == "SUCCEEDED":
+        status = 0
+    if status is None:
+        return ContainerExit("lost", None, instance.message or "skein says that it failed, and no more")
+    return exit_of(status, f"Last 1 bytes of stderr :\n{last_word}", memory_mb, killing=False)

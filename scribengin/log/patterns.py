@@ -1,0 +1,21 @@
+"""Which logs a name or a pattern means, at a moment."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from scribengin.log.names import WILDCARD
+from scribengin.log.namespace import LogNamespace
+from scribengin.naming import natural
+
+
+def logs_matching(namespace: LogNamespace, pattern: str) -> list[str]:
+    """The names of the logs that a name or a pattern of fnmatch means just now, in the order in which people count.
+
+    Raises InvalidLogName for a name that no log can have.
+    """
+    magic = WILDCARD.search(pattern)
+    if magic is None:
+        return [pattern] if namespace.exists(pattern) else []
+    beginning_alike = namespace.names(prefix=pattern[: magic.start()])
+    return sorted((name for name in beginning_alike if fnmatchcase(name, pattern)), key=natural)

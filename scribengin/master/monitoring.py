@@ -1,0 +1,57 @@
+"""What a master says of itself, and of its dataflow, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from scribengin.clock import Clock
+from scribengin.dataflow.metrics import MasterSeries
+from scribengin.dataflow.picture import DataflowPicture, look, picture
+from scribengin.dataflow.serving import Health, served
+from scribengin.dataflow.view import DataflowView
+from scribengin.errors import ScribenginError
+
+
+@contextmanager
+def monitored(view: DataflowView, master: str, leads: Callable[[], bool], clock: Clock) -> Iterator[str | None]:
+    """Serve metrics and health if the config asks for it, and yield where. Raises ConfigInvalid."""
+    config = view.config_in_force().value
+    if config.metrics_port is None:
+        yield None
+        return
+
+    def health() -> Health:
+        if not leads():
+            return Health(well=True, words={"status": "standby", "dataflow": view.dataflow, "master": master})
+        try:
+            return master_health(picture(look(view), clock.now_ms()), master)
+        except ScribenginError as error:
+            words = {"status": "unknown", "dataflow": view.dataflow, "master": master, "error": str(error)}
+            return Health(well=False, words=words)
+
+    server = served(config.metrics_host, config.metrics_port, health)
+    if server is None:
+        yield None
+        return
+    series = MasterSeries(view.dataflow, leads, view.status)
+    try:
+        yield server.url
+    finally:
+        series.close()
+        server.close()
+
+
+def master_health(found: DataflowPicture, master: str) -> Health:
+    """Well, unless the dataflow as a whole is stalled. Pure."""
+    stalled = [task for task in found.tasks if task.stalled]
+    words = {
+        "status": "stalled" if found.state == "stalled" else "ok",
+        "dataflow": found.dataflow,
+        "master": master,
+        "state": found.state,
+        "workers": len(found.workers),
+        "tasks": found.tasks_total,
+        "stalled": [{"task": t.task, "worker": t.worker, "behind_s": t.behind_s, "error": t.error} for t in stalled],
+    }
+    return Health(well=found.state != "stalled", words=words)

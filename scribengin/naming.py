@@ -1,0 +1,21 @@
+"""Names as people read them: in the order in which they count, and a few where there are many."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+_SHOWN_MAX = 8
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key to sort by, in which `flights/2` stands before `flights/10`."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((int(part), part) if part.isdecimal() else (-1, part) for part in parts)
+
+
+def a_few(names: Sequence[str]) -> str:
+    """What a message shows of names that may be many: the first ones, or "none"."""
+    return (", ".join(names[:_SHOWN_MAX]) or "none") + (", ..." if len(names) > _SHOWN_MAX else "")

@@ -1,0 +1,277 @@
+"""Every file system that files can be written on exactly once: what the file connector asks of it, on the real one."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from scribengin.connectors.files.paths import durable_file_system, file_system
+from scribengin.connectors.files.remote import FsspecDurableFileSystem
+from scribengin.connectors.files.system import DurableFileSystem
+from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
+from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.testing.waiting import wait_until
+
+KINDS = ["local", "memory", "file over fsspec", pytest.param("hdfs", marks=pytest.mark.servers)]
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[DurableFileSystem, str]]:
+    """A file system and a directory of one's own on it, which is not there yet."""
+    name = uuid.uuid4().hex
+    if request.param == "hdfs":
+        hdfs: HdfsServers = request.getfixturevalue("hdfs")
+        yield durable_file_system(f"{hdfs.url}/file-systems/{name}")
+    elif request.param == "memory":
+        yield durable_file_system(f"memory://{name}/place")
+    elif request.param == "local":
+        yield durable_file_system(str(tmp_path / "place"))
+    else:
+        yield FsspecDurableFileSystem(fsspec.filesystem("file")), str(tmp_path / "place")
+
+
+def write(files: DurableFileSystem, path: str, *blocks: bytes) -> None:
+    file = files.create(path)
+    for block in blocks:
+        file.append(block)
+    file.sync()
+    file.close()
+
+
+def contents(files: DurableFileSystem, *paths: str) -> list[bytes]:
+    return [b"".join(blocks) for blocks in files.snapshots(paths)]
+
+
+def test_what_was_written_is_read(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    files.make_directories(f"{root}/a/b")
+    files.make_directories(f"{root}/a/b")
+    write(files, f"{root}/a/b/f", b"one ", memoryview(b"two "), b"three")
+    assert files.size(f"{root}/a/b/f") == 13
+    assert files.names(f"{root}/a/b") == ["f"]
+    assert contents(files, f"{root}/a/b/f") == [b"one two three"]
+    assert [files.read(f"{root}/a/b/f", *r) for r in ((0, 3), (4, 7), (8, 99), (99, 100))] == [
+        b"one",
+        b"two",
+        b"three",
+        b"",
+    ]
+    assert files.readable(f"{root}/a/b/f", 13) == 13
+    found = files.find(root)
+    assert [(info.name, info.size_bytes) for info in found] == [("a/b/f", 13)]
+    assert [(info.name, info.size_bytes) for info in files.find(f"{root}/a/b/f")] == [("f", 13)]
+
+
+def test_a_name_is_given_once(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    files.make_directories(root)
+    write(files, f"{root}/f", b"first")
+    with pytest.raises(FileExistsError):
+        files.create(f"{root}/f")
+    assert contents(files, f"{root}/f") == [b"first"]
+
+
+def test_a_file_is_moved_once_and_never_over_another(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    files.make_directories(f"{root}/to")
+    for name in ("f", "g"):
+        write(files, f"{root}/{name}", name.encode())
+    files.rename(f"{root}/f", f"{root}/to/f")
+    assert (files.size(f"{root}/f"), contents(files, f"{root}/to/f")) == (None, [b"f"])
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{root}/f", f"{root}/to/f")
+    with pytest.raises(FileExistsError):
+        files.rename(f"{root}/g", f"{root}/to/f")
+    assert contents(files, f"{root}/g", f"{root}/to/f") == [b"g", b"f"]
+
+
+def test_what_is_not_there(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    assert (files.names(root), files.size(f"{root}/f"), files.is_directory(root)) == ([], None, False)
+    files.remove(f"{root}/f")
+    files.make_directories(root)
+    files.remove(f"{root}/f")
+    assert files.is_directory(root)
+    with pytest.raises(FileNotFoundError):
+        files.snapshots([f"{root}/f"])
+    with pytest.raises(FileNotFoundError):
+        files.read(f"{root}/f", 0, 1)
+    with pytest.raises(FileNotFoundError):
+        files.find(f"{root}/none")
+
+
+def test_what_was_removed_is_gone(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    files.make_directories(root)
+    write(files, f"{root}/f", b"f")
+    files.remove(f"{root}/f")
+    assert (files.size(f"{root}/f"), files.names(root)) == (None, [])
+
+
+def test_hidden_files_are_nobodys_input_and_depth_is_kept(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    for name in ("a", "x/b", "x/y/c", "_hidden/d", ".e", "x/_f"):
+        files.make_directories(f"{root}/{name}".rpartition("/")[0])
+        write(files, f"{root}/{name}", b"1")
+    assert [info.name for info in files.find(root)] == ["a", "x/b", "x/y/c"]
+    assert [info.name for info in files.find(root, 2)] == ["a", "x/b"]
+
+
+def test_a_file_that_is_given_up_can_be_closed_and_removed(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    files.make_directories(root)
+    file = files.create(f"{root}/f")
+    file.append(b"half")
+    file.close()
+    file.close()
+    files.remove(f"{root}/f")
+    assert files.names(root) == []
+
+
+def test_a_place_has_one_name(place: tuple[DurableFileSystem, str]) -> None:
+    files, root = place
+    files.make_directories(root)
+    assert files.resource(f"{root}/") == files.resource(root)
+    assert files.resource(root) != files.resource(f"{root}/x")
+    assert files.promise
+
+
+def test_an_interrupted_move_of_an_object_store_is_ended(tmp_path: Path) -> None:
+    files, root = durable_file_system(f"memory://{tmp_path.name}-{uuid.uuid4().hex}")
+    files.make_directories(root)
+    for name in ("f", "copy"):
+        write(files, f"{root}/{name}", b"the same")
+    files.rename(f"{root}/f", f"{root}/copy")
+    assert (files.names(root), contents(files, f"{root}/copy")) == (["copy"], [b"the same"])
+
+
+def test_a_protocol_that_is_only_read_is_no_sink() -> None:
+    with pytest.raises(ConfigInvalid, match=r"data:x cannot be a sink|data://x cannot be a sink"):
+        durable_file_system("data://x")
+    with pytest.raises(ConfigInvalid, match="'nosuch://' cannot be opened here"):
+        file_system("nosuch://x")
+
+
+# -- what is HDFS's own
+
+
+def test_a_file_on_hdfs_that_is_written_to_shows_a_size_before_it_can_be_read(hdfs: HdfsServers) -> None:
+    files, root = durable_file_system(f"{hdfs.url}/growing-{uuid.uuid4().hex}")
+    files.make_directories(root)
+    file = files.create(f"{root}/f")
+    file.append(b"x" * 1000)
+    file.sync()
+    info = files.find(root)[0]
+    assert (info.size_bytes, files.readable(f"{root}/f", info.size_bytes)) == (1000, 0)
+    assert files.read(f"{root}/f", 0, 1000) == b""
+    file.close()
+    assert (files.readable(f"{root}/f", 1000), len(files.read(f"{root}/f", 0, 1000))) == (1000, 1000)
+
+
+def test_a_file_on_hdfs_that_was_removed_refuses_its_writer(hdfs: HdfsServers) -> None:
+    files, root = durable_file_system(f"{hdfs.url}/stale-{uuid.uuid4().hex}")
+    files.make_directories(root)
+    stale = files.create(f"{root}/f")
+    stale.append(b"x")
+    stale.sync()
+    files.remove(f"{root}/f")
+    with pytest.raises(DataflowError, match=r"f: it was deleted while it was written to"):
+        stale.close()
+    stale.close()
+    assert files.names(root) == []
+
+
+def test_a_file_on_hdfs_that_was_removed_is_read_whole_or_its_reader_is_told(hdfs: HdfsServers) -> None:
+    files, root = durable_file_system(f"{hdfs.url}/removed-{uuid.uuid4().hex}")
+    files.make_directories(root)
+    write(files, f"{root}/f", b"x" * 3_000_000)
+    readers = iter(files.snapshots([f"{root}/f"] * 1000))
+    files.remove(f"{root}/f")
+
+    def is_gone() -> bool:
+        try:
+            assert sum(map(len, next(readers))) == 3_000_000
+        except FileNotFoundError:
+            return True
+        return False
+
+    wait_until(is_gone, 120, "the DataNode to drop the blocks")
+
+
+def test_the_default_file_system_is_that_of_the_configuration(
+    hdfs: HdfsServers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from scribengin.connectors.files.hdfs import HdfsFileSystem
+
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_directory))
+    files = HdfsFileSystem("")
+    assert files.resource("/x/../y/") == f"{hdfs.url}/y"
+    assert files.is_directory("/")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(ConfigInvalid, match="let HADOOP_CONF_DIR name the directory"):
+        HdfsFileSystem("")
+    (tmp_path / "core-site.xml").write_text("<configuration>")
+    with pytest.raises(ConfigInvalid, match=r"core-site\.xml is not XML"):
+        HdfsFileSystem("")
+
+
+def test_a_name_node_that_is_not_there_is_one_line(
+    hdfs: HdfsServers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = "<configuration><property><name>dfs.client.failover.max.attempts</name><value>1</value></property>"
+    (tmp_path / "hdfs-site.xml").write_text(f"{site}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    from scribengin.connectors.files.hdfs import HdfsFileSystem
+
+    with pytest.raises(SystemUnreachable, match=r"^cannot look at hdfs://localhost:1/x: Connection refused"):
+        HdfsFileSystem("localhost:1").size("/x")
+
+
+def test_a_process_that_was_forked_from_one_that_used_hdfs_says_so(hdfs: HdfsServers) -> None:
+    files, root = file_system(f"{hdfs.url}/")
+    assert files.is_directory(root)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_look, args=(hdfs.url, queue))
+    child.start()
+    said = queue.get()
+    child.join()
+    assert "was forked from" in said
+
+
+def _look(url: str, queue: multiprocessing.SimpleQueue[str]) -> None:  # type: ignore[type-arg]
+    files, root = file_system(f"{url}/")
+    try:
+        queue.put(str(files.is_directory(root)))
+    except DataflowError as error:
+        queue.put(str(error))
+
+
+def test_threads_share_a_client(hdfs: HdfsServers) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    files, root = durable_file_system(f"{hdfs.url}/threads-{uuid.uuid4().hex}")
+    files.make_directories(root)
+
+    def work(thread: int) -> None:
+        for number in range(5):
+            write(files, f"{root}/{thread}-{number}", b"%d" % thread)
+            files.rename(f"{root}/{thread}-{number}", f"{root}/done-{thread}-{number}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert files.names(root) == sorted(f"done-{t}-{n}" for t, n in itertools.product(range(8), range(5)))
+
+
+def test_without_its_package_hdfs_is_refused_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    monkeypatch.delitem(sys.modules, "scribengin.connectors.files.hdfs", raising=False)
+    with pytest.raises(ConfigInvalid, match=r"pip install 'scribengin\[hdfs\]'"):
+        file_system("hdfs://without-the-package:1/x")

@@ -1,0 +1,157 @@
+"""A dataflow in one process whose rounds write Kafka topics: what its tests need, and nothing that they judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.commit import CommitLog
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import ReadSplit
+from scribengin.dataflow import paths
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.round import TaskOwner
+from scribengin.dataflow.view import DataflowView
+from scribengin.log import LogNamespace
+from scribengin.testing.failpoints import failpoint
+from scribengin_registry.contract import Registry
+
+FLOW = "flow"
+
+
+class Killed(BaseException):
+    """A crash: nothing that could handle a failure sees it."""
+
+
+def die(_stop: str) -> None:
+    """For a failpoint."""
+    raise Killed
+
+
+class ToAll:
+    """Every payload to every sink: in each, the records are told apart by the sink's name."""
+
+    def __init__(self, sinks: Sequence[str]) -> None:
+        self._sinks = sinks
+
+    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        batches = [batch for split in inputs["in"] for batch in split.read()]
+        return self.run_tables({"in": pa.Table.from_batches(batches)})
+
+    def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
+        payloads = inputs["in"].column("payload").to_pylist()
+        return {
+            sink: [pa.record_batch({"payload": pa.array([b"%s:%s" % (sink.encode(), p) for p in payloads])})]
+            for sink in self._sinks
+        }
+
+
+class Flow:
+    """The dataflow, its input log, and its owners under rising leases."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        namespace: LogNamespace,
+        sinks: Mapping[str, Mapping[str, Any]],
+        clock: Clock,
+        errors: Mapping[str, Any],
+    ) -> None:
+        self.registry = registry
+        self._namespace = namespace
+        value = {
+            "name": FLOW,
+            "sources": {"in": {"kind": "log", "logs": "in/*"}},
+            "sinks": {name: dict(sink) for name, sink in sinks.items()},
+            "sql": dict.fromkeys([name for name in sinks if name != errors.get("sink")], "SELECT 1"),
+            "errors": dict(errors),
+        }
+        self.config = DataflowConfig.parse(value, source="the test")
+        self.opened = Resources(self.config, Environment(registry, FLOW, clock))
+        self.lease = 0
+        self.written = 0
+
+    def owner(self) -> TaskOwner:
+        """The next owner, which has not taken over yet."""
+        for name, streams in self.opened.sink_streams(1).items():
+            self.opened.sinks[name].create(streams)
+        self.lease += 1
+        return TaskOwner(
+            self.registry,
+            FLOW,
+            self.opened.tasks()[0],
+            owner=f"owner-{self.lease}",
+            lease=self.lease,
+            sources=self.opened.sources,
+            sinks=self.opened.sinks,
+            transform=ToAll(self.config.outputs),
+            round_config=self.config.round,
+            errors=self.config.errors,
+            clock=SYSTEM_CLOCK,
+        )
+
+    def taken(self) -> TaskOwner:
+        """The next owner, which has taken over."""
+        owner = self.owner()
+        owner.take_over()
+        return owner
+
+    def append(self, count: int, padding: int = 0) -> None:
+        """So many more records into the source, numbered on."""
+        payloads = [b"%d%s" % (number, b"." * padding) for number in range(self.written, self.written + count)]
+        with self._namespace.open_writer("in/0") as writer:
+            writer.write_bulk(pa.record_batch({"payload": pa.array(payloads, pa.binary())})).result(30)
+        self.written += count
+
+    def crash_at(self, stop: str) -> None:
+        """An owner runs a round and dies at `stop`, leaving everything as it is."""
+        owner = self.taken()
+        with failpoint(stop, die), suppress(Killed):
+            owner.run_round()
+            raise AssertionError(f"the round never came to {stop}")
+        owner.close()
+
+    def submitted(self) -> DataflowView:
+        """The dataflow as an operator's commands find it: submitted, with its task."""
+        view = DataflowView(self.registry, FLOW)
+        view.submit(self.config, [sink.resource for sink in self.opened.sinks.values()], now_ms=1)
+        view.commit_placement(view.placement_head(), view.creation_of_tasks(self.opened.tasks()))
+        return view
+
+    def commit_logs(self) -> dict[str, bytes]:
+        """All of them, as they are now: a copy of what the registry knows of the task."""
+        source = paths.commit_log(paths.DataflowPaths(FLOW).source_stream("in", "in/0"))
+        return {path: self.registry.get(path).data for path in [source, *map(self.commit_log_path, self.config.sinks)]}
+
+    def commit_log_path(self, sink: str) -> str:
+        """Of the sink's only stream."""
+        (stream,) = self.opened.sink_streams(1)[sink]
+        return paths.commit_log(paths.sink_stream(stream.resource, stream.name))
+
+    def commit_log(self, sink: str) -> CommitLog:
+        """What it says."""
+        path = self.commit_log_path(sink)
+        return CommitLog.from_bytes(self.registry.get(path).data, path=path)
+
+    def expected(self, sink: str) -> list[bytes]:
+        """Every record of the source once, as the sink has it."""
+        return [b"%s:%d" % (sink.encode(), number) for number in range(self.written)]
+
+
+@contextmanager
+def kafka_flow(
+    registry: Registry,
+    namespace: LogNamespace,
+    sinks: Mapping[str, Mapping[str, Any]],
+    clock: Clock = SYSTEM_CLOCK,
+    errors: Mapping[str, Any] | None = None,
+) -> Iterator[Flow]:
+    """A flow that is closed afterwards."""
+    flow = Flow(registry, namespace, sinks, clock, errors or {})
+    with flow.opened:
+        yield flow

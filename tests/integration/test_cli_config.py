@@ -1,0 +1,256 @@
+"""`config ...`, `scale`, `rebalance`, `pause`, `resume`: on real masters, without workers or Spark."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.edit_log import edits, write_edit
+from scribengin.dataflow.nodes import config_to_bytes
+from scribengin.dataflow.view import DataflowView
+from scribengin.log import LogNamespace
+from scribengin.master.edits import EditPlan
+from scribengin.master.submit import launch_master
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_tools import editing
+from scribengin_tools.author import author
+from scribengin_tools.ending import masters
+from tests.integration.cli_runner import CommandLine, quiet_config
+
+PYTHON = sys.executable
+CONFIG = quiet_config(session_timeout_s=6)
+
+
+@pytest.fixture
+def view(registry: Registry, line: CommandLine, home: Path) -> Iterator[DataflowView]:
+    """A dataflow that was submitted, and has no master."""
+    with LogNamespace.open("/logs", registry=registry) as logs:
+        logs.create("words/0")
+        logs.create("words/1")
+    view = DataflowView(registry, "quiet")
+    view.submit(CONFIG, ["log:/logs/loud"], SYSTEM_CLOCK.now_ms(), author="ada@here")
+    yield view
+    line("kill", "quiet")
+
+
+@pytest.fixture
+def led(view: DataflowView, home: Path) -> DataflowView:
+    """The same, with a master."""
+    launch_master(view.registry, "quiet", home, standbys=0)
+    wait_until(lambda: masters(view) and view.status().master, timeout_s=120, what="a master")
+    return view
+
+
+def test_values_are_shown_and_set_and_the_master_says_what_that_does(line: CommandLine, led: DataflowView) -> None:
+    assert line.ok("config", "get", "quiet", "round.records_max").out == "100000\n"
+    assert line.ok("config", "get", "quiet", "tasks").out == "\n"
+    assert "workers: 0" in line.ok("config", "get", "quiet").out
+    done = line.ok("config", "set", "quiet", "round.records_max=7", "tasks=1")
+    assert done.out == "version 1 of the config of 'quiet': round.records_max: 100000 -> 7, tasks: default -> 1\n"
+    assert "accepted: workers take it over with their next round; the streams are grouped anew" in done.err
+    assert line.ok("config", "get", "quiet", "--json").json["round"]["records_max"] == 7
+    assert line.ok("config", "get", "quiet", "round.records_max", "--version", "0").out == "100000\n"
+    assert line.ok("config", "set", "quiet", "tasks=").out.endswith("tasks: 1 -> default\n")
+    assert "is like that already (version 2)" in line.ok("config", "set", "quiet", "workers=0").out
+
+
+def test_the_history_says_who_changed_what_and_what_that_did(line: CommandLine, led: DataflowView) -> None:
+    line.ok("config", "set", "quiet", "round.records_max=7")
+    led.set_config(led.config().value.model_copy(update={"session_timeout_s": 9.0}), 1)
+    wait_until(lambda: len(edits(led)) == 3, timeout_s=30, what="the master to see the raw edit")
+    led.registry.set(led.paths.config, b'{"wrokers": 3}')
+    wait_until(lambda: len(edits(led)) == 4, timeout_s=30, what="the master to see the raw edits")
+    told = line.ok("config", "history", "quiet", "--json").json
+    assert [(edit["version"], edit["author"], edit["outcome"]) for edit in told] == [
+        (0, "ada@here", "accepted"),
+        (1, author(), "accepted"),
+        (2, None, "accepted"),
+        (3, None, "refused"),
+    ]
+    assert told[1]["actions"] == ["workers take it over with their next round"]
+    shown = line.ok("config", "history", "quiet").out
+    for words in ("2 *", "unknown key 'wrokers'", "session_timeout_s: 6.0 -> 9.0", "submitted"):
+        assert words in shown, shown
+    wait_until(lambda: led.status().config_version == 2, timeout_s=60, what="the master to write its status")
+    shown = line.ok("status", "quiet").out
+    assert "wrokers" in shown
+    assert "version 2" in shown
+    assert "was refused" in line.ok("config", "get", "quiet").err
+
+
+def test_going_back_is_another_edit_and_leaves_the_state_alone(line: CommandLine, led: DataflowView) -> None:
+    line.ok("config", "set", "quiet", "round.records_max=7", "settings.limit=3")
+    line.ok("pause", "quiet")
+    assert "settings.limit: 3 -> default" in line.ok("config", "rollback", "quiet", "0").out
+    config = led.config_in_force().value
+    assert (config.round, config.settings, config.desired_state) == (CONFIG.round, {}, "paused")
+    assert [edit.version for edit in edits(led)] == [0, 1, 2, 3]
+
+
+def test_pause_and_resume(line: CommandLine, led: DataflowView) -> None:
+    assert line.ok("pause", "quiet").out == "dataflow 'quiet' is paused\n"
+    assert line.ok("pause", "quiet").out == "dataflow 'quiet' was paused already\n"
+    assert line.ok("resume", "quiet").out == "dataflow 'quiet' goes on\n"
+    assert line.ok("resume", "quiet").out == "dataflow 'quiet' is not paused\n"
+
+
+def test_tasks_are_scaled_and_regrouped_without_anybody_who_runs_them(line: CommandLine, led: DataflowView) -> None:
+    wait_until(lambda: len(led.tasks()) == 2, timeout_s=60, what="the tasks")
+    assert "tasks: default -> 1" in line.ok("scale", "quiet", "--tasks", "1").out
+    wait_until(lambda: len(led.tasks()) == 1, timeout_s=60, what="one task")
+    (task,) = led.tasks().values()
+    assert [stream.name for stream in task.sources] == ["words/0", "words/1"]
+    wait_until(
+        lambda: any(event.kind == "tasks_regrouped" for event in led.history().events),
+        timeout_s=60,
+        what="the history to say so",
+    )
+    assert "rebalance: 0 -> 1" in line.ok("rebalance", "quiet").out
+
+
+def test_an_edit_of_a_dataflow_that_has_ended_waits_for_its_start(line: CommandLine, view: DataflowView) -> None:
+    line.ok("kill", "quiet")
+    done = line.ok("config", "set", "quiet", "sql=SELECT upper(payload) AS payload FROM words")
+    assert "it counts from `scribengin start quiet` on" in done.err
+    line.ok("start", "quiet")
+    wait_until(lambda: "upper" in str(view.config_in_force().value.sql), timeout_s=60, what="the new master's word")
+    assert edits(view)[-1].outcome == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("pair", "named"),
+    [
+        ("wrokers=2", "unknown key 'wrokers'"),
+        ("workers=many", "workers: "),
+        ("workers=-1", "workers: "),
+        ("workers", "workers: write KEY=VALUE, as in workers=2"),
+        ("name.first=x", "'name' holds no keys"),
+        ("settings.a=[1", "the value is no YAML"),
+        ("sinks.loud.log=other", "sinks.loud.log cannot be edited: delete the dataflow"),
+        ("launcher=yarn", "launcher"),
+        (f"settings.text={'x' * 300_000}", "and the registry takes 262,144 of one"),
+    ],
+)
+def test_a_bad_value_changes_nothing(line: CommandLine, view: DataflowView, pair: str, named: str) -> None:
+    done = line("config", "set", "quiet", "workers=1", pair)
+    assert done.code == 2
+    assert named in done.err
+    assert len(done.err.splitlines()) == 1
+    assert view.config().version == 0
+    assert len(edits(view)) == 1
+
+
+def test_values_that_others_set_meanwhile_stay_and_are_told(
+    line: CommandLine, view: DataflowView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = editing.plan_edit
+
+    def slow(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> EditPlan:
+        """Somebody else is quicker, once."""
+        monkeypatch.setattr(editing, "plan_edit", judged)
+        found = view.config()
+        other = found.value.model_copy(update={"settings": {"limit": 9}})
+        write_edit(view, other, found.version, author="ada@here", at_ms=1)
+        return judged(old, new, running=running)
+
+    monkeypatch.setattr(editing, "plan_edit", slow)
+    done = line.ok("config", "set", "quiet", "round.records_max=5")
+    assert "edited meanwhile, and kept: version 1 by ada@here: settings.limit: default -> 9" in done.err
+    config = view.config().value
+    assert (config.settings, config.round.records_max) == ({"limit": 9}, 5)
+
+
+def test_a_config_node_that_somebody_deletes_is_told_and_made_again_is_an_edit(
+    line: CommandLine, led: DataflowView
+) -> None:
+    line.ok("config", "set", "quiet", "round.records_max=7")
+    led.registry.delete(led.paths.config)
+    wait_until(lambda: led.status().config_error, timeout_s=60, what="the status to say so")
+    told = led.status().config_error or ""
+    assert f"{led.paths.config} is gone: version 1 of the config stays in force" in told
+    assert "config rollback quiet 1" in told
+    for command in (("status", "quiet"), ("config", "get", "quiet"), ("list",), ("monitor", "--once")):
+        line.ok(*command)
+    assert masters(led), "nobody ends because of it"
+    done = line.ok("config", "rollback", "quiet", "1")
+    assert "accepted" in done.err
+    wait_until(lambda: led.status().config_error is None, timeout_s=60, what="the status to be well again")
+    led.registry.delete(led.paths.config)
+    wait_until(lambda: led.status().config_error, timeout_s=60, what="the status to say so")
+    edited = CONFIG.model_copy(update={"settings": {"limit": 9}})
+    led.registry.create(led.paths.config, config_to_bytes(edited))  # by any client: its version is 0
+    wait_until(lambda: led.config_in_force().value.settings == {"limit": 9}, timeout_s=60, what="it to be heard")
+    assert [edit.version for edit in edits(led)] == [0, 1, 1000, 2000]
+    line.ok("config", "set", "quiet", "round.records_max=8")
+    assert led.config_in_force().value.round.records_max == 8
+    line.ok("stop", "quiet")
+
+
+def editor(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """An editor that does this to the file `$1`."""
+    program = directory / "editor.sh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", str(program))
+
+
+def test_the_editor_shows_the_config_and_what_is_saved_is_in_force(
+    line: CommandLine, led: DataflowView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor(tmp_path, monkeypatch, f"cp $1 {tmp_path}/seen; sed -i 's/records_max: 100000/records_max: 5/' $1")
+    assert "round.records_max: 100000 -> 5" in line.ok("config", "edit", "quiet").out
+    assert "version 0" in (tmp_path / "seen").read_text()
+    editor(tmp_path, monkeypatch, "true")
+    assert "is like that already" in line.ok("config", "edit", "quiet").out
+    editor(tmp_path, monkeypatch, ": > $1")
+    assert "is like that already" in line.ok("config", "edit", "quiet").out
+    assert led.config().version == 1
+
+
+def kept(err: str) -> str:
+    """The text that a message says is kept."""
+    return Path(err.split("your text is in ")[1].split(")")[0]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        ("sed -i 's/^workers: 0/wrokers: 0/' $1", "unknown key 'wrokers'"),
+        ("echo ' : [' >> $1", "no YAML"),
+        ("sed -i 's/log: loud/log: other/' $1", "cannot be edited"),
+        ("exit 3", "ended with 3"),
+    ],
+)
+def test_what_is_wrong_is_not_written_and_the_text_is_kept(
+    line: CommandLine, view: DataflowView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, named: str
+) -> None:
+    editor(tmp_path, monkeypatch, script)
+    done = line("config", "edit", "quiet")
+    assert done.code in (1, 2)
+    assert named in done.err
+    assert "quiet" in kept(done.err)
+    assert view.config().version == 0
+
+
+def test_the_second_of_two_operators_is_told_what_the_first_did_and_both_edits_are_there(
+    line: CommandLine, led: DataflowView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one's command runs while the second one's editor is open."""
+    first = f"{PYTHON} -m scribengin_tools config set quiet settings.limit=9"
+    editor(tmp_path, monkeypatch, f"{first} >/dev/null 2>&1; sed -i 's/records_max: 100000/records_max: 5/' $1")
+    done = line("config", "edit", "quiet")
+    assert done.code == 2
+    assert f"version 1 by {author()}: settings.limit: default -> 9" in done.err
+    assert "records_max: 5" in kept(done.err)
+    config = led.config().value
+    assert (config.settings, config.round) == ({"limit": 9}, CONFIG.round)
+    line.ok("config", "set", "quiet", "round.records_max=5")
+    assert led.config().value.settings == {"limit": 9}

@@ -1,0 +1,229 @@
+"""Masters whose registry goes away: for a moment, or for longer than their sessions last, again and again. They lead
+on, or again, by themselves; and no task ever stands twice. Real masters, workers that do no work (`idle_workers`).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from scribengin.dataflow.view import DataflowView, dataflow_names
+from scribengin.errors import DataflowNotFound
+from scribengin.master.leadership import Ending, Leadership
+from scribengin.testing.clocks import JumpingClock
+from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_registry.election import Election, Standing
+from scribengin_registry.embedded import EmbeddedZooKeeper
+from scribengin_registry.kazoo_registry import connect
+from tests.integration.idle_workers import EXECUTOR, Led, is_idle, led_by_masters, submit_all
+
+pytestmark = pytest.mark.timeout(900)
+NAMES = tuple(f"flow-{number}" for number in range(6))
+PATIENT = ("patient-1", "patient-2")
+STREAMS = 4
+SESSION_TIMEOUT_S = 3.0
+PATIENT_S = 60.0
+"""The session timeout where nobody is to lose one, however long the machine stands still."""
+LIMIT_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("registry")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(server: EmbeddedZooKeeper) -> Iterator[ChaosProxy]:
+    with ChaosProxy(server.hosts) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def registry(server: EmbeddedZooKeeper) -> Iterator[Registry]:
+    """Never cut off."""
+    with connect(server.hosts, session_timeout_s=PATIENT_S) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def led(registry: Registry, proxy: ChaosProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
+    """Six dataflows of four tasks. Their clocks jump by hours, whenever they are looked at."""
+    folder = tmp_path_factory.mktemp("outages")
+    submit_all(registry, NAMES, folder, STREAMS)
+    with led_by_masters(proxy.address, NAMES, folder / "home", SESSION_TIMEOUT_S, JumpingClock()) as led:
+        await_all_idle(led, registry)
+        yield led
+
+
+@pytest.fixture(scope="module")
+def patient(registry: Registry, proxy: ChaosProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
+    """Two more, whose sessions last."""
+    folder = tmp_path_factory.mktemp("patient")
+    submit_all(registry, PATIENT, folder, STREAMS, "/patient-logs")
+    with led_by_masters(proxy.address, PATIENT, folder / "home", PATIENT_S, JumpingClock()) as led:
+        await_all_idle(led, registry, PATIENT)
+        yield led
+
+
+def await_all_idle(led: Led, registry: Registry, names: Sequence[str] = NAMES) -> None:
+    """Until everybody has heard of the last cut, and every dataflow has come to rest after it."""
+    for name in names:
+
+        def idle(name: str = name) -> bool:
+            led.check()
+            rests = led.crew.connected and is_idle(registry, name, streams=STREAMS, workers=1)
+            return (rests and len(standing(registry, name)) == STREAMS) or threading.Event().wait(0.1)
+
+        wait_until(idle, LIMIT_S, f"{name} to be idle on one worker")
+
+
+def placed(registry: Registry, name: str) -> dict[str, int]:
+    """The lease under which each task is placed. One that stands nowhere fails the test, as one that stands twice."""
+    found = standing(registry, name)
+    assert len(found) == STREAMS
+    return found
+
+
+def standing(registry: Registry, name: str) -> dict[str, int]:
+    """The same of those that stand somewhere just now."""
+    view = DataflowView(registry, name)
+    found = [p.assignment for worker in view.workers() for p in view.assignments(worker, EXECUTOR)]
+    assert len(found) == len({assignment.task for assignment in found})
+    return {assignment.task: assignment.lease for assignment in found}
+
+
+def next_lease(registry: Registry, name: str) -> int:
+    """The lease that is given next: any task that is placed from now on has this one or a later one."""
+    return DataflowView(registry, name).placement_head().value.next_lease
+
+
+def have_left(registry: Registry, name: str, workers: list[str]) -> bool:
+    return not set(DataflowView(registry, name).workers()) & set(workers)
+
+
+def cut_for(proxy: ChaosProxy, seconds: float, *, silent: bool) -> None:
+    (proxy.pause if silent else proxy.cut)()
+    threading.Event().wait(seconds)
+    proxy.heal()
+
+
+def test_a_registry_that_is_away_for_a_moment_costs_nobody_a_lease(
+    patient: Led, registry: Registry, proxy: ChaosProxy
+) -> None:
+    before = {name: placed(registry, name) for name in PATIENT}
+    proxy.cut()
+    proxy.heal()
+    await_all_idle(patient, registry, PATIENT)
+    assert {name: placed(registry, name) for name in PATIENT} == before
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
+def test_after_sessions_have_ended_everything_comes_back_with_new_workers_and_leases(
+    led: Led, registry: Registry, proxy: ChaosProxy, *, silent: bool
+) -> None:
+    before = {name: next_lease(registry, name) for name in NAMES}
+    workers = {name: DataflowView(registry, name).workers() for name in NAMES}
+    cut_for(proxy, 3 * SESSION_TIMEOUT_S, silent=silent)
+    for name in NAMES:
+        wait_until(partial(have_left, registry, name, workers[name]), LIMIT_S, f"other workers of {name}")
+    await_all_idle(led, registry)
+    for name in NAMES:
+        assert min(placed(registry, name).values()) >= before[name], "leases are never used twice"
+
+
+def test_a_registry_that_comes_and_goes_at_random_is_outlived(led: Led, registry: Registry, proxy: ChaosProxy) -> None:
+    chance = random.Random(6)
+    before = {name: next_lease(registry, name) for name in NAMES}
+    for _ in range(12):
+        cut_for(proxy, chance.uniform(0.0, 2.5) * SESSION_TIMEOUT_S, silent=chance.random() < 0.5)
+        threading.Event().wait(chance.uniform(0.0, 1.5))
+    await_all_idle(led, registry)
+    for name in NAMES:
+        assert max(placed(registry, name).values()) >= before[name] - 1, "the last lease stands, or a later one"
+
+
+def test_clocks_that_jump_by_hours_have_changed_nothing(patient: Led, registry: Registry) -> None:
+    """They have done so in all of this: states are what they were, and nobody was taken for dead or for young."""
+    await_all_idle(patient, registry, PATIENT)
+    events = [event for name in PATIENT for event in DataflowView(registry, name).history().events]
+    assert max(abs(a.at_ms - b.at_ms) for a in events for b in events) > 3_600_000, "the clocks were to jump"
+    before = {name: placed(registry, name) for name in PATIENT}
+    for name in PATIENT:
+        view = DataflowView(registry, name)
+        config = view.config()
+        view.set_config(config.value.model_copy(update={"workers": 2}), config.version)
+    for name in PATIENT:
+        wait_until(partial(is_idle, registry, name, streams=STREAMS, workers=2), LIMIT_S, f"two workers of {name}")
+    for name in PATIENT:
+        kept = [task for task, lease in placed(registry, name).items() if before[name][task] == lease]
+        assert len(kept) == STREAMS // 2, "half of the tasks have moved, once"
+
+
+def test_a_master_from_which_the_registry_goes_as_it_begins_to_lead_leads_when_it_is_back(
+    server: EmbeddedZooKeeper, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_all(registry, ["late"], tmp_path, STREAMS, "/other-logs")
+    unreachable = threading.Event()
+    is_over = Leadership._is_over
+
+    def cut_first(leadership: Leadership) -> bool:
+        if unreachable.is_set():
+            return is_over(leadership)
+        between.cut()
+        try:
+            return is_over(leadership)
+        finally:
+            unreachable.set()
+
+    monkeypatch.setattr(Leadership, "_is_over", cut_first)
+    with (
+        ChaosProxy(server.hosts) as between,
+        led_by_masters(between.address, ["late"], tmp_path / "home", session_timeout_s=SESSION_TIMEOUT_S) as led,
+    ):
+        wait_until(unreachable.is_set, LIMIT_S, "the registry to be given up")
+        between.heal()
+
+        def idle() -> bool:
+            led.check()
+            return is_idle(registry, "late", streams=STREAMS, workers=1)
+
+        wait_until(idle, LIMIT_S, "the dataflow to be led")
+
+
+def test_a_master_that_comes_up_while_its_dataflow_is_deleted_leads_nothing(
+    server: EmbeddedZooKeeper, registry: Registry, tmp_path: Path
+) -> None:
+    submit_all(registry, ["going"], tmp_path, STREAMS, "/more-logs")
+    view = DataflowView(registry, "going")
+    view.set_status(view.status().model_copy(update={"state": "deleting"}))
+    before = view.placement_head()
+    with led_by_masters(server.hosts, ["going"], tmp_path / "home") as led:
+        assert led.masters[0].result(LIMIT_S) is Ending.OVER
+    assert (view.placement_head(), view.status().state) == (before, "deleting")
+
+
+def test_a_master_whose_dataflow_is_deleted_as_it_stands_for_election_says_so_and_makes_nothing(
+    server: EmbeddedZooKeeper, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_all(registry, ["gone"], tmp_path, STREAMS, "/yet-other-logs")
+    volunteer = Election.volunteer
+
+    def late(election: Election, listener: Callable[[Standing], None]) -> None:
+        DataflowView(registry, "gone").delete()
+        volunteer(election, listener)
+
+    monkeypatch.setattr(Election, "volunteer", late)
+    with (
+        led_by_masters(server.hosts, ["gone"], tmp_path / "home") as led,
+        pytest.raises(DataflowNotFound, match="there is no dataflow 'gone'"),
+    ):
+        led.masters[0].result(LIMIT_S)
+    assert "gone" not in dataflow_names(registry)

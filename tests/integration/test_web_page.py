@@ -1,0 +1,280 @@
+"""The page of `scribengin web` in a real browser: watching. Screenshots stay in `build/screenshots`."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from scribengin.chain.store import ChainDescriptor, ChainMember, create_chain
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.descriptors import EdgeRates
+from scribengin.dataflow.view import DataflowView
+from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_registry.kazoo_registry import connect
+from tests.integration import watched
+from tests.integration.web_page import PATIENCE_S, kept, opened, serving
+
+
+def put_chain(registry: Registry) -> None:
+    """Three dataflows of one source, and two that read what one of them writes."""
+    now_ms = SYSTEM_CLOCK.now_ms()
+    watched.put_three(registry, now_ms)
+    watched.put(
+        registry, "archive", [watched.task(0, lag=400, now_ms=now_ms)], now_ms=now_ms, reads="late-flight_delays"
+    )
+    watched.put(registry, "counts", [watched.task(0, now_ms=now_ms)], now_ms=now_ms, reads="late-flight_delays")
+
+
+def report(registry: Registry, name: str, **fields: object) -> None:
+    """All tasks of a dataflow say something else from now on."""
+    view = DataflowView(registry, name)
+    for worker in view.workers():
+        said = view.report(worker)
+        assert said is not None
+        tasks = tuple(task.model_copy(update=fields) for task in said.tasks)
+        now_ms, rates = SYSTEM_CLOCK.now_ms(), watched.rates(tasks)
+        view.set_report(said.model_copy(update={"tasks": tasks, "written_ms": now_ms, "rates": rates}))
+
+
+def sideways(page: Page) -> int:
+    """By how much the page is wider than the screen."""
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def test_the_link_lets_in_and_the_token_leaves_the_address_bar(browser: Browser, registry: Registry) -> None:
+    put_chain(registry)
+    with serving(registry) as server, opened(browser, server, expected_errors="401") as page:
+        expect(page.locator("#mode")).to_have_text("read-only")
+        assert page.evaluate("history.length") <= 2
+        assert server.token not in page.content()
+        assert page.evaluate("document.cookie") == "", "scripts do not see the session"
+        page.get_by_role("button", name="Log out").click()
+        page.wait_for_url("**/login")
+        page.get_by_label("Token").fill("not the token at all")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("that is not the token")
+        kept(page, "login")
+        page.get_by_label("Token").fill(server.token)
+        page.get_by_label("Your name").fill("ada")
+        page.keyboard.press("Enter")
+        expect(page.locator("#user")).to_have_text("ada")
+        page.goto(f"{server.link}&user=grace")
+        expect(page.locator("#user")).to_have_text("grace")
+
+
+def test_graph_and_table_show_who_feeds_whom_live(browser: Browser, registry: Registry) -> None:
+    put_chain(registry)
+    with serving(registry) as server, opened(browser, server) as page:
+        expect(page.locator(".flow-node")).to_have_count(5)
+        expect(page.locator(".edge")).to_have_count(10)
+        expect(page.locator("tbody tr")).to_have_count(5)
+        expect(page.locator("tbody tr").first).to_contain_text("flight_names")  # those in trouble first
+        report(registry, "archive", in_per_s=7_700.0, lag_records=1_200)
+        edge = page.locator('.edge[data-flow-edge="archive"]')
+        expect(edge.locator(".rate").filter(has_text="7.7k/s")).to_have_count(1)
+        row = page.locator("tbody tr").filter(has=page.get_by_role("link", name="archive"))
+        expect(row.locator(".in")).to_have_text("7.7k/s")
+        expect(row.locator(".lag")).to_have_text("1.2k")
+        kept(page, "overview")
+        watched.put(registry, "a_new_one", [watched.task(0)], reads="late-counts")
+        expect(page.locator(".flow-node")).to_have_count(6)
+        DataflowView(registry, "a_new_one").delete()
+        expect(page.locator(".flow-node")).to_have_count(5)
+
+
+def test_each_edge_of_a_dataflow_has_its_own_rate_and_lag(browser: Browser, registry: Registry) -> None:
+    logs = {"flights": {"kind": "log", "logs": "flights/*"}, "names": {"kind": "log", "logs": "names"}}
+    outputs = {"late": {"kind": "log", "log": "late"}, "bad": {"kind": "log", "log": "bad"}}
+    now_ms = SYSTEM_CLOCK.now_ms()
+    view = watched.put(
+        registry, "joined", [watched.task(0, lag=1_200)], now_ms=now_ms, workers=1, sources=logs, sinks=outputs,
+        sql={"late": "SELECT payload FROM flights", "bad": "SELECT payload FROM names"},
+    )  # fmt: skip
+    said = view.report("worker-1")
+    assert said is not None
+    rates = EdgeRates(sources={"flights": 7_700.0, "names": 12.0}, sinks={"late": 3_300.0})
+    with serving(registry) as server, opened(browser, server) as page:
+        view.set_report(said.model_copy(update={"rates": rates, "written_ms": SYSTEM_CLOCK.now_ms()}))
+        expect(page.locator(".edge .rate").filter(has_text="/s")).to_have_count(3)
+        told = {
+            edge.locator("title").text_content(): edge.locator("text").all_text_contents()
+            for edge in page.locator(".edge").all()
+        }
+        assert told == {
+            "joined reads its source flights: 7.7k/s, 1.2k wait": ["7.7k/s", "lag 1.2k"],
+            "joined reads its source names: 12/s, 0 wait": ["12/s", ""],
+            "joined writes its sink late: 3.3k/s": ["3.3k/s", ""],
+            "joined writes its sink bad: 0/s": ["", ""],
+        }
+        page.get_by_role("link", name="joined").first.click()
+        panel = page.locator(".panel").filter(has=page.get_by_role("heading", name="Sources and sinks"))
+        rows = panel.locator("tbody tr")
+        expect(rows).to_have_count(4)
+        assert rows.all_inner_texts() == [
+            "flights\t7.7k/s\t1,200", "flights/0\t\t1,200", "names\t12/s\t0", "→ late\t3.3k/s\t"
+        ]  # fmt: skip
+
+
+def test_dataflows_of_a_chain_are_named_as_that(browser: Browser, registry: Registry) -> None:
+    put_chain(registry)
+    members = (ChainMember(key="clean", dataflow="flight_delays"), ChainMember(key="store", dataflow="archive"))
+    create_chain(registry, ChainDescriptor(name="orders", members=members, config={}, submitted_ms=1))
+    with serving(registry) as server, opened(browser, server) as page:
+        expect(page.locator(".flow-node .name", has_text="orders / clean")).to_have_count(1)
+        expect(page.locator(".flow-node .name", has_text="counts")).to_have_count(1)
+        page.get_by_label("Filter dataflows").fill("orders")
+        expect(page.locator("table.flows tbody tr")).to_have_count(2)
+        page.get_by_label("Filter dataflows").fill("heat")
+        expect(page.locator(".flow-node")).to_have_count(3)  # the graph follows: it, and who else reads what it reads
+        page.get_by_label("Filter dataflows").fill("")
+        expect(page.locator(".flow-node")).to_have_count(5)
+        page.get_by_role("link", name="archive", exact=True).click()
+        expect(page.locator(".title")).to_contain_text("store of chain orders")
+
+
+def test_what_has_stalled_is_told_by_word_and_shape_as_well(browser: Browser, registry: Registry) -> None:
+    put_chain(registry)
+    with serving(registry) as server, opened(browser, server) as page:
+        stalled, running = (page.locator(f'[data-flow-node="{name}"]') for name in ("flight_names", "flight_delays"))
+        expect(stalled.locator(".facts")).to_contain_text("stalled")
+        expect(running.locator(".facts")).to_contain_text("running")
+        shapes = [node.locator(".node-mark path").get_attribute("d") for node in (stalled, running)]
+        assert shapes[0] != shapes[1]
+        edge = page.locator('.edge.bad[data-flow-edge="flight_names"]')
+        expect(edge.locator(".rate")).to_have_text("stalled")
+        dashes = edge.locator("path").evaluate("path => getComputedStyle(path).strokeDasharray")
+        assert dashes != "none"
+
+
+def test_time_lines_grow_and_outlive_a_reload(browser: Browser, registry: Registry) -> None:
+    put_chain(registry)
+    with serving(registry) as server, opened(browser, server) as page:
+        page.get_by_role("link", name="flight_delays", exact=True).click()
+        expect(page.locator("h1")).to_have_text("flight_delays")
+        throughput = page.get_by_role("figure").filter(has_text="Throughput")
+        line = throughput.locator("path.series.s0")
+        wait_until(lambda: points(line.get_attribute("d") if line.count() else "") >= 3, PATIENCE_S, "a line")
+        before = len(server.watcher.rows("flight_delays"))
+        page.reload()
+        wait_until(lambda: points(line.get_attribute("d") if line.count() else "") >= before, PATIENCE_S, "the line")
+        assert "16.0k/s" in throughput.locator("svg").get_attribute("aria-label")  # type: ignore[operator]
+        throughput.focus()
+        page.keyboard.press("ArrowLeft")
+        expect(throughput.locator(".reading")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d  in 16.0k/s  out 15.7k/s$"))
+        page.get_by_text("30 min").click()
+        expect(throughput.locator(".tick")).to_have_count(3 + 3)
+        kept(page, "dataflow")
+
+
+def points(path: str | None) -> int:
+    """How many points a line has."""
+    return (path or "").count("L") + 1 if path else 0
+
+
+def test_two_thousand_tasks_stay_usable(browser: Browser, registry: Registry) -> None:
+    now_ms = SYSTEM_CLOCK.now_ms()
+    watched.put(registry, "many", [watched.task(n, lag=n, now_ms=now_ms) for n in range(2_000)], now_ms=now_ms)
+    with serving(registry) as server, opened(browser, server) as page:
+        page.goto(f"{server.url}/#/flow/many/tasks")
+        rows = page.locator("table.tasks tbody tr")
+        expect(rows).to_have_count(50)
+        expect(page.get_by_text("1\N{EN DASH}50 of 2,000")).to_be_visible()
+        page.get_by_role("button", name="Next").click()
+        expect(rows.first).to_contain_text("task-50")
+        page.get_by_role("button", name="Lag").click()
+        expect(rows.first).to_contain_text("task-1999")
+        expect(page.locator("th", has_text="Lag")).to_have_attribute("aria-sort", "descending")
+        page.keyboard.press("/")
+        page.keyboard.type("task-77 worker-2")
+        expect(rows).to_have_count(6)
+        expect(page.get_by_text("1\N{EN DASH}6 of 6 (of 2,000 in all)")).to_be_visible()
+        kept(page, "tasks")
+        page.get_by_label("Filter tasks").fill("nothing like it")
+        expect(page.get_by_text("No task has these words")).to_be_visible()
+
+
+SIZES = [(360, 740), (820, 1100), (990, 700), (1280, 800), (1920, 1080)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}")
+def test_no_size_scrolls_sideways(
+    browser: Browser, registry: Registry, size: tuple[int, int], scheme: Literal["light", "dark"]
+) -> None:
+    put_chain(registry)
+    with serving(registry, write=True) as server, opened(browser, server, size, scheme) as page:
+        expect(page.locator(".flow-node")).to_have_count(5)
+        expect(page.locator('.edge.bad[data-flow-edge="flight_names"]')).to_have_count(1)
+        assert sideways(page) == 0
+        kept(page, f"{size[0]}-{scheme}-overview")
+        for tab, sign in {
+            "": "figure.chart",
+            "tasks": "table.tasks tbody tr",
+            "config": "#config",
+            "history": "tbody tr",
+        }.items():
+            page.goto(f"{server.url}/#/flow/flight_names/{tab}")
+            expect(page.locator(sign).first).to_be_visible()
+            expect(page.locator(".troubles")).to_contain_text("Stalled.")
+            assert sideways(page) == 0, tab
+            kept(page, f"{size[0]}-{scheme}-{tab or 'now'}")
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", background))) > 384) is (scheme == "light")
+
+
+def test_an_empty_registry_says_how_to_begin(browser: Browser, registry: Registry) -> None:
+    with serving(registry) as server, opened(browser, server) as page:
+        expect(page.get_by_text("There are no dataflows in this registry yet")).to_be_visible()
+        page.goto(f"{server.url}/#/flow/nobody")
+        expect(page.get_by_text("There is no dataflow 'nobody'")).to_be_visible()
+        kept(page, "empty")
+
+
+def test_what_a_registry_holds_is_never_read_as_markup(browser: Browser, registry: Registry) -> None:
+    now_ms = SYSTEM_CLOCK.now_ms()
+    bad = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    tasks = [watched.task(0, lag=5, now_ms=now_ms).model_copy(update={"error": bad, "failures": 1})]
+    view = watched.put(registry, "hot", tasks, now_ms=now_ms)
+    view.set_status(view.status().model_copy(update={"error": bad}))
+    with serving(registry) as server, opened(browser, server) as page:
+        for tab in ("", "tasks", "history"):
+            page.goto(f"{server.url}/#/flow/hot/{tab}")
+            expect(page.locator(".troubles")).to_contain_text(bad)
+        page.goto(f"{server.url}/#/flow/hot/tasks")
+        expect(page.locator(".task-error")).to_have_text(bad)
+        assert page.locator("img[src=x]").count() == 0
+        assert page.title() == "hot · Scribengin"
+
+
+def test_a_registry_that_is_away_is_said_and_comes_back_by_itself(browser: Browser, registry_hosts: str) -> None:
+    address, _, chroot = registry_hosts.partition("/")
+    with connect(registry_hosts) as direct:
+        put_chain(direct)
+    with (
+        ChaosProxy(address) as proxy,
+        connect(f"{proxy.address}/{chroot}", session_timeout_s=20.0) as behind,
+        serving(behind) as server,
+        opened(browser, server) as page,
+    ):
+        expect(page.locator("#live")).to_have_text("live")
+        proxy.cut()
+        expect(page.locator("#trouble")).to_contain_text("does not answer; what is shown is from before")
+        expect(page.locator("#live")).to_have_text("not live")
+        expect(page.locator(".flow-node")).to_have_count(5)
+        kept(page, "registry-away")
+        proxy.heal()
+        expect(page.locator("#trouble")).to_be_hidden()
+        expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_server_that_has_gone_is_said(browser: Browser, registry: Registry) -> None:
+    put_chain(registry)
+    with serving(registry) as server, opened(browser, server, expected_errors="ERR_") as page:
+        expect(page.locator("#live")).to_have_text("live")
+        server.close()
+        expect(page.locator("#trouble")).to_contain_text("The connection to this page's server is lost")

@@ -1,0 +1,199 @@
+"""A dataflow on a real YARN: everything arrives exactly once, whatever is killed, and its workers outlive its master.
+
+One dataflow lives through these tests, in this order; the last ones kill it, start it again and stop it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.testing.servers.yarn import LABEL, YarnServers
+from scribengin_registry.embedded import EmbeddedZooKeeper
+from tests.integration.cluster import Cluster
+from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+LOGS = ("in/0", "in/1", "in/2", "in/3")
+TRANSFORMATION = """
+import os
+from pathlib import Path
+
+assert os.environ["FLAVOUR"] == 'a "quoted" $word', os.environ["FLAVOUR"]
+assert Path("notes.txt").read_text() == "of the submitter", "yarn.files did not come along"
+
+
+def transform(inputs, context):
+    return inputs["src"].select("payload")
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    yarn: YarnServers, zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    with yarn_cluster(yarn, zookeeper.hosts, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def flow(cluster: Cluster, yarn: YarnServers, tmp_path_factory: pytest.TempPathFactory) -> YarnFlow:
+    feed(cluster)
+    package = tmp_path_factory.mktemp("package")
+    (package / "shipped.py").write_text(TRANSFORMATION)
+    notes = package.with_name("notes-here.txt")
+    notes.write_text("of the submitter")
+    return submit_on_yarn(
+        cluster,
+        yarn,
+        name="flow",
+        sources={"src": {"kind": "log", "logs": "in/*"}},
+        sinks={"out": {"kind": "log", "log": "out"}},
+        transformation="shipped:transform",
+        package=str(package),
+        workers=2,
+        container={"memory_mb": 1536},
+        round={"records_max": 50},
+        yarn={
+            "queue": "second",
+            "priority": 3,
+            "environment": {"FLAVOUR": 'a "quoted" $word'},
+            "files": {"notes.txt": str(notes)},
+        },
+    )
+
+
+def feed(cluster: Cluster, count: int = 200) -> None:
+    for log in LOGS:
+        cluster.append(log, count)
+
+
+def master_pid(flow: YarnFlow) -> int:
+    flow.wait(lambda: len(flow.processes("scribengin.master")) == 1, "the master's process")
+    return flow.processes("scribengin.master")[0]
+
+
+def await_new_master(flow: YarnFlow, before: str | None) -> None:
+    flow.wait(lambda: flow.status.master not in (None, before), "the next attempt to lead")
+
+
+def test_a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None:
+    flow.wait_until_delivered(*LOGS)
+    flow.wait_for_workers(2)
+    flow.wait_for_state("running")
+    (application,) = flow.applications()
+    wanted = {
+        "queue": "root.second",
+        "applicationType": "SCRIBENGIN",
+        "name": "flow",
+        "priority": 3,
+        "state": "RUNNING",
+    }
+    assert {name: application[name] for name in wanted} == wanted
+
+
+def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
+    victim, pid = next(iter(flow.worker_pids().items()))
+    feed(cluster)
+    os.kill(pid, signal.SIGKILL)
+    flow.wait_until_delivered(*LOGS)
+    flow.wait_for_workers(2)
+    assert victim not in flow.ready_workers()
+    words = [event.message for event in flow.view.history().events]
+    assert any(victim in line and "SIGKILL" in line for line in words), words
+
+
+def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
+    workers, leader = flow.worker_pids(), flow.status.master
+    killed_ms = SYSTEM_CLOCK.now_ms()
+    os.kill(master_pid(flow), signal.SIGKILL)
+    feed(cluster)
+    flow.wait_until_delivered(*LOGS)
+    await_new_master(flow, leader)
+    assert flow.worker_pids() == workers
+    feed(cluster)
+    flow.wait_until_delivered(*LOGS)
+    started = [flow.view.worker(name).started_ms for name in flow.view.workers()]
+    assert max(started) < killed_ms, "a worker was started although none was lost"
+    assert [app["state"] for app in flow.applications()] == ["RUNNING"]
+
+
+def test_master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, cluster: Cluster) -> None:
+    leader, (victim, pid) = flow.status.master, next(iter(flow.worker_pids().items()))
+    feed(cluster)
+    os.kill(master_pid(flow), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    await_new_master(flow, leader)
+    flow.wait_until_delivered(*LOGS)
+    flow.wait_for_workers(2)
+    assert victim not in flow.ready_workers()
+
+
+def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
+    hanging = psutil.Process(master_pid(flow))
+    hanging.suspend()
+    said = flow.command("kill", "flow")
+    assert "application_" in said, said
+    assert flow.processes() == []
+    assert [app["state"] for app in flow.applications()] == ["KILLED"]
+    assert flow.status.state == "killed"
+
+
+def test_started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(
+    flow: YarnFlow, cluster: Cluster
+) -> None:
+    feed(cluster)
+    flow.command("start", "flow")
+    flow.wait_until_delivered(*LOGS)
+    flow.edit(desired_state="stopped")
+    flow.wait_for_state("stopped")
+    flow.wait(lambda: flow.applications()[-1]["state"] == "FINISHED", "the application to end")
+    assert [app["finalStatus"] for app in flow.applications()] == ["KILLED", "SUCCEEDED"]
+    flow.wait(lambda: not flow.processes(), "all processes to leave")
+
+
+def test_a_dataflow_that_fails_is_an_application_that_failed_and_says_why(cluster: Cluster, yarn: YarnServers) -> None:
+    cluster.append("bad/0", 10)
+    failing = submit_on_yarn(
+        cluster,
+        yarn,
+        name="failing",
+        sources={"src": {"kind": "log", "logs": "bad/*"}},
+        sinks={"failed": {"kind": "log", "log": "failed"}},
+        sql="SELECT CAST(raise_error('nobody can take this') AS BINARY) AS payload FROM src",
+        container={"memory_mb": 1536},
+    )
+    failing.wait_for_state("failed")
+    failing.wait(lambda: failing.applications()[-1]["state"] == "FINISHED", "the application to end")
+    (application,) = failing.applications()
+    assert application["finalStatus"] == "FAILED"
+    assert "nobody can take this" in application["diagnostics"]
+    failing.wait(lambda: "nobody can take this" in failing.command("logs", "failing"), "its words to be collected")
+
+
+def test_a_node_label_keeps_master_and_worker_on_the_nodes_that_have_it(cluster: Cluster, yarn: YarnServers) -> None:
+    cluster.append("labelled-in/0", 10)
+    yarn.label_node(1)
+    try:
+        flow = submit_on_yarn(
+            cluster,
+            yarn,
+            name="labelled",
+            sources={"src": {"kind": "log", "logs": "labelled-in/*"}},
+            sinks={"labelled": {"kind": "log", "log": "labelled"}},
+            sql="SELECT payload FROM src",
+            container={"memory_mb": 1536},
+            yarn={"node_label": LABEL},
+        )
+        flow.wait_until_delivered("labelled-in/0")
+        assert set(flow.processes("scribengin.worker")) | {master_pid(flow)} <= set(yarn.container_processes(1))
+        assert yarn.container_processes(0) == []
+        flow.edit(desired_state="stopped")
+        flow.wait_for_state("stopped")
+    finally:
+        yarn.label_node(1, "")

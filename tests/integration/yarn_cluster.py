@@ -1,0 +1,163 @@
+"""Dataflows on a real YARN: submitted by processes of their own (a JVM is for life), looked at through the registry and
+the ResourceManager's REST."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.launcher.yarn.applications import tag_of
+from scribengin.testing.servers.hadoop import ask, ask_json
+from scribengin.testing.servers.yarn import YarnServers
+from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster
+
+_SUBMIT = """
+import sys
+from pathlib import Path
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.master.submit import submit
+from scribengin_registry.kazoo_registry import connect
+hosts, home, config = sys.argv[1:]
+with connect(hosts) as registry:
+    print(submit(registry, DataflowConfig.model_validate_json(config), Path(home)).id)
+"""
+
+
+_SUBMIT_PROGRAM = """
+import sys
+from pathlib import Path
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.skein.applications import SkeinApplications
+from scribengin.launcher.skein.spec import WorkerSize
+from scribengin.launcher.yarn.applications import YarnApplications
+from scribengin.launcher.yarn.config import YarnConfig
+from scribengin.launcher.yarn.pausing import pause
+from scribengin.launcher.yarn.shipping import Shipping
+launcher, attempts, home, *program = sys.argv[1:]
+yarn = YarnConfig(attempts=int(attempts))
+kit = Shipping(yarn, Path(home)).kit(None)
+worker = WorkerSize(512, 1)
+with SkeinApplications(yarn, kit, worker) if launcher == "skein" else YarnApplications(yarn, kit) as applications:
+    argv = [sys.executable, *program]
+    master = applications.launch(ContainerRequest("here:1", Path(program[0]).stem, "master", argv, 512))
+    while applications.poll(master) is None:
+        pause()
+    print(applications.poll(master).reason)
+"""
+_PROGRAM_TIMEOUT_S = 840.0
+
+
+def verdict_of(launcher: str, program: str, yarn: YarnServers, registry_hosts: str, folder: Path, attempts: int) -> str:
+    """The last words of a program of this folder that was the master of an application."""
+    words = [launcher, str(attempts), str(folder), str(Path(__file__).with_name(program)), registry_hosts, str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-c", _SUBMIT_PROGRAM, *words],
+        env={**os.environ, "HADOOP_CONF_DIR": str(yarn.conf_directory)},
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@dataclass
+class YarnFlow(Flow):
+    """A dataflow whose master is an application of `yarn`."""
+
+    yarn: YarnServers
+
+    patience_s = 3 * TIMEOUT_S  # Spark starts in several containers at once, beside the servers
+
+    def run(self, *words: str) -> str:
+        """What a Python program printed that has the cluster's configuration. Fails unless it succeeds."""
+        return self.run_with("", *words)
+
+    def run_with(self, said: str, *words: str) -> str:
+        """The same of a program that reads `said`."""
+        done = subprocess.run(
+            [sys.executable, *words],
+            env=self.environment(),
+            input=said,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def command(self, *words: str) -> str:
+        """The same of the command line."""
+        return self.run("-m", "scribengin_tools", *words, "--registry", self.cluster.registry.hosts)
+
+    def environment(self) -> dict[str, str]:
+        """As whoever submits has it."""
+        return {
+            **os.environ,
+            "HADOOP_CONF_DIR": str(self.yarn.conf_directory),
+            "SCRIBENGIN_HOME": str(self.cluster.home),
+        }
+
+    def applications(self) -> list[dict[str, Any]]:
+        """What the ResourceManager says of this dataflow's applications, oldest first."""
+        tag = tag_of(self.cluster.registry.hosts, self.config.name)
+        answer = ask_json(f"{self.yarn.web_url}/ws/v1/cluster/apps?applicationTags={tag}")
+        found = answer.get("apps", answer).get("app", [])
+        return sorted(found, key=lambda app: int(app["startedTime"]))
+
+    def processes(self, module: str = "") -> list[int]:
+        """The pids of this dataflow's processes, those that run `module` (`scribengin.master`, `scribengin.worker`)."""
+        hosts = self.cluster.registry.hosts
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if hosts in words and self.config.name in words and (not module or words[1:3] == ["-m", module]):
+                found.append(process.pid)
+        return found
+
+    def worker_pids(self) -> dict[str, int]:
+        """The pids of the workers that take tasks."""
+        return {name: self.view.worker(name).pid for name in self.ready_workers()}
+
+    def words(self) -> str:
+        """What YARN says, and the ends of the outputs that it keeps."""
+        logs = sorted(self.yarn.folder.glob("nodemanager-*/logs/application_*/*/stderr"))
+        ours = [str(app["id"]) for app in self.applications()]
+        ends = [f"--- {log}\n{log.read_text()[-2000:]}" for log in logs if any(name in str(log) for name in ours)]
+        return "\n".join([json.dumps(self.applications(), indent=1), *ends])
+
+
+def submit_on_yarn(cluster: Cluster, servers: YarnServers, **config: Any) -> YarnFlow:
+    """Submit a dataflow."""
+    flow = YarnFlow(cluster, DataflowConfig.parse({"launcher": "yarn", **config}, source="the test"), servers)
+    flow.run("-c", _SUBMIT, cluster.registry.hosts, str(cluster.home), flow.config.model_dump_json())
+    return flow
+
+
+@contextmanager
+def yarn_cluster(yarn: YarnServers, zookeeper_hosts: str, directory: Path) -> Iterator[Cluster]:
+    """A cluster of its own; applications that still run in it at the end are killed."""
+    before = {str(app["id"]) for app in _applications(yarn)}
+    with running_cluster(zookeeper_hosts, directory) as cluster:
+        try:
+            yield cluster
+        finally:
+            for app in _applications(yarn):
+                if str(app["id"]) not in before:
+                    url = f"{yarn.web_url}/ws/v1/cluster/apps/{app['id']}/state"
+                    ask(url, method="PUT", body=b'{"state": "KILLED"}')
+
+
+def _applications(yarn: YarnServers) -> list[dict[str, Any]]:
+    answer = ask_json(f"{yarn.web_url}/ws/v1/cluster/apps?states=NEW,SUBMITTED,ACCEPTED,RUNNING")
+    return list(answer.get("apps", answer).get("app", []))

@@ -1,0 +1,38 @@
+"""HDFS and YARN: one cluster that all tests share, and one for tests that kill parts of it. Started when wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.testing.servers.yarn import YarnServers
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
+    """HDFS for the whole run: leave its servers running, and use a directory of your own."""
+    with HdfsServers(tmp_path_factory.mktemp("hdfs")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers) -> Iterator[YarnServers]:
+    """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
+    with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def own_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
+    """HDFS with two DataNodes for one module, which may kill them."""
+    with HdfsServers(tmp_path_factory.mktemp("own-hdfs"), data_nodes=2) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def own_yarn(tmp_path_factory: pytest.TempPathFactory, own_hdfs: HdfsServers) -> Iterator[YarnServers]:
+    """YARN with two nodes on `own_hdfs` for one module, which may kill them."""
+    with YarnServers(tmp_path_factory.mktemp("own-yarn"), hdfs=own_hdfs) as servers:
+        yield servers

@@ -1,0 +1,108 @@
+"""What of the Kafka source decides without a broker: connections, positions, places, columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from scribengin.connectors.kafka.client import Troubles, judge
+from scribengin.connectors.kafka.connection import KafkaConnectionConfig, connection_key, settings
+from scribengin.connectors.kafka.position import Ends, KafkaPosition, judged
+from scribengin.connectors.kafka.source_config import KafkaSourceConfig, time_ms
+from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SystemUnreachable
+
+WHAT = "source 'in', partition t/0"
+
+
+def connection(**values: object) -> KafkaConnectionConfig:
+    return KafkaConnectionConfig.parse({"bootstrap": "a:1, b:2", **values}, source="a test")
+
+
+def test_what_secures_a_connection_passes_through_and_what_is_ours_wins() -> None:
+    made = settings(connection(client={"security.protocol": "SSL", "fetch.wait.max.ms": 7}), "me", fetch_wait_max_ms=9)
+    assert made["bootstrap.servers"] == "a:1,b:2"
+    assert (made["security.protocol"], made["fetch.wait.max.ms"], made["client.id"]) == ("SSL", 9, "me")
+
+
+def test_a_client_file_holds_what_shall_not_stand_in_the_registry(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_text("# secret\n\nsasl.password = a=b\n")
+    assert settings(connection(client_file=str(file)), "me")["sasl.password"] == "a=b"
+    file.write_text("sasl.password\n")
+    with pytest.raises(ConfigInvalid, match="line 1: not of the form key=value"):
+        settings(connection(client_file=str(file)), "me")
+    file.write_text("group.id=g\n")
+    with pytest.raises(ConfigInvalid, match=r"'group\.id' is set by Scribengin"):
+        settings(connection(client_file=str(file)), "me")
+    with pytest.raises(ConfigInvalid, match=r"absent cannot be read .*it must be on every machine"):
+        settings(connection(client_file=str(tmp_path / "absent")), "me")
+
+
+def test_the_same_connection_has_the_same_key() -> None:
+    assert connection_key(connection()) == connection_key(connection(bootstrap="a:1,b:2"))
+    assert connection_key(connection()) != connection_key(connection(client={"debug": "all"}))
+
+
+def test_a_position_survives_and_an_operator_may_leave_the_topics_id_out() -> None:
+    position = KafkaPosition(17, "id")
+    assert KafkaPosition.parse(position.to_position(), what=WHAT) == position
+    assert KafkaPosition.parse({"offset": 3}, what=WHAT) == KafkaPosition(3)
+
+
+def test_a_position_is_judged_by_what_the_partition_holds() -> None:
+    ends = Ends(begin=10, end=20, topic_id="new")
+    assert judged(KafkaPosition(10, "new"), ends, "error", what=WHAT) == (KafkaPosition(10, "new"), None)
+    assert judged(KafkaPosition(20), ends, "error", what=WHAT) == (KafkaPosition(20), None)
+    for lost in (KafkaPosition(9, "new"), KafkaPosition(9), KafkaPosition(15, "old"), KafkaPosition(30, "old")):
+        with pytest.raises(PositionTruncated):
+            judged(lost, ends, "error", what=WHAT)
+        assert judged(lost, ends, "earliest", what=WHAT)[0] == KafkaPosition(10, "new")
+        assert judged(lost, ends, "latest", what=WHAT)[0] == KafkaPosition(20, "new")
+    with pytest.raises(DataflowError, match="the partition ends at 20 now"):
+        judged(KafkaPosition(21, "new"), ends, "earliest", what=WHAT)
+
+
+def test_a_broker_without_topic_ids_has_only_its_offsets() -> None:
+    assert judged(KafkaPosition(15, "old"), Ends(10, 20), "error", what=WHAT)[1] is None
+
+
+def test_a_time_names_its_zone_or_is_utc() -> None:
+    assert time_ms("1970-01-01T00:00:01") == time_ms("1970-01-01T01:00:01+01:00") == time_ms(1000) == 1000
+
+
+def test_partitions_in_json_are_numbers_again() -> None:
+    config = KafkaSourceConfig.parse(
+        {"kind": "kafka", "bootstrap": "h:1", "topics": "t", "start": {"t": {"0": 5}}}, source="a test"
+    )
+    assert config.start == {"t": {0: 5}}
+    assert KafkaSourceConfig.parse(config.model_dump(mode="json"), source="again") == config
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (KafkaError._ALL_BROKERS_DOWN, SystemUnreachable),
+        (KafkaError.LEADER_NOT_AVAILABLE, SystemUnreachable),
+        (KafkaError._AUTHENTICATION, ConfigInvalid),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigInvalid),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, DataflowError),
+        (KafkaError.INVALID_PARTITIONS, DataflowError),
+    ],
+)
+def test_what_passes_is_told_from_what_does_not(code: int, raised: type[Exception]) -> None:
+    error = judge(KafkaError(code), "h:1", "listing topics")
+    assert type(error) is raised
+    assert str(error).startswith("Kafka at h:1, listing topics: ")
+
+
+def test_a_timeout_is_explained_by_what_the_client_said_meanwhile() -> None:
+    troubles = Troubles()
+    troubles(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    troubles(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    troubles(KafkaError(KafkaError._TRANSPORT, "disconnected"))
+    error = judge(KafkaError(KafkaError._TIMED_OUT), "h:1", "listing topics", troubles.take())
+    assert isinstance(error, ConfigInvalid)
+    assert "wrong password" in str(error)
+    assert troubles.take() is None

@@ -1,0 +1,93 @@
+"""What an edit of the config does, or why it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.master.edits import EditPlan, Kind, kind_of, plan_edit
+from tests.scenario.world import make_config
+
+EDITED: list[tuple[dict[str, Any], Kind]] = [
+    ({"workers": 3}, "live"),
+    ({"desired_state": "paused"}, "live"),
+    ({"rebalance": 1}, "live"),
+    ({"round": {"records_max": 7}}, "live"),
+    ({"errors": {"records_max": 7}}, "live"),
+    ({"sources": {"in": {"kind": "log", "logs": "in/*", "paused": True}}}, "live"),
+    ({"tasks": 2}, "regroup"),
+    ({"executors_per_worker": 2}, "rolling"),
+    ({"container": {"memory_mb": 4096}}, "rolling"),
+    ({"spark": {"conf": {"a": "b"}}}, "rolling"),
+    ({"settings": {"limit": 3}}, "rolling"),
+    ({"sql": "SELECT 1 AS payload FROM in"}, "restart"),
+    ({"sources": {"in": {"kind": "log", "logs": "other/*"}}}, "restart"),
+    ({"name": "other"}, "never"),
+    ({"launcher": "yarn"}, "never"),
+    ({"sinks": {"out": {"kind": "log", "log": "elsewhere"}}}, "never"),
+    ({"sources": {"in": {"kind": "hdfs", "path": "/in"}}}, "never"),
+]
+
+
+def planned(*, running: bool, **changes: Any) -> EditPlan:
+    return plan_edit(make_config(), make_config(**changes), running=running)
+
+
+@pytest.mark.parametrize(("changes", "kind"), EDITED, ids=lambda value: str(value)[:40])
+def test_every_field_is_changed_in_its_way_or_refused(changes: dict[str, Any], kind: Kind) -> None:
+    plan = planned(running=True, **changes)
+    assert plan.changes
+    assert (plan.refusal is not None) == (kind in ("restart", "never"))
+    assert plan.rolling == (kind == "rolling")
+    assert bool(plan.actions) == (plan.refusal is None), "what is accepted does something"
+
+
+@pytest.mark.parametrize(("changes", "kind"), EDITED, ids=lambda value: str(value)[:40])
+def test_without_workers_only_what_is_never_edited_is_refused(changes: dict[str, Any], kind: Kind) -> None:
+    plan = planned(running=False, **changes)
+    assert (plan.refusal is not None) == (kind == "never")
+    assert not plan.rolling, "there is nobody to replace"
+
+
+def test_every_field_of_a_config_has_a_kind() -> None:
+    assert {kind_of((field,)) for field in DataflowConfig.model_fields} == {
+        "live", "rolling", "regroup", "restart", "never",
+    }  # fmt: skip
+
+
+def test_what_changes_is_told_field_by_field() -> None:
+    plan = planned(running=True, workers=3, round={"records_max": 7}, tasks=2)
+    assert set(plan.changes) == {"tasks: default -> 2", "workers: 1 -> 3", "round.records_max: 100000 -> 7"}
+    assert "2 workers more" in plan.actions
+
+
+def test_a_refusal_names_the_fields_and_the_way_that_there_is() -> None:
+    refusal = planned(running=True, sql="SELECT 1 AS payload FROM in", workers=9).refusal or ""
+    assert refusal.startswith("sql cannot be edited while there are workers")
+    assert "scribengin restart flow" in refusal
+    refusal = planned(running=False, sinks={"out": {"kind": "log", "log": "elsewhere"}}).refusal or ""
+    assert refusal.startswith("sinks.out.log cannot be edited: delete the dataflow")
+
+
+def test_an_edit_that_changes_nothing_is_accepted_and_does_nothing() -> None:
+    assert planned(running=True) == EditPlan()
+    assert planned(running=True).line == "nothing"
+
+
+def test_a_config_that_the_registry_cannot_take_is_refused_in_a_line() -> None:
+    plan = planned(running=True, settings={"table": ["x" * 10] * 30_000})
+    assert "and the registry takes 262,144 of one" in (plan.refusal or "")
+    assert len(plan.changes) == 1
+    assert len(plan.changes[0]) < 150
+
+
+def test_of_very_many_changes_some_are_told() -> None:
+    many = {f"key-{n}": n for n in range(5_000)}
+    plan = planned(running=True, settings=many)
+    assert plan.refusal is None
+    assert len(plan.changes) == 101
+    assert plan.changes[-1] == "4,900 more"
+    never = planned(running=True, sinks={f"s{n}": {"kind": "log", "log": f"s{n}"} for n in range(500)}, sql={})
+    assert len(never.refusal or "") < 1_000

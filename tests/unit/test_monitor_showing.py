@@ -1,0 +1,113 @@
+"""What the monitor shows, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scribengin.dataflow.picture import DataflowPicture, TaskPicture
+from scribengin_tools.monitor.showing import (
+    FLOW_COLUMNS,
+    TASK_COLUMNS,
+    TASKS_SHOWN_MAX,
+    compact,
+    detail_lines,
+    duration,
+    flow_cells,
+    in_order,
+    short,
+    task_cells,
+    tasks_shown,
+)
+from scribengin_tools.render import age
+
+NOW_MS = 10**12
+
+
+def picture(name: str = "hot", **fields: Any) -> DataflowPicture:
+    return DataflowPicture.model_validate(
+        {
+            "dataflow": name,
+            "state": "running",
+            "desired_state": "running",
+            "config_version": 0,
+            "config_version_latest": 0,
+            **fields,
+        }
+    )
+
+
+def task(number: int, **fields: Any) -> TaskPicture:
+    return TaskPicture.model_validate({"task": f"task-{number}", "lease": 1, "state": "running", **fields})
+
+
+def details(found: DataflowPicture) -> list[str]:
+    return [str(line) for line in detail_lines(found)]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (3.46, "3.5"), (99.94, "99.9"), (99.96, "100"), (999.4, "999"), (999.6, "1.0k"), (12_345, "12.3k"),
+     (99_960, "100k"), (999_499, "999k"), (999_600, "1.0M"), (7_250_000_000, "7.2G")],
+)  # fmt: skip
+def test_numbers_are_short(number: float, text: str) -> None:
+    assert short(number) == text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"), [(0.4, "0 ms"), (58.3, "58 ms"), (999.4, "999 ms"), (1500, "1.5 s"), (150_000, "2.5 min")]
+)
+def test_durations_have_a_unit(milliseconds: float, text: str) -> None:
+    assert duration(milliseconds) == text
+
+
+def test_no_value_of_a_column_is_wider_than_the_column() -> None:
+    numbers = (0, 9.94, 99.96, 999.5, 12_345.6, 999_949, 10**9, 9.99e11)
+    assert max(len(short(number)) for number in numbers) <= FLOW_COLUMNS[">LAG"]
+    ages = (1_000, 119_000, 120_000, 7_199_000, 7_200_000, 172_799_000, 10**9)
+    assert max(len(compact(age(NOW_MS - ms, NOW_MS))) for ms in ages) <= FLOW_COLUMNS[">AGE"]
+    times = (0.1, 58, 999.4, 1500, 59_940, 60_000, 3_600_000)
+    assert max(len(compact(duration(ms))) for ms in times) <= FLOW_COLUMNS[">ROUND"]
+
+
+def test_a_dataflow_of_which_nothing_is_known_yet_is_a_line_all_the_same() -> None:
+    cells = [str(cell) for cell in flow_cells(picture(state="starting", workers_wanted=3), NOW_MS)]
+    assert cells == ["hot", "starting", "0/3", "0", "0", "0", "0", "-", "-", "0"]
+    assert len(cells) == len(FLOW_COLUMNS)
+    assert [str(cell) for cell in task_cells(task(0), NOW_MS)] == [
+        "task-0", "running", "-", "0", "0", "0", "-", "-", "0",
+    ]  # fmt: skip
+    assert len(TASK_COLUMNS) == 9
+
+
+def test_those_in_trouble_come_first_and_numbers_count_as_numbers() -> None:
+    names = ["flow-10", "flow-9", "flow-1"]
+    found = [*(picture(name) for name in names), picture("z", state="stalled"), picture("y", state="failed")]
+    assert [p.dataflow for p in in_order(found)] == ["y", "z", "flow-1", "flow-9", "flow-10"]
+
+
+def test_of_very_many_tasks_the_stalled_ones_and_those_furthest_behind_are_shown() -> None:
+    tasks = [task(n, lag_records=n) for n in range(2000)]
+    tasks[0] = task(0, stalled=True)
+    found = picture(tasks=tuple(tasks))
+    shown = [int(t.task.removeprefix("task-")) for t in tasks_shown(found)]
+    assert shown == [0, *range(2001 - TASKS_SHOWN_MAX, 2000)]
+    assert "tasks   the 200 furthest behind of 2,000" in details(found)
+    assert len(tasks_shown(picture(tasks=tuple(tasks[:5])))) == 5
+
+
+def test_what_is_amiss_is_said_in_one_line_each() -> None:
+    found = picture(
+        error="Traceback (most recent call last):\n  File ...\nValueError: poison",
+        config_error="version 2 of the config is refused",
+        tasks_unassigned=("task-0", "task-1"),
+        desired_state="paused",
+    )
+    assert details(found) == [
+        "hot  config 0  no master is alive  to be paused",
+        "waiting 2 tasks have no worker",
+        "config  version 2 of the config is refused",
+        "error   ValueError: poison",
+    ]
+    assert details(picture(state="stopped", desired_state="stopped")) == ["hot  config 0"]

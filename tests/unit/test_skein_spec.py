@@ -1,0 +1,102 @@
+"""A dataflow as the specification of a skein application, and how the ends of its workers are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import ConfigInvalid
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.skein.client import Instance, attempt_of
+from scribengin.launcher.skein.exits import exit_of_instance
+from scribengin.launcher.skein.spec import PROGRAM_VARIABLE, WorkerSize, application_spec, program_words
+from scribengin.launcher.yarn.applications import tag_of
+from scribengin.launcher.yarn.config import YarnConfig
+from scribengin.launcher.yarn.inside import OVER_MEMORY
+from scribengin.launcher.yarn.launching import kit_of
+
+MASTER = ContainerRequest("zk:1", "flow", "master-1", [sys.executable, "-m", "scribengin.master", "--name", "a b"], 768)
+WORKER = WorkerSize(2048, 2)
+OVER = "held 150 MiB of memory, and container.memory_mb is 128"
+
+
+def test_the_master_is_one_instance_and_workers_are_the_masters_to_add() -> None:
+    yarn = YarnConfig.parse(
+        {
+            "queue": "second",
+            "attempts": 4,
+            "python": {"archive": "hdfs:///env.tar.gz"},
+            "files": {"t.csv": "hdfs:///t.csv"},
+            "environment": {"FLAVOUR": "a $word"},
+        },
+        source="the test",
+    )
+    spec = application_spec(yarn, kit_of(yarn, yarn.files), MASTER, WORKER)
+    assert (spec["name"], spec["queue"], spec["max_attempts"]) == ("flow", "second", 4)
+    assert tag_of("zk:1", "flow") in spec["tags"], "or nobody finds it"
+    master, worker = spec["services"]["master"], spec["services"]["worker"]
+    assert (master["instances"], master["max_restarts"], worker["instances"]) == (1, 4, 0)
+    assert worker["resources"] == {"memory": "2048 MiB", "vcores": 2}
+    assert "exec environment/bin/python -m scribengin.master --name 'a b' >" in master["script"]
+    assert master["files"] == {
+        "environment": {"source": "hdfs:///env.tar.gz", "type": "archive"},
+        "t.csv": {"source": "hdfs:///t.csv", "type": "file"},
+    }
+    assert worker["env"]["FLAVOUR"] == r"a \$word", "YARN puts it between double quotes"
+
+
+@pytest.mark.parametrize("setting", [{"priority": 3}, {"attempts_window_s": 60}])
+def test_what_skein_cannot_say_is_refused(setting: dict[str, int]) -> None:
+    yarn = YarnConfig.parse(setting, source="the test")
+    with pytest.raises(ConfigInvalid, match=f"yarn.{next(iter(setting))} is not for launcher: skein"):
+        application_spec(yarn, kit_of(yarn, {}), MASTER, WORKER)
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("import sys; print(sys.argv[1]); print('wrong', file=sys.stderr); sys.exit(7)", 7),
+        ("import os, sys; print(sys.argv[1], flush=True); os.kill(os.getpid(), 9)", 128 + signal.SIGKILL),
+    ],
+)
+def test_a_worker_runs_what_it_is_told_and_leaves_output_and_code(tmp_path: Path, program: str, code: int) -> None:
+    word = 'it\'s a "word" of $HOME, `date`, {{PWD}} and å'
+    script = application_spec(YarnConfig(), kit_of(YarnConfig(), {}), MASTER, WORKER)["services"]["worker"]["script"]
+    value = program_words([sys.executable, "-c", program, word])
+    outer = f'export {PROGRAM_VARIABLE}="{value}"\nexec bash -c "$SCRIPT"\n'  # as YARN writes a variable
+    environment = {**os.environ, "LOG_DIRS": f"{tmp_path},/nowhere", "SCRIPT": script}
+    done = subprocess.run(["bash", "-c", outer], env=environment, cwd=tmp_path, check=False)
+    assert done.returncode == code
+    assert (tmp_path / "stdout").read_text() == f"{word}\n"
+    assert (tmp_path / "exit").read_text() == f"{code}\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "last_word", "kind", "number", "reason"),
+    [
+        ("SUCCEEDED", b"0\n", "", "exited", 0, "exit code 0"),
+        ("SUCCEEDED", b"", "", "exited", 0, "exit code 0"),
+        ("FAILED", b"7\n", "it was wrong", "exited", 7, "exit code 7: it was wrong"),
+        ("FAILED", b"137\n", "", "exited", -9, "SIGKILL"),
+        ("FAILED", f"{OVER_MEMORY}\n".encode(), OVER, "memory", -9, OVER),
+        ("FAILED", b"", "", "lost", None, "see logs"),
+        ("KILLED", b"137\n", "", "killed", -9, "by the launcher"),
+    ],
+)
+def test_an_end_is_told_in_the_contracts_words(
+    state: str, code: bytes, last_word: str, kind: str, number: int | None, reason: str
+) -> None:
+    instance = Instance("worker_3", state, "container_1_0001_02_000005", "node:1", "it failed, see logs")
+    how = exit_of_instance(instance, code, last_word, 128)
+    assert (how.kind, how.code) == (kind, number)
+    assert reason in how.reason
+    assert attempt_of("container_e17_1_0001_02_000005") == 2
+
+
+def test_an_instance_that_skein_does_not_know_is_lost() -> None:
+    assert exit_of_instance(None, b"", "", 128).kind == "lost"

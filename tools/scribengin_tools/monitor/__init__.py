@@ -1,0 +1,1 @@
+"""`scribengin monitor`: one screen for one or many dataflows."""

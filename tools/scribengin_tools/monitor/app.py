@@ -1,0 +1,266 @@
+"""The screen: dataflows above, the one under the cursor below, with its tasks. Looks again about once a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.events import Resize
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Static
+from textual.widgets.data_table import ColumnKey
+
+from scribengin.dataflow.picture import DataflowPicture, TaskPicture
+from scribengin.errors import ScribenginError
+from scribengin_tools.monitor.operating import Operator
+from scribengin_tools.monitor.showing import (
+    FLOW_COLUMNS,
+    TASK_COLUMNS,
+    ChainPicture,
+    chain_lines,
+    detail_lines,
+    headline,
+    in_order,
+    key_of,
+    row_cells,
+    task_cells,
+    tasks_shown,
+)
+
+PERIOD_S = 1.0
+_SCROLLBAR = 1
+_SHARE_OF_TIME = 5
+"""A look at very many dataflows takes long; then there is a pause of so many times that before the next one."""
+
+
+class LogScreen(ModalScreen[None]):
+    """The last lines of some processes, the newest in view."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,l", "dismiss", "back")]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Text(self._text), id="log")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).scroll_end(animate=False)
+
+
+class MonitorApp(App[None]):
+    """`scribengin monitor`."""
+
+    TITLE = "scribengin monitor"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #head { height: 1; background: $panel; padding: 0 1; }
+    #trouble { height: auto; max-height: 3; color: $text-error; padding: 0 1; display: none; }
+    #flows { height: auto; max-height: 45%; }
+    #detail { height: auto; max-height: 7; padding: 0 1; border-top: solid $panel; }
+    #tasks { height: 1fr; }
+    DataTable { scrollbar-size-vertical: 1; overflow-x: hidden; }
+    LogScreen VerticalScroll { background: $surface; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,equals_sign", "scale(1)", "one worker more", key_display="+"),
+        Binding("minus", "scale(-1)", "one less", key_display="-"),
+        Binding("p", "pause", "pause/resume"),
+        Binding("l", "log", "log"),
+        Binding("tab", "app.focus_next", "tasks", show=False),
+        Binding("q", "quit", "quit"),
+    ]
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__()
+        self._operator = operator
+        self._found: dict[str, DataflowPicture] = {}
+        self._chains: dict[str, ChainPicture] = {}
+        self._refusal = ""
+        self._looking = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="head")
+        yield Static(id="trouble")
+        yield DataTable[Text](id="flows", cursor_type="row")
+        yield Static(id="detail")
+        yield DataTable[Text](id="tasks", cursor_type="row")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        for name, columns in (("#flows", FLOW_COLUMNS), ("#tasks", TASK_COLUMNS)):
+            for column, width in columns.items():
+                self._table(name).add_column(_heading(column), key=column, width=width)
+        self._fit(self.size.width)
+        self._table("#flows").focus()
+        self._look()
+
+    def on_resize(self, event: Resize) -> None:
+        """The terminal has another size."""
+        if self._found:
+            self._fit(event.size.width)
+            self._show()
+
+    def _fit(self, width: int) -> None:
+        """The first column of each table takes what the others leave."""
+        for name, columns in (("#flows", FLOW_COLUMNS), ("#tasks", TASK_COLUMNS)):
+            table = self._table(name)
+            others = sum(columns.values()) + 2 * table.cell_padding * len(columns) + _SCROLLBAR
+            first, least = next(iter(columns.items()))
+            table.columns[ColumnKey(first)].width = least + max(0, width - others)
+            table.clear()
+
+    # -- looking
+
+    def _look(self) -> None:
+        """Have a thread look, unless one still does."""
+        if not self._looking:
+            self._looking = True
+            self.run_worker(self._look_once, thread=True)
+
+    def _look_once(self) -> None:
+        clock = self._operator.clock
+        begun_s = clock.monotonic_s()
+        found: Sequence[DataflowPicture] | str
+        try:
+            found = self._operator.look()
+        except ScribenginError as error:
+            found = str(error)
+        pause_s = max(PERIOD_S, _SHARE_OF_TIME * (clock.monotonic_s() - begun_s))
+        if self.is_running:
+            self.call_from_thread(self._seen, found, pause_s)
+
+    def _seen(self, found: Sequence[DataflowPicture] | str, pause_s: float) -> None:
+        self._looking = False
+        self._tell_trouble(found if isinstance(found, str) else self._refusal)
+        if not isinstance(found, str):
+            self._found = {picture.dataflow: picture for picture in found}
+            self._show()
+        self.set_timer(pause_s, self._look)
+
+    def _show(self) -> None:
+        now_ms = self._operator.clock.now_ms()
+        found = in_order(self._found.values())
+        self._chains = {key_of(one): one for one in found if isinstance(one, ChainPicture)}
+        head = headline(list(self._found.values()))
+        self.query_one("#head", Static).update(head.append(f"  {self._operator.registry.hosts}", "dim"))
+        _fill(self._table("#flows"), [(key_of(one), row_cells(one, now_ms)) for one in found])
+        self._show_selected()
+
+    def _show_selected(self) -> None:
+        picture, now_ms = self._selected(), self._operator.clock.now_ms()
+        chain = self._chains.get(self._key())
+        lines = chain_lines(chain) if chain is not None else [Text("no dataflow", "dim")]
+        if picture is not None:
+            lines = detail_lines(picture)
+        self.query_one("#detail", Static).update(Text("\n").join(lines))
+        tasks = tasks_shown(picture) if picture is not None else []
+        _fill(self._table("#tasks"), [(task.task, task_cells(task, now_ms)) for task in tasks])
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Another dataflow is under the cursor."""
+        if event.data_table.id == "flows":
+            self._show_selected()
+
+    # -- acting
+
+    def action_scale(self, by: int) -> None:
+        """One worker more or less for the dataflow under the cursor."""
+        self._act(lambda name: self._operator.scale(name, by))
+
+    def action_pause(self) -> None:
+        """Pause it, or let it go on."""
+        self._act(self._operator.pause_or_resume)
+
+    def action_log(self) -> None:
+        """The output of the worker of the task under the cursor, or of all processes of the dataflow."""
+        picture, task = self._selected(), self._selected_task()
+        if picture is not None:
+            process = task.worker if task is not None and self._table("#tasks").has_focus else None
+            name = picture.dataflow
+            self._in_thread(lambda: self._operator.log(name, process), lambda text: self.push_screen(LogScreen(text)))
+
+    def _act(self, act: Callable[[str], str]) -> None:
+        picture = self._selected()
+        self._refuse("")
+        if picture is not None:
+            name = picture.dataflow
+            self._in_thread(lambda: act(name), self._done)
+        elif self._key() in self._chains:
+            self._refuse(f"{self._key().rstrip('/')} is a chain: put the cursor on one of its dataflows")
+
+    def _done(self, words: str) -> None:
+        self.notify(words)
+        self._look()
+
+    def _in_thread(self, work: Callable[[], str], then: Callable[[str], object]) -> None:
+        """What talks to the registry must not hold up the screen."""
+
+        def run() -> None:
+            try:
+                words, told = work(), then
+            except ScribenginError as error:
+                words, told = str(error), self._refuse
+            if self.is_running:
+                self.call_from_thread(told, words)
+
+        self.run_worker(run, thread=True)
+
+    # -- parts of the screen
+
+    def _refuse(self, words: str) -> None:
+        """What a key could not do; it stays until the next one."""
+        self._refusal = words
+        self._tell_trouble(words)
+
+    def _tell_trouble(self, words: str) -> None:
+        trouble = self.query_one("#trouble", Static)
+        trouble.update(Text(words))
+        trouble.display = bool(words)
+
+    def _table(self, name: str) -> DataTable[Text]:
+        return self.query_one(name, DataTable)
+
+    def _selected(self) -> DataflowPicture | None:
+        return self._found.get(self._key())
+
+    def _key(self) -> str:
+        return _key_under_cursor(self._table("#flows")) or ""
+
+    def _selected_task(self) -> TaskPicture | None:
+        picture, key = self._selected(), _key_under_cursor(self._table("#tasks"))
+        return next((task for task in picture.tasks if task.task == key), None) if picture is not None else None
+
+
+def _heading(column: str) -> Text:
+    return Text(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+
+
+def _key_under_cursor(table: DataTable[Text]) -> str | None:
+    if not table.row_count:
+        return None
+    return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+
+
+def _fill(table: DataTable[Text], rows: Sequence[tuple[str, Sequence[Text]]]) -> None:
+    """Show these rows. Where only values have changed the cursor and the place in a long table stay as they are."""
+    if [key.value for key in table.rows] != [key for key, _ in rows]:
+        under = _key_under_cursor(table)
+        table.clear()
+        for key, cells in rows:
+            table.add_row(*cells, key=key)
+        if under in (keys := [key for key, _ in rows]):
+            table.move_cursor(row=keys.index(under), animate=False)
+        return
+    columns = list(table.columns)
+    for key, cells in rows:
+        for column, cell in zip(columns, cells, strict=True):
+            if table.get_cell(key, column) != cell:
+                table.update_cell(key, column, cell, update_width=True)
