@@ -30,6 +30,7 @@ from scribengin_tools.ending import (
     ended_badly,
     kill_dataflow,
     masters,
+    on_their_way,
     set_desired_state,
     wait_for_state,
 )
@@ -227,7 +228,11 @@ def resume_chain(registry: Registry, chain: ChainDescriptor) -> list[str]:
 def start_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[str]:
     """Start the dataflows that have ended, readers first; returns their names. Raises DataflowBusy (none has)."""
     views = list(_views(registry, chain))
-    ended = [(m, view) for m, view in views if view.status().state in FINAL_STATES or not masters(view)]
+    ended = [
+        (m, view)
+        for m, view in views
+        if view.status().state in FINAL_STATES or not (masters(view) or on_their_way(view))
+    ]
     if not ended:
         raise DataflowBusy(f"all dataflows of chain '{chain.name}' run: there is nothing to start")
     for _, view in reversed(ended):

@@ -43,20 +43,12 @@ def kill_containers(
     raise LauncherError(f"processes of dataflow '{dataflow}' keep coming back: see `scribengin logs {dataflow}`")
 
 
-def runs_elsewhere(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> list[str]:
-    """The applications of a dataflow that have not ended, whether or not their masters have come up: on this machine,
-    none. Raises ConfigInvalid, LauncherError."""
-    if config.launcher == "local":
-        return []
+def masters_running(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> list[str]:
+    """The master processes of a dataflow on this machine, or its applications on YARN that have not ended: each may
+    still be on its way to its election, or to the next one. Raises ConfigInvalid, LauncherError."""
     with place_of(config, home) as place:
-        return [container.name for container in place.containers(registry, dataflow)]
-
-
-def master_runs(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> bool:
-    """Whether a master of the dataflow runs on this machine, or its application on YARN: it may be on its way to its
-    election. Raises ConfigInvalid, LauncherError."""
-    with place_of(config, home) as place:
-        return any(c.name.startswith("master") for c in place.containers(registry, dataflow))
+        found = place.containers(registry, dataflow)
+    return [c.name for c in found if config.launcher != "local" or c.name.startswith("master")]
 
 
 def running_for_other_registries(registry: str, dataflow: str, home: Path) -> list[str]:

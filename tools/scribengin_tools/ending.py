@@ -28,16 +28,16 @@ from scribengin_registry.errors import NodeMissing
 from scribengin_tools.author import author
 from scribengin_tools.containers import (
     kill_containers,
-    master_runs,
+    masters_running,
     names_of,
     running_for_other_registries,
-    runs_elsewhere,
 )
 from scribengin_tools.watching import Change
 
 _CHANGES_TRIED_MAX = 10
 _LOOK_S = 1.0
 _LEAVING_MAX_S = 20.0
+"""How long a master may take to leave; one that was killed stands for as long as its session lasts, besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ def wait_for_state(
         elif orphaned_since_s is None:
             orphaned_since_s = now_s
         elif now_s - orphaned_since_s > patience_s:
-            if runs_elsewhere(view.registry.hosts, view.dataflow, scribengin_home(), view.config_in_force().value):
-                orphaned_since_s = None  # YARN has no room for its master yet, or starts another attempt
+            if on_their_way(view):
+                orphaned_since_s = None
                 continue
             raise DataflowBusy(
                 f"dataflow '{view.dataflow}' is {status.state} and has no master any more: see `scribengin logs "
@@ -165,11 +165,16 @@ def masters(view: DataflowView) -> int:
         return 0
 
 
+def on_their_way(view: DataflowView) -> list[str]:
+    """The masters that run, whether or not they stand for election: one may be starting still, be about to have a new
+    session, or wait for room on YARN. Raises DataflowNotFound, ConfigInvalid, LauncherError."""
+    return masters_running(view.registry.hosts, view.dataflow, scribengin_home(), view.config_in_force().value)
+
+
 def refuse_without_master(view: DataflowView) -> None:
     """Raise DataflowBusy if no master leads the dataflow, or is on its way to."""
     name = view.dataflow
-    config = view.config_in_force().value
-    if masters(view) or master_runs(view.registry.hosts, name, scribengin_home(), config):
+    if masters(view) or on_their_way(view):
         return
     raise DataflowBusy(
         f"dataflow '{name}' has no master any more: see `scribengin logs {name}`; `scribengin start {name}` launches "
@@ -179,7 +184,8 @@ def refuse_without_master(view: DataflowView) -> None:
 
 def await_masters_gone(view: DataflowView) -> None:
     """Return once the masters of a dataflow that has ended have left. Raises DataflowBusy when they do not."""
-    deadline_s = SYSTEM_CLOCK.monotonic_s() + _LEAVING_MAX_S
+    session_s = view.config_in_force().value.session_timeout_s
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + _LEAVING_MAX_S + session_s
     while masters(view):
         if SYSTEM_CLOCK.monotonic_s() > deadline_s:
             raise DataflowBusy(

@@ -8,8 +8,7 @@ from scribengin.dataflow.descriptors import FINAL_STATES, STATUS_TASKS_MAX, Data
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import DataflowBusy
 from scribengin.master.submit import launch_master
-from scribengin_tools.containers import runs_elsewhere
-from scribengin_tools.ending import await_masters_gone, masters, set_desired_state
+from scribengin_tools.ending import await_masters_gone, masters, on_their_way, set_desired_state
 
 
 def is_running(status: DataflowStatus) -> bool:
@@ -33,10 +32,10 @@ def start_again(view: DataflowView, home: Path) -> None:
         await_masters_gone(view)
     elif masters(view):
         raise DataflowBusy(f"dataflow '{view.dataflow}' is {status.state}: there is nothing to start")
-    elif there := runs_elsewhere(view.registry.hosts, view.dataflow, home, view.config_in_force().value):
+    elif there := on_their_way(view):
         raise DataflowBusy(
-            f"dataflow '{view.dataflow}' is {status.state} and has no master just now, but YARN has its application "
-            f"{there[0]} and starts one as soon as it can: wait, or `scribengin kill {view.dataflow}` first"
+            f"dataflow '{view.dataflow}' is {status.state} and has no master just now, but {there[0]} runs and stands "
+            f"for election as soon as it can: wait, or `scribengin kill {view.dataflow}` first"
         )
     set_desired_state(view, "running")
     launch_master(view.registry, view.dataflow, home)

@@ -51,8 +51,9 @@ def sandbox(
     place = directory or scribengin_home() / "sandbox"
     print(f"starting ZooKeeper in {place} ...", flush=True)
     with Sandbox(place, port=port) as running:
+        ended = ended_by_signals()
         _introduce(running)
-        failure = running.wait(ended_by_signals())
+        failure = running.wait(ended)
         _say("stopping ...")
         for line in running.kill_dataflows(scribengin_home()):
             _say(line)

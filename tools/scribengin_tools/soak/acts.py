@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from scribengin.dataflow.config import DataflowConfig, RoundConfig
+from scribengin.dataflow.descriptors import WorkerDescriptor
 from scribengin.dataflow.nodes import as_json, config_to_bytes
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import DataflowError
+from scribengin.launcher.contract import ContainerDescriptor
 from scribengin_tools.editing import ConfigChange, edit_config
 from scribengin_tools.ending import set_desired_state
 from scribengin_tools.restarting import next_version, put_in_force, stop_for_restart
@@ -49,37 +51,31 @@ def carry_out(act: Act, flow: SoakFlow, pace: Pace) -> None:
 
 
 def _kill_worker(doing: Doing) -> None:
-    os.kill(_pid_of_worker(doing, _a_worker(doing)), signal.SIGKILL)
+    _signal(_a_worker(doing).pid, signal.SIGKILL)
 
 
 def _kill_master(doing: Doing) -> None:
-    flow = doing.flow
-    container = flow.container(_the_leader(doing))
-    if container is None:
-        raise DataflowError(f"the master that leads '{flow.name}' has no container to kill")
-    flow.place.launcher.kill(container)
+    doing.flow.place.launcher.kill(_the_leader(doing))
 
 
 def _kill_both(doing: Doing) -> None:
-    worker = _pid_of_worker(doing, _a_worker(doing))
+    worker = _a_worker(doing)
     _kill_master(doing)
-    os.kill(worker, signal.SIGKILL)
+    _signal(worker.pid, signal.SIGKILL)
 
 
 def _stall_worker(doing: Doing) -> None:
     """It stands still for longer than its session, and then goes on, in the middle of its round."""
-    view, name = doing.flow.view, _a_worker(doing)
-    with _stopped([_pid_of_worker(doing, name)]):
-        doing.pace.wait(lambda: not view.lease(name), f"the session of {name} to end")
+    view, worker = doing.flow.view, _a_worker(doing)
+    with _stopped([worker.pid]):
+        doing.pace.wait(lambda: not view.lease(worker.name), f"the session of {worker.name} to end")
 
 
 def _stall_master(doing: Doing) -> None:
     """The same: another one leads before it goes on."""
     flow, leader = doing.flow, _the_leader(doing)
-    container = flow.container(leader)
-    pids = [] if container is None else [pid for pid in processes_of(container.pid) if pid != container.pid]
-    with _stopped(pids):
-        doing.pace.wait(lambda: flow.leader() not in (None, leader), f"another master of '{flow.name}'")
+    with _stopped([pid for pid in processes_of(leader.pid) if pid != leader.pid]):
+        doing.pace.wait(lambda: flow.leader() not in (None, leader.name), f"another master of '{flow.name}'")
 
 
 def _cut_registry(doing: Doing) -> None:
@@ -180,29 +176,34 @@ DEEDS: dict[Kind, Callable[[Doing], None]] = {
 """How each kind of act is done."""
 
 
-def _a_worker(doing: Doing) -> str:
-    ready = doing.flow.ready_workers()
-    if not ready:
-        raise DataflowError(f"'{doing.flow.name}' has no worker that is ready, though it was whole")
-    return ready[doing.act.dice % len(ready)]
+def _a_worker(doing: Doing) -> WorkerDescriptor:
+    """One that is ready, if need be soon: on a busy machine a session may be lost without us."""
+    flow = doing.flow
+
+    def one() -> WorkerDescriptor | None:
+        ready = flow.ready_workers()
+        return flow.view.worker(ready[doing.act.dice % len(ready)]) if ready else None
+
+    return doing.pace.found(one, f"a worker of '{flow.name}' that is ready")
 
 
-def _pid_of_worker(doing: Doing, name: str) -> int:
-    return doing.flow.view.worker(name).pid
+def _the_leader(doing: Doing) -> ContainerDescriptor:
+    flow = doing.flow
+    return doing.pace.found(lambda: flow.container(flow.leader() or ""), f"a master that leads '{flow.name}'")
 
 
-def _the_leader(doing: Doing) -> str:
-    doing.pace.wait(doing.flow.leader, f"a master of '{doing.flow.name}'")
-    return doing.flow.leader() or ""
+def _signal(pid: int, number: signal.Signals) -> None:
+    """To a process that may just have ended by itself."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 @contextmanager
 def _stopped(pids: Sequence[int]) -> Iterator[None]:
     try:
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            _signal(pid, signal.SIGSTOP)
         yield
     finally:
         for pid in pids:
-            with suppress(ProcessLookupError):  # it was killed for not leaving by itself
-                os.kill(pid, signal.SIGCONT)
+            _signal(pid, signal.SIGCONT)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from scribengin.clock import Clock
 from scribengin.errors import DataflowError
 from scribengin_registry.errors import NodeMissing
+
+T = TypeVar("T")
 
 LIMIT_S = 420.0
 """For an act to be done or recovered from: a limit that holds on a machine that is busy with other things."""
@@ -29,12 +32,17 @@ class Pace:
     ending: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Return once it holds. Raises DataflowError, naming `what`, when it does not for too long; EndedEarly."""
+        """Return once it holds. Raises as `found`."""
+        self.found(condition, what)
+
+    def found(self, look: Callable[[], T | None], what: str) -> T:
+        """The first that `look` finds. Raises DataflowError, naming `what`, when that takes too long; EndedEarly."""
         deadline_s = self.clock.monotonic_s() + LIMIT_S
-        while not self._holds(condition):
+        while not (seen := self._seen(look)):
             if self.clock.monotonic_s() > deadline_s:
                 raise DataflowError(f"waited {LIMIT_S:g} s in vain for {what}")
             self._tick()
+        return seen
 
     def rest(self, until_s: float) -> None:
         """Let time pass, until the clock says so. Raises EndedEarly."""
@@ -47,8 +55,8 @@ class Pace:
             raise EndedEarly
 
     @staticmethod
-    def _holds(condition: Callable[[], object]) -> bool:
+    def _seen(look: Callable[[], T | None]) -> T | None:
         try:
-            return bool(condition())
+            return look()
         except NodeMissing:
-            return False  # what is looked at comes and goes
+            return None  # what is looked at comes and goes

@@ -1,0 +1,73 @@
+"""A master that runs and does not stand for election just now: it is being started, or is about to have a session."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow.descriptors import DataflowStatus
+from scribengin.dataflow.view import DataflowView
+from scribengin.errors import DataflowBusy
+from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
+from scribengin.launcher.local import LocalLauncher
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.contract import Registry
+from scribengin_tools.ending import refuse_without_master, wait_for_state
+from scribengin_tools.starting import start_again
+from tests.integration.cli_runner import quiet_config
+
+_LOOKS = 8
+"""One a second: twice as many as it takes to call a dataflow orphaned, three sessions of a second."""
+
+
+@pytest.fixture
+def launcher(home: Path) -> Iterator[LocalLauncher]:
+    with LocalLauncher(home) as launcher:
+        yield launcher
+        for container in launcher.all_containers("quiet"):
+            launcher.kill(container)
+
+
+@pytest.fixture
+def view(registry: Registry) -> DataflowView:
+    view = DataflowView(registry, "quiet")
+    view.submit(quiet_config(session_timeout_s=1), [], SYSTEM_CLOCK.now_ms())
+    return view
+
+
+@pytest.fixture
+def master(launcher: LocalLauncher, registry_hosts: str) -> ContainerDescriptor:
+    """It runs, and never stands for election."""
+    argv = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+    return launcher.launch(ContainerRequest(registry_hosts, "quiet", "master-1", argv, 256))
+
+
+def test_it_is_not_started_a_second_time(view: DataflowView, master: ContainerDescriptor, home: Path) -> None:
+    with pytest.raises(DataflowBusy, match="master-1 runs and stands for election as soon as it can"):
+        start_again(view, home)
+    refuse_without_master(view)
+
+
+def test_who_waits_waits_for_it_and_for_nobody_once_it_has_gone(
+    view: DataflowView, launcher: LocalLauncher, master: ContainerDescriptor
+) -> None:
+    seen: list[DataflowStatus] = []
+    refused: list[DataflowBusy] = []
+
+    def wait() -> None:
+        with pytest.raises(DataflowBusy, match="has no master any more") as error:
+            wait_for_state(view, lambda _: False, seen.append)
+        refused.append(error.value)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    wait_until(lambda: len(seen) >= _LOOKS or refused, what="many looks")
+    assert not refused
+    launcher.kill(master)
+    waiting.join(60)
+    assert refused
