@@ -17,7 +17,7 @@ from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.jars import pyspark_jars
 from scribengin_registry.java import JavaRuntime, find_java
-from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, tail_of
+from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of
 
 SERVER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 SERVER_JARS = (
@@ -146,7 +146,7 @@ class EmbeddedZooKeeper:
             last = int((self.data_dir / "port").read_text())
         except (FileNotFoundError, ValueError):
             last = 0
-        return free_port(last) or free_port(0)
+        return (free_port(last) if last else 0) or server_port()
 
     def _launch(self, java: JavaRuntime, classpath: str, deadline: Deadline) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)

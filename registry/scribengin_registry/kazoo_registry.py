@@ -89,7 +89,7 @@ def connect(
     identity = parse_auth(auth or os.environ.get(AUTH_VARIABLE))
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
-    if not client.start_async().wait(connect_timeout_s):
+    if not (client.start_async().wait(connect_timeout_s) or client.connected):  # this process may have stood still
         # kazoo's thread may hang in connect() for as long as a session: whoever waits for an answer need not.
         threading.Thread(target=registry.close, name="registry-give-up", daemon=True).start()
         raise RegistryUnreachable(

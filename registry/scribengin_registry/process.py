@@ -8,6 +8,7 @@ and fires already when the *thread* that started the server ends.)
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ exec 3<&0
 exec "$@" 3<&- </dev/null
 """
 _LOG_TAIL_BYTES = 4000
+_SERVER_PORTS = range(12_000, 32_000)
+_SHARES = 16
 
 
 class WatchedProcess:
@@ -73,6 +76,16 @@ def free_port(wanted: int = 0) -> int:
         except OSError:
             return 0
         return int(probe.getsockname()[1])
+
+
+def server_port() -> int:
+    """A port of the loopback interface for a server, free just now: one below those that systems lend to clients, who
+    would take it while the server starts, or starts again. Processes side by side choose among different ones, but for
+    one pair in sixteen, because between a choice and the server's own bind a JVM starts."""
+    ports = _SERVER_PORTS[os.getpid() % _SHARES :: _SHARES]
+    while True:
+        if port := free_port(secrets.choice(ports)):
+            return port
 
 
 def tail_of(log: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from scribengin.clock import SYSTEM_CLOCK
 from scribengin.commit import CommitDescriptor, CommitLog, Decision, judge
 from scribengin.connectors.contract import PAYLOAD, Attempt, Decider, Sink, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.errors import ScribenginError
@@ -15,6 +16,8 @@ from scribengin.testing.expecting import expect_equal
 from scribengin_registry.contract import Registry
 
 MakeSink = Callable[[], Sink]
+
+_SEEN_MAX_S = 60.0
 
 
 class CheckedStream:
@@ -25,6 +28,8 @@ class CheckedStream:
         self._registry = registry
         self.descriptor = descriptor
         self._node = node
+        with closing(make_sink()) as sink:
+            self._is_decided = sink.decided_by(descriptor) is not None
         log = CommitLog(dataflow="conformance", task="task-0", owner="nobody", lease=0, epoch=0, round=0)
         registry.create(node, log.to_bytes(), parents=True)
 
@@ -86,7 +91,13 @@ class CheckedStream:
             sink.maintain(self._registry, idle=idle)
 
     def expect_payloads(self, wanted: Sequence[bytes], when: str) -> None:
-        expect_equal(self.payloads(), list(wanted), f"what readers see {when}")
+        """A system that decides may answer a commit before each of its readers sees it: of such a one, records that are
+        still missing at the end are waited for."""
+        expected, found = list(wanted), self.payloads()
+        limit_s = SYSTEM_CLOCK.monotonic_s() + _SEEN_MAX_S
+        while self._is_decided and found == expected[: len(found)] != expected and SYSTEM_CLOCK.monotonic_s() < limit_s:
+            found = self.payloads()
+        expect_equal(found, expected, f"what readers see {when}")
 
     def _log(self) -> tuple[CommitLog, int]:
         node = self._registry.get(self._node)

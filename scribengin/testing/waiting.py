@@ -10,7 +10,7 @@ from scribengin.clock import SYSTEM_CLOCK
 _POLL_S = 0.01
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 10, what: str = "the condition") -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 60, what: str = "the condition") -> None:
     """Return once `condition()` is true. Raises AssertionError, naming `what`, when it is not within `timeout_s`."""
     deadline_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
     while not condition():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -15,13 +14,12 @@ from typing import IO, Protocol
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
 from scribengin_registry.java import find_java
-from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, tail_of
+from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of
 
 _POLL_S = 0.05
 _STOP_TIMEOUT_S = 30.0
 _TOOL_TIMEOUT_S = 600.0
 _SHOWN_CHARACTERS = 4000
-_PORTS = range(12_000, 32_000)  # below what systems lend to clients: a server's start takes long enough to lose those
 _OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
@@ -150,7 +148,7 @@ def ports_of(folder: Path, count: int) -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
         wanted = last[len(ports)] if len(ports) < len(last) else 0
-        port = (free_port(wanted) if wanted else 0) or free_port(secrets.choice(_PORTS))
+        port = (free_port(wanted) if wanted else 0) or server_port()
         if port and port not in ports:
             ports.append(port)
     remembered.write_text(" ".join(map(str, ports)))
