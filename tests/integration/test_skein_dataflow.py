@@ -24,6 +24,9 @@ from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluste
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1")
+SESSION_S = 20
+"""So long that who was not killed is not lost on a busy machine either, and so short that a killed master's session is
+over within the 20 s that `scribengin start` gives it."""
 TRANSFORMATION = """
 import os
 from pathlib import Path
@@ -90,6 +93,7 @@ def flow(cluster: Cluster, yarn: YarnServers, tmp_path_factory: pytest.TempPathF
         workers=1,
         container={"memory_mb": 1536},
         round={"records_max": 50},
+        session_timeout_s=SESSION_S,
         yarn={
             "queue": "second",
             "python": {"path": sys.executable},

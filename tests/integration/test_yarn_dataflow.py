@@ -20,6 +20,9 @@ from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluste
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
+SESSION_S = 20
+"""So long that who was not killed is not lost on a busy machine either, and so short that a killed master's session is
+over within the 20 s that `scribengin start` gives it."""
 TRANSFORMATION = """
 import os
 from pathlib import Path
@@ -59,6 +62,7 @@ def flow(cluster: Cluster, yarn: YarnServers, tmp_path_factory: pytest.TempPathF
         workers=2,
         container={"memory_mb": 1536},
         round={"records_max": 50},
+        session_timeout_s=SESSION_S,
         yarn={
             "queue": "second",
             "priority": 3,
