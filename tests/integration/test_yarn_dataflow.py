@@ -77,11 +77,6 @@ def feed(cluster: Cluster, count: int = 200) -> None:
         cluster.append(log, count)
 
 
-def master_pid(flow: YarnFlow) -> int:
-    flow.wait(lambda: len(flow.processes("scribengin.master")) == 1, "the master's process")
-    return flow.processes("scribengin.master")[0]
-
-
 def await_new_master(flow: YarnFlow, before: str | None) -> None:
     flow.wait(lambda: flow.status.master not in (None, before), "the next attempt to lead")
 
@@ -106,16 +101,14 @@ def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     feed(cluster)
     os.kill(pid, signal.SIGKILL)
     flow.wait_until_delivered(*LOGS)
-    flow.wait_for_workers(2)
-    assert victim not in flow.ready_workers()
-    words = [event.message for event in flow.view.history().events]
-    assert any(victim in line and "SIGKILL" in line for line in words), words
+    flow.wait_until_replaced(victim, workers=2)
+    flow.wait_for_event(victim, "SIGKILL")
 
 
 def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
     workers, leader = flow.worker_pids(), flow.status.master
     killed_ms = SYSTEM_CLOCK.now_ms()
-    os.kill(master_pid(flow), signal.SIGKILL)
+    os.kill(flow.master_pid(), signal.SIGKILL)
     feed(cluster)
     flow.wait_until_delivered(*LOGS)
     await_new_master(flow, leader)
@@ -130,16 +123,15 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
 def test_master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     leader, (victim, pid) = flow.status.master, next(iter(flow.worker_pids().items()))
     feed(cluster)
-    os.kill(master_pid(flow), signal.SIGKILL)
+    os.kill(flow.master_pid(), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     await_new_master(flow, leader)
     flow.wait_until_delivered(*LOGS)
-    flow.wait_for_workers(2)
-    assert victim not in flow.ready_workers()
+    flow.wait_until_replaced(victim, workers=2)
 
 
 def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
-    hanging = psutil.Process(master_pid(flow))
+    hanging = psutil.Process(flow.master_pid())
     hanging.suspend()
     said = flow.command("kill", "flow")
     assert "application_" in said, said
@@ -195,7 +187,7 @@ def test_a_node_label_keeps_master_and_worker_on_the_nodes_that_have_it(cluster:
             yarn={"node_label": LABEL},
         )
         flow.wait_until_delivered("labelled-in/0")
-        assert set(flow.processes("scribengin.worker")) | {master_pid(flow)} <= set(yarn.container_processes(1))
+        assert set(flow.processes("scribengin.worker")) | {flow.master_pid()} <= set(yarn.container_processes(1))
         assert yarn.container_processes(0) == []
         flow.edit(desired_state="stopped")
         flow.wait_for_state("stopped")
