@@ -44,7 +44,10 @@ from scribengin_registry.kazoo_registry import connect
 hosts, descriptor, stop, lease = sys.argv[1:]
 config = load_config(descriptor)
 session = start_session("owner", conf=config.spark.conf)
-with connect(hosts, session_timeout_s=60) as registry, Resources(config, Environment(registry, config.name)) as resources:
+with (
+    connect(hosts, session_timeout_s=60) as registry,
+    Resources(config, Environment(registry, config.name)) as resources,
+):
     owner = TaskOwner(
         registry, config.name, resources.tasks()[0], owner=stop, lease=int(lease), sources=resources.sources,
         sinks=resources.sinks, transform=Transformation.load(resources.transformation_spec(), session),
