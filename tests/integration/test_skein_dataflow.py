@@ -122,7 +122,7 @@ def skein_master(flow: YarnFlow) -> int:
 
 
 def localized(flow: YarnFlow, application: str, name: str) -> Path:
-    """A file of that application as a container has it. Directories come and go meanwhile, so it looks again and again."""
+    """A file of that application as a container has it; looked for again, as directories vanish under the walk."""
     found: list[Path] = []
 
     def is_there() -> bool:
