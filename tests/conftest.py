@@ -46,8 +46,8 @@ settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("ours")
 
 # The browser may have to be installed first.
-_SLOW_TO_START = frozenset({"browser", "hdfs", "own_hdfs", "own_yarn", "yarn"})
-_SERVERS = _SLOW_TO_START | {"bookkeeper", "kafka", "zookeeper_quorum"}
+_SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_hdfs", "own_yarn", "yarn"})
+_SERVERS = _SLOW_TO_START | {"kafka", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
 # Files that take minutes begin first, so that none of them is what everybody waits for at the end.
 _FIRST = (

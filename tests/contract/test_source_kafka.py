@@ -314,6 +314,7 @@ def test_what_a_transaction_aborted_is_passed_over_and_an_open_one_holds_back_it
                 writer.send("transactions", f"{fate.__name__} {n}".encode(), partition=0)
             writer.flush()
             fate()
+        side.await_markers()
         wanted = [f"commit_transaction {n}".encode() for n in range(5)]
         for limits in (ALL, RoundLimits(1, 10**9), RoundLimits(4, 10**9)):
             assert everything(first, limits) == wanted + wanted

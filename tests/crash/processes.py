@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from scribengin.effect import set_hook
-from scribengin.errors import ScribenginError
+from scribengin.errors import ScribenginError, SystemUnreachable
 from scribengin.testing.failpoints import failpoint, kill_this_process, pause_this_process, record_stops
 from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
@@ -25,8 +25,11 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.crash.processes"])
 
 STALE = 3
+UNREACHABLE = 4
 FINISHED = 0
 KILLED = -signal.SIGKILL
+_TRIES_MAX = 5
+_SESSION_S = 30  # nobody waits for one to end: owners give way to leases, and an undisturbed one must not lose its own
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,23 @@ def start_owner(place: Place, lease: int, stop: Stop | None = None, record_to: P
 
 
 def finish(process: ForkServerProcess, timeout_s: float = 180.0) -> int:
-    """Wait for the owner's end: its exit code (negative: the signal)."""
+    """Wait for the owner's end: its exit code (negative: the signal). STALE: it gave up, for the registry or another
+    owner; UNREACHABLE: the system of a source or sink did not answer it."""
     process.join(timeout_s)
     if process.exitcode is None:
         process.kill()
         raise AssertionError(f"an owner did not end within {timeout_s} s")
     return process.exitcode
+
+
+def own_to_the_end(place: Place, lease: int) -> int:
+    """Run an owner that nobody stops: its exit code. When a system has not answered it, it is started again, as a
+    worker asks again."""
+    for _ in range(_TRIES_MAX):
+        code = finish(start_owner(place, lease))
+        if code != UNREACHABLE:
+            break
+    return code
 
 
 def wait_until_stopped(process: ForkServerProcess) -> bool:
@@ -90,14 +104,14 @@ def _own(place: Place, lease: int, stop: Stop | None, record_to: Path | None) ->
                 _run(place, lease, owner, place.hosts)
     except ScribenginError as error:
         print(f"{owner}: {type(error).__name__}: {error}", file=sys.stderr)
-        os._exit(STALE)
+        os._exit(UNREACHABLE if isinstance(error, SystemUnreachable) else STALE)
     finally:
         set_hook(None)
     os._exit(FINISHED)
 
 
 def _run(place: Place, lease: int, owner: str, hosts: str) -> None:
-    with connect(hosts, session_timeout_s=10) as registry:
+    with connect(hosts, session_timeout_s=_SESSION_S) as registry:
         run_to_the_end(registry, place, lease, owner)
 
 

@@ -22,7 +22,16 @@ from scribengin.testing.servers.hdfs import HdfsServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.kazoo_registry import connect
 from tests.crash.flow import Place, expected, outputs, prepare
-from tests.crash.processes import FINISHED, KILLED, Stop, finish, resume, start_owner, wait_until_stopped
+from tests.crash.processes import (
+    FINISHED,
+    KILLED,
+    Stop,
+    finish,
+    own_to_the_end,
+    resume,
+    start_owner,
+    wait_until_stopped,
+)
 from tests.crash.test_round_crashes import COMMITTED, UNDECIDED, numbered, record, stops_to_try
 
 pytestmark = pytest.mark.timeout(1800)
@@ -93,7 +102,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     for stop in drawn(stops_to_try(record(new_place(), 1)), 5, everywhere):
         place = new_place()
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
-        assert finish(start_owner(place, 2)) == FINISHED, stop
+        assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
     assert not problems, "\n".join(problems)
 
@@ -112,7 +121,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[], Pla
         for stop in drawn(stops_to_try(recovery), 2, everywhere):
             place = crashed(base)
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
-            assert finish(start_owner(place, 3)) == FINISHED, (base, stop)
+            assert own_to_the_end(place, 3) == FINISHED, (base, stop)
             problems += wrong(place, (base, stop))
     assert not problems, "\n".join(problems)
 
@@ -127,9 +136,9 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
             place = new_place()
             stalled = start_owner(place, 1, Stop(stop.name, "pause", stop.occurrence))
             assert wait_until_stopped(stalled), stop
-            assert finish(start_owner(place, 2)) == FINISHED, stop
+            assert own_to_the_end(place, 2) == FINISHED, stop
             resume(stalled)
             finish(stalled)
-            assert finish(start_owner(place, 3)) == FINISHED, stop
+            assert own_to_the_end(place, 3) == FINISHED, stop
             problems += wrong(place, stop)
     assert not problems, "\n".join(problems)

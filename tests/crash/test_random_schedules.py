@@ -16,7 +16,7 @@ from typing import Literal
 import pytest
 
 from tests.crash.flow import Place
-from tests.crash.processes import FINISHED, Stop, finish, resume, start_owner, wait_until_stopped
+from tests.crash.processes import FINISHED, Stop, finish, own_to_the_end, resume, start_owner, wait_until_stopped
 from tests.crash.test_round_crashes import BASES, new_place, record, wrong
 
 __all__ = ["new_place"]  # a fixture, used by name
@@ -96,6 +96,6 @@ def test_whatever_the_schedule_every_record_is_there_once(
     tasks = chosen.choice((1, 2))
     place = new_place(tasks)
     Schedule(place, chosen, stops_of(tasks, new_place, passings)).run()
-    assert finish(start_owner(place, LAST_LEASE + 1)) == FINISHED
+    assert own_to_the_end(place, LAST_LEASE + 1) == FINISHED
     problems = wrong(place, f"seed {seed}")
     assert not problems, "\n".join(problems)

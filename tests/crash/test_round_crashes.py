@@ -18,7 +18,17 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.kazoo_registry import connect
 from tests.crash.flow import PADDING, Place, expected, files_as_others_see_them, outputs, prepare
-from tests.crash.processes import FINISHED, KILLED, STALE, Stop, finish, resume, start_owner, wait_until_stopped
+from tests.crash.processes import (
+    FINISHED,
+    KILLED,
+    STALE,
+    Stop,
+    finish,
+    own_to_the_end,
+    resume,
+    start_owner,
+    wait_until_stopped,
+)
 from tests.house.effects import effect_names
 
 pytestmark = pytest.mark.timeout(900)
@@ -136,7 +146,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(new_place: Callab
     for stop in stops_to_try(record(new_place(tasks), 1)):
         place = new_place(tasks)
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
-        assert finish(start_owner(place, 2)) == FINISHED, stop
+        assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
     assert not problems, "\n".join(problems)
 
@@ -156,7 +166,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
         place = crashed()
         stop = Stop(name, "kill", (count + 1) // 2)
         assert finish(start_owner(place, 2, stop)) == KILLED, stop
-        assert finish(start_owner(place, 3)) == FINISHED, stop
+        assert own_to_the_end(place, 3) == FINISHED, stop
         problems += wrong(place, stop)
     assert not problems, "\n".join(problems)
 
@@ -172,7 +182,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
         first = finish(start_owner(place, 1, Stop(stop.name, "lose_reply", stop.occurrence)))
         if first != FINISHED:
             assert first == STALE, stop
-            assert finish(start_owner(place, 2)) == FINISHED, stop
+            assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
     assert not problems, "\n".join(problems)
 
@@ -186,11 +196,11 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
         place = new_place(tasks)
         stalled = start_owner(place, 1, Stop(stop.name, "pause", stop.occurrence))
         assert wait_until_stopped(stalled), stop
-        assert finish(start_owner(place, 2)) == FINISHED, stop
+        assert own_to_the_end(place, 2) == FINISHED, stop
         resume(stalled)
         finish(stalled)
         # And a third one, which would read again whatever the stale one had put back.
-        assert finish(start_owner(place, 3)) == FINISHED, stop
+        assert own_to_the_end(place, 3) == FINISHED, stop
         problems += wrong(place, stop)
     assert not problems, "\n".join(problems)
 

@@ -25,14 +25,14 @@ def worker(pipeline: Pipeline) -> Iterator[None]:
     flow, name, pid = _a_worker(pipeline)
     os.kill(pid, signal.SIGKILL)
     yield
-    assert name not in flow.ready_workers()
+    flow.wait_until_replaced(name, workers=1)
 
 
 def master(pipeline: Pipeline) -> Iterator[None]:
     """The application master's container: its workers live on."""
     flow = pipeline.target
     workers, leader = flow.worker_pids(), flow.status.master
-    os.kill(_master_pid(flow), signal.SIGKILL)
+    os.kill(flow.master_pid(), signal.SIGKILL)
     yield
     flow.wait(lambda: flow.status.master not in (None, leader), "another master to lead")
     assert flow.worker_pids() == workers, "a worker was lost with its master"
@@ -41,10 +41,10 @@ def master(pipeline: Pipeline) -> Iterator[None]:
 def both(pipeline: Pipeline) -> Iterator[None]:
     """Master and worker at once."""
     flow, name, pid = _a_worker(pipeline)
-    os.kill(_master_pid(flow), signal.SIGKILL)
+    os.kill(flow.master_pid(), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     yield
-    assert name not in flow.ready_workers()
+    flow.wait_until_replaced(name, workers=1)
 
 
 def node(pipeline: Pipeline) -> Iterator[None]:
@@ -62,7 +62,8 @@ def node(pipeline: Pipeline) -> Iterator[None]:
     flow.wait(lambda: any(worker != name for worker in flow.ready_workers()), "a worker elsewhere")
     yield
     for orphan in orphans & set(yarn.container_processes(number)):
-        os.kill(orphan, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has left by itself, or with its parent
+            os.kill(orphan, signal.SIGKILL)
     yarn.start_node(number)
 
 
@@ -121,8 +122,3 @@ def _a_worker(pipeline: Pipeline) -> tuple[YarnFlow, str, int]:
     flow.wait_for_workers(1)
     name, pid = next(iter(flow.worker_pids().items()))
     return flow, name, pid
-
-
-def _master_pid(flow: YarnFlow) -> int:
-    flow.wait(lambda: len(flow.processes("scribengin.master")) == 1, "one master's process")
-    return flow.processes("scribengin.master")[0]

@@ -18,7 +18,6 @@ from typing import Any
 
 import hdfs_native
 import pyarrow as pa
-from kafka import KafkaConsumer, TopicPartition
 
 from scribengin.commit import CommitLog
 from scribengin.dataflow import paths
@@ -30,13 +29,15 @@ from scribengin.testing.servers.zookeeper import ZooKeeperServers
 from scribengin.testing.waiting import wait_until
 from tests.integration.cluster import Cluster
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
+from tests.servers.kafka_clients import visible_records
 from tests.servers.kafka_side import KafkaSide
 
 STREAMS = 2
 LIMIT_S = 420.0
 """For everything to arrive: generous, because Spark starts anew in several containers on a busy machine."""
 _NODE_MEMORY_MB = 16 * 1024
-_READ_COMMITTED_MS = 2000
+_SESSION_S = 30
+"""Who was not struck is not lost, however busy the machine is."""
 
 
 @dataclass
@@ -96,17 +97,28 @@ class Pipeline(ABC):
         return sum(CommitLog.from_bytes(node.data, path="a stream").round for node in found if node is not None)
 
     def await_output(self) -> None:
-        """Wait until all that was fed has come out, then hold it against what was fed: nothing lost, nothing twice."""
+        """Wait until all that was fed has come out, then hold just that against what was fed: nothing lost, nothing
+        twice."""
+        output: Counter[bytes] = Counter()
+
+        def all_came() -> bool:
+            nonlocal output
+            output = self.output()
+            return output.total() >= self._fed
+
         try:
-            wait_until(lambda: self.output().total() >= self._fed, LIMIT_S, f"{self._fed} records out of {self.name}")
+            wait_until(all_came, LIMIT_S, f"{self._fed} records out of {self.name}")
         except AssertionError as error:
             words = "\n".join(f"{flow.status.model_dump_json()}\n{flow.words()[-6000:]}" for flow in self.flows)
-            raise AssertionError(f"{error}; {self.output().total()} came\n{words}") from None
-        self.compare()
+            raise AssertionError(f"{error}; {output.total()} came\n{words}") from None
+        self._compare(output)
 
     def compare(self) -> None:
-        """What came out is what was fed. Raises AssertionError."""
-        output, expected = self.output(), self.expected
+        """What is out now is what was fed. Raises AssertionError."""
+        self._compare(self.output())
+
+    def _compare(self, output: Counter[bytes]) -> None:
+        expected = self.expected
         twice, lost = list(output - expected)[:3], list(expected - output)[:3]
         assert output == expected, f"{self.name}: too often {twice}, missing {lost}"
 
@@ -133,6 +145,7 @@ class Pipeline(ABC):
             sql="SELECT payload FROM src",
             container={"memory_mb": 1536},
             round={"records_max": 40},
+            session_timeout_s=_SESSION_S,
         )
         self.flows.append(flow)
 
@@ -175,7 +188,7 @@ class HdfsToKafka(Pipeline):
         self._submit(self.name, source, sink)
 
     def output(self) -> Counter[bytes]:
-        return read_committed(self.world.kafka.bootstrap, self.name)
+        return Counter(record.value for record in visible_records(self.world.kafka.bootstrap, self.name))
 
     def _write(self, stream: int, payloads: Sequence[bytes]) -> None:
         """A file that appears whole."""
@@ -216,27 +229,6 @@ class LogKafkaLog(Pipeline):
 
 
 PIPELINES = (KafkaToHdfs, HdfsToKafka, LogKafkaLog)
-
-
-def read_committed(bootstrap: str, topic: str) -> Counter[bytes]:
-    """Every record of a topic that a reader of committed records sees now."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False, group_id=None
-    )
-    found: Counter[bytes] = Counter()
-    try:
-        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(*partitions)
-        ends = consumer.end_offsets(partitions) if partitions else {}
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            polled = consumer.poll(timeout_ms=_READ_COMMITTED_MS)
-            if not polled:
-                break  # a transaction is open: what lies behind it is not to be seen yet
-            found.update(record.value for records in polled.values() for record in records)
-    finally:
-        consumer.close()
-    return found
 
 
 @contextmanager

@@ -20,9 +20,10 @@ from scribengin.testing.servers.kdc import REALM, KdcServer
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _START_TIMEOUT_S = 120.0
 _HEAP_MB = 256
-RENEW_MS = 6_000
-LIFE_MS = 14_000
-"""Tokens of this NameNode can be renewed for so long, and are good for so long."""
+RENEW_MS = 24_000
+LIFE_MS = 40_000
+"""Tokens of this NameNode are good for so long from one renewal to the next, and for so long altogether. A quarter of
+the first is what a renewal may be late: on a busy machine that has to be seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _TIMEOUT_S = 120.0
 
 def main(hosts: str, folder: Path) -> None:
     """Be the application's master, or die on the way."""
-    with connect(hosts, session_timeout_s=5) as registry:
+    with connect(hosts, session_timeout_s=60) as registry:
         before = left_behind(registry)
         application = SkeinApplication()
         fleet = SkeinFleet(application, Traces(registry, TRACES), print)

@@ -19,7 +19,6 @@ DATA = b"x" * 300_000
 def test_open_files_of_a_dead_data_node_are_given_up_and_new_ones_are_written(
     own_hdfs: HdfsServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdfs, "ANSWER_S", 10.0)
     files, folder = durable_file_system(f"{own_hdfs.url}/staged")
     files.make_directories(folder)
     opened = [files.create(f"{folder}/{number}") for number in range(FILES)]
@@ -27,6 +26,7 @@ def test_open_files_of_a_dead_data_node_are_given_up_and_new_ones_are_written(
         file.append(DATA)
         if number % 2:
             file.sync()
+    monkeypatch.setattr(hdfs, "ANSWER_S", 10.0)  # what came before had to be answered
     own_hdfs.kill_data_node(0)
     for file in opened:
         with suppress(SystemUnreachable):

@@ -12,6 +12,7 @@ import re
 import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from scribengin.testing.servers.kafka import KafkaServer
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.kafka_rounds import Flow, Killed, die, kafka_flow
-from tests.servers.kafka_clients import committed_records
+from tests.servers.kafka_clients import await_markers, committed_records
 
 PREPARED = "round.prepare:after"
 DECIDED = "kafka.commit:after"
@@ -90,21 +91,17 @@ def group_of(flow: Flow) -> str:
 def forget(flow: Flow) -> None:
     """Let the group's offsets expire."""
     config: Any = flow.config.sinks["out"]
-    admin = KafkaAdminClient(bootstrap_servers=config.bootstrap)
-    try:
+    with closing(KafkaAdminClient(bootstrap_servers=config.bootstrap)) as admin:
+        await_markers(admin)  # a marker that comes later would bring them back
         admin.delete_group_offsets(group_of(flow), [TopicPartition(config.topic, 0)])
-    finally:
-        admin.close()
 
 
 def told_by(flow: Flow) -> dict[str, Any]:
     """What Kafka's metadata says, as another client reads it."""
     config: Any = flow.config.sinks["out"]
-    admin = KafkaAdminClient(bootstrap_servers=config.bootstrap)
-    try:
+    with closing(KafkaAdminClient(bootstrap_servers=config.bootstrap)) as admin:
+        await_markers(admin)  # until then the offset is the one before, or none
         found = admin.list_group_offsets(group_of(flow))
-    finally:
-        admin.close()
     (offsets,) = found.values() if all(isinstance(value, dict) for value in found.values()) else (found,)
     metadata: str = offsets[TopicPartition(config.topic, 0)].metadata
     told: dict[str, Any] = json.loads(metadata.rstrip("\0"))
@@ -282,13 +279,18 @@ def drained(owner: TaskOwner) -> bool:
 def test_a_broker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_nothing(
     flow: Flow, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction, "REQUEST_TIMEOUT_S", 5.0)
+    def kill(_stop: str) -> None:
+        """Only from now on be impatient: before, a slow answer is no failure."""
+        monkeypatch.setattr(transaction, "REQUEST_TIMEOUT_S", 5.0)
+        kafka.kill()
+
     for stop in ("kafka.produce:after", PREPARED):
         owner = flow.taken()
-        with failpoint(stop, lambda _stop: kafka.kill()), pytest.raises(SystemUnreachable):
+        with failpoint(stop, kill), pytest.raises(SystemUnreachable):
             owner.run_round()
         kafka.start()
         wait_until(partial(drained, owner), 200, "the broker to know its transactions again, and the rounds to be run")
+        monkeypatch.undo()
         assert_everything_is_there_once(flow)
         owner.close()
         flow.append(10)

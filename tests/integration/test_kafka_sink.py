@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +24,7 @@ from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SystemUnreachable
 from scribengin.testing.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
-from tests.servers.kafka_clients import committed_records
+from tests.servers.kafka_clients import await_markers, committed_records
 
 AT = datetime(2013, 1, 1, 5, 17, tzinfo=UTC)
 
@@ -129,6 +130,8 @@ def test_an_abort_does_not_overtake_what_it_aborts(rounds: Any) -> None:
     one = rounds(client={"linger.ms": 30_000})  # so that nothing has left when the abort begins
     one.writer.write(batch([b"aborted"] * 3))
     one.writer.rollback()
+    with closing(KafkaAdminClient(bootstrap_servers=one.config.bootstrap)) as admin:
+        await_markers(admin)
     consumer = KafkaConsumer(bootstrap_servers=one.config.bootstrap, isolation_level="read_uncommitted")
     place = TopicPartition(one.config.topic, 0)
     assert consumer.end_offsets([place])[place] == 4, "three records, and the marker of their end"

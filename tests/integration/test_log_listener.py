@@ -74,7 +74,7 @@ def test_a_listener_with_a_prefix_hears_of_nothing_else(namespace: LogNamespace)
 def test_a_listener_survives_its_session(registry: Registry, registry_hosts: str, namespace: LogNamespace) -> None:
     address, _slash, chroot = registry_hosts.partition("/")
     heard = Heard()
-    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=2.0) as session:
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=6.0) as session:
         namespace.create("before")
         session.create("/expires", ephemeral=True)
         with LogNamespace.open(namespace.path, registry=session).listen(heard):
@@ -82,11 +82,11 @@ def test_a_listener_survives_its_session(registry: Registry, registry_hosts: str
             proxy.cut()
             namespace.create("meanwhile")
             namespace.delete("before")
-            wait_until(lambda: registry.find("/expires") is None, 20, what="the session to expire")
+            wait_until(lambda: registry.find("/expires") is None, 60, what="the session to expire")
             proxy.heal()
-            wait_until(lambda: heard.names == {"meanwhile"}, 20, what="the logs to be listed again")
+            wait_until(lambda: heard.names == {"meanwhile"}, 60, what="the logs to be listed again")
             namespace.create("after")
-            wait_until(lambda: heard.names == {"meanwhile", "after"}, 20, what="the watch to be set again")
+            wait_until(lambda: heard.names == {"meanwhile", "after"}, 60, what="the watch to be set again")
 
 
 def test_what_a_callback_raises_is_kept(namespace: LogNamespace) -> None:

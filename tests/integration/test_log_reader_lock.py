@@ -106,7 +106,7 @@ def test_a_reader_whose_session_expired_fails_and_another_takes_over(
     address, _, chroot = registry_hosts.partition("/")
     with (
         ChaosProxy(address) as proxy,
-        connect(f"{proxy.address}/{chroot}", session_timeout_s=1.0) as session,
+        connect(f"{proxy.address}/{chroot}", session_timeout_s=5.0) as session,
     ):
         cut_off = LogNamespace.open(namespace.path, registry=session).open_reader(LOG, subscriber="billing")
         assert [record.payload for record in cut_off.read(1)] == payloads[:1]

@@ -97,7 +97,7 @@ def test_closing_cancels_what_waits_and_refuses_what_comes(
         lambda reader: reader.read_batch(timeout_s=60),
         lambda reader: reader.read(timeout_s=60),
         lambda reader: reader.read(5, timeout_s=60, wait_for_all=True),
-        lambda reader: reader.wait(reader.end_position(), 60),
+        lambda reader: reader.wait(reader.position, 60),
     ]
     for call in calls:
         reader = namespace.open_reader(LOG, read_ahead=ReadAhead())

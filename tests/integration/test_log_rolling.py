@@ -234,7 +234,7 @@ def test_a_roll_whose_outcome_cannot_be_learnt_ends_the_writer(
     """The old segment is completed: what would be appended to it, nobody would ever read."""
     namespace = bound_namespace(registry, tmp_path / "store", LOG, config=SMALL)
     address, _, chroot = registry_hosts.partition("/")
-    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=1.0) as session:
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=5.0) as session:
 
         def lose_the_reply_and_the_registry(_stop: str) -> None:
             proxy.cut()

@@ -114,7 +114,8 @@ def test_a_killed_node_is_lost_its_containers_are_orphans_and_it_can_come_back(o
     number = 0 if sleeping(own_yarn, 0) else 1
     orphans = sleeping(own_yarn, number)
     own_yarn.kill_node(number)
-    wait_until(lambda: own_yarn.node_states()[own_yarn.node_id(number)] == "LOST", timeout_s=180, what="LOST")
+    lost = own_yarn.node_id(number)
+    wait_until(lambda: own_yarn.node_states().get(lost) == "LOST", timeout_s=180, what="LOST")
     assert sleeping(own_yarn, number) == orphans
     own_yarn.start_node(number)
     wait_until(lambda: set(own_yarn.node_states().values()) == {"RUNNING"}, timeout_s=180, what="both nodes to run")

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,9 @@ from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluste
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1")
+SESSION_S = 20
+"""So long that who was not killed is not lost on a busy machine either, and so short that a killed master's session is
+over within the 20 s that `scribengin start` gives it."""
 TRANSFORMATION = """
 import os
 from pathlib import Path
@@ -47,14 +51,15 @@ printed = skein.ApplicationSpec.from_yaml(sys.stdin.read())
 for name in ("name", "queue", "node_label", "tags", "max_attempts"):
     if getattr(sent, name) != getattr(printed, name):
         print(name, getattr(sent, name), getattr(printed, name))
-assert set(sent.services) == set(printed.services) == {"master", "worker"}
+scripts = {path.stem: path for path in map(Path, sys.argv[2:])}
+assert set(sent.services) == set(printed.services) == set(scripts) == {"master", "worker"}
 for name, service in printed.services.items():
     there = sent.services[name]
     there.env.pop("LANG", None)  # which skein takes from whoever submits
     for word in ("instances", "max_restarts", "allow_failures", "resources", "env"):
         if getattr(there, word) != getattr(service, word):
             print(name, word, getattr(there, word), getattr(service, word))
-    script = next(Path(sys.argv[2]).glob(f"nodemanager-*/local/**/{name}.sh")).read_text()  # as a container has it
+    script = scripts[name].read_text()  # as a container has it
     if script != service.script:
         print(name, "script", script, service.script)
     files = {link: file.source for link, file in there.files.items() if not link.startswith(".skein")}
@@ -90,6 +95,7 @@ def flow(cluster: Cluster, yarn: YarnServers, tmp_path_factory: pytest.TempPathF
         workers=1,
         container={"memory_mb": 1536},
         round={"records_max": 50},
+        session_timeout_s=SESSION_S,
         yarn={
             "queue": "second",
             "python": {"path": sys.executable},
@@ -104,18 +110,28 @@ def feed(cluster: Cluster, count: int = 200) -> None:
         cluster.append(log, count)
 
 
-def only(pids: list[int]) -> int:
-    """The one process of its kind."""
-    (pid,) = pids
-    return pid
-
-
 def skein_master(flow: YarnFlow) -> int:
-    """The process of skein's application master."""
-    ours = set(flow.yarn.container_processes())
-    commands = {process.pid: process.info["cmdline"] or [""] for process in psutil.process_iter(["cmdline"])}
-    masters = [pid for pid in ours & commands.keys() if "com.anaconda.skein.ApplicationMaster" in commands[pid]]
-    return only(masters)
+    """The process of skein's application master, once there is one."""
+
+    def masters() -> list[int]:
+        ours = set(flow.yarn.container_processes())
+        commands = {process.pid: process.info["cmdline"] or [""] for process in psutil.process_iter(["cmdline"])}
+        return [pid for pid in ours & commands.keys() if "com.anaconda.skein.ApplicationMaster" in commands[pid]]
+
+    return flow.wait_for_process(masters, "one process of skein's application master")
+
+
+def localized(flow: YarnFlow, application: str, name: str) -> Path:
+    """A file of that application as a container has it; looked for again, as directories vanish under the walk."""
+    found: list[Path] = []
+
+    def is_there() -> bool:
+        with suppress(FileNotFoundError):
+            found.extend(flow.yarn.folder.glob(f"nodemanager-*/local/**/appcache/{application}/**/{name}"))
+        return bool(found)
+
+    flow.wait(is_there, f"{name} of {application}")
+    return found[0]
 
 
 def attempt_of_skein(flow: YarnFlow) -> int:
@@ -137,12 +153,13 @@ def test_a_dataflow_with_a_package_comes_up_as_a_skein_application(flow: YarnFlo
     assert {name: application[name] for name in wanted} == wanted
 
 
-def test_what_the_command_line_prints_is_what_was_submitted(flow: YarnFlow, yarn: YarnServers) -> None:
+def test_what_the_command_line_prints_is_what_was_submitted(flow: YarnFlow) -> None:
     descriptor = flow.cluster.home / "flow.json"
     descriptor.write_text(flow.config.model_dump_json())
     printed = flow.command("yarn", "spec", str(descriptor))
-    sent = next(yarn.folder.glob("nodemanager-*/local/**/.skein.proto"))
-    assert flow.run_with(printed, "-c", DIFFERENCES, str(sent), str(yarn.folder)) == ""
+    (application,) = flow.applications()
+    files = [str(localized(flow, application["id"], name)) for name in (".skein.proto", "master.sh", "worker.sh")]
+    assert flow.run_with(printed, "-c", DIFFERENCES, *files) == ""
 
 
 def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
@@ -152,16 +169,14 @@ def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     os.kill(flow.worker_pids()[victim], signal.SIGKILL)
     flow.wait_until_delivered(*LOGS)
     since(killed_ms, "worker killed -> all delivered")
-    flow.wait_for_workers(1)
-    assert victim not in flow.ready_workers()
-    words = [event.message for event in flow.view.history().events]
-    assert any(victim in line and "SIGKILL" in line for line in words), words
+    flow.wait_until_replaced(victim, workers=1)
+    flow.wait_for_event(victim, "SIGKILL")
 
 
 def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
     workers, leader = flow.worker_pids(), flow.status.master
     killed_ms = SYSTEM_CLOCK.now_ms()
-    os.kill(only(flow.processes("scribengin.master")), signal.SIGKILL)
+    os.kill(flow.master_pid(), signal.SIGKILL)
     feed(cluster)
     flow.wait_until_delivered(*LOGS)
     flow.wait(lambda: flow.status.master not in (None, leader), "the next master to lead")
@@ -173,8 +188,8 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
 def test_skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_the_registry(
     flow: YarnFlow, cluster: Cluster
 ) -> None:
-    before = [psutil.Process(pid) for pid in flow.processes()]
-    workers = flow.ready_workers()
+    ours, (victim,) = flow.processes(), flow.ready_workers()
+    before = [process for process in psutil.process_iter() if process.pid in ours]
     feed(cluster)
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(skein_master(flow), signal.SIGKILL)
@@ -182,8 +197,7 @@ def test_skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_t
     feed(cluster)
     flow.wait_until_delivered(*LOGS)
     since(killed_ms, "skein's application master killed -> all delivered")
-    flow.wait_for_workers(1)
-    assert not set(workers) & set(flow.ready_workers())
+    flow.wait_until_replaced(victim, workers=1)
     assert [app["state"] for app in flow.applications()] == ["RUNNING"]
     assert attempt_of_skein(flow) == 2
 
@@ -198,7 +212,7 @@ def test_status_and_logs_show_the_application_and_its_processes(flow: YarnFlow) 
 
 
 def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
-    psutil.Process(only(flow.processes("scribengin.master"))).suspend()
+    psutil.Process(flow.master_pid()).suspend()
     said = flow.command("kill", "flow")
     assert "application_" in said, said
     assert flow.processes() == []

@@ -44,7 +44,10 @@ from scribengin_registry.kazoo_registry import connect
 hosts, descriptor, stop, lease = sys.argv[1:]
 config = load_config(descriptor)
 session = start_session("owner", conf=config.spark.conf)
-with connect(hosts) as registry, Resources(config, Environment(registry, config.name)) as resources:
+with (
+    connect(hosts, session_timeout_s=60) as registry,
+    Resources(config, Environment(registry, config.name)) as resources,
+):
     owner = TaskOwner(
         registry, config.name, resources.tasks()[0], owner=stop, lease=int(lease), sources=resources.sources,
         sinks=resources.sinks, transform=Transformation.load(resources.transformation_spec(), session),
@@ -143,7 +146,8 @@ def test_a_dataflow_between_tables_survives_the_kill_of_its_worker(
     zookeeper: EmbeddedZooKeeper, tables: Tables, tmp_path: Path
 ) -> None:
     with running_cluster(zookeeper.hosts, tmp_path / "cluster") as cluster:
-        flow = start(cluster, **tables.config(f"tables-{tmp_path.name}"))
+        # A second worker that is lost, by a session that expires, would repeat a second round.
+        flow = start(cluster, **tables.config(f"tables-{tmp_path.name}"), session_timeout_s=30)
         due = random.Random(tmp_path.name).randrange(ROUND, ROWS // 2)
         flow.wait(lambda: len(tables.written()) >= due, f"{due} rows")
         [victim] = flow.ready_workers()

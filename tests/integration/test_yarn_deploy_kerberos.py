@@ -14,9 +14,9 @@ import pytest
 from scribengin.testing.waiting import wait_until
 from tests.integration.kerberos_hdfs import SecureHdfs, secure_hdfs
 
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 240.0
 
-pytestmark = pytest.mark.servers  # it starts its own
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]  # it starts its own
 _HEAD = """
 import base64, json, sys
 import jpype

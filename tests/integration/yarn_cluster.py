@@ -7,8 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ import psutil
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.launcher.yarn.applications import tag_of
-from scribengin.testing.servers.hadoop import ask, ask_json
+from scribengin.testing.servers.hadoop import ask
 from scribengin.testing.servers.yarn import YarnServers
+from scribengin.testing.waiting import wait_until
+from scribengin_registry.errors import NodeMissing
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster
 
 _SUBMIT = """
@@ -55,6 +57,7 @@ with SkeinApplications(yarn, kit, worker) if launcher == "skein" else YarnApplic
     print(applications.poll(master).reason)
 """
 _PROGRAM_TIMEOUT_S = 840.0
+_NOT_ENDED = "states=NEW,SUBMITTED,ACCEPTED,RUNNING"
 
 
 def verdict_of(launcher: str, program: str, yarn: YarnServers, registry_hosts: str, folder: Path, attempts: int) -> str:
@@ -111,8 +114,7 @@ class YarnFlow(Flow):
     def applications(self) -> list[dict[str, Any]]:
         """What the ResourceManager says of this dataflow's applications, oldest first."""
         tag = tag_of(self.cluster.registry.hosts, self.config.name)
-        answer = ask_json(f"{self.yarn.web_url}/ws/v1/cluster/apps?applicationTags={tag}")
-        found = answer.get("apps", answer).get("app", [])
+        found = _applications(self.yarn, f"applicationTags={tag}")
         return sorted(found, key=lambda app: int(app["startedTime"]))
 
     def processes(self, module: str = "") -> list[int]:
@@ -125,9 +127,42 @@ class YarnFlow(Flow):
                 found.append(process.pid)
         return found
 
+    def wait_for_process(self, look: Callable[[], list[int]], what: str) -> int:
+        """Wait until `look` finds exactly one process. A fork shows its parent's command line until it runs its own."""
+        found: list[int] = []
+
+        def alone() -> bool:
+            found[:] = look()
+            return len(found) == 1
+
+        self.wait(alone, what)
+        return found[0]
+
+    def master_pid(self) -> int:
+        """The process of the master, once there is one."""
+        return self.wait_for_process(lambda: self.processes("scribengin.master"), "one master's process")
+
     def worker_pids(self) -> dict[str, int]:
-        """The pids of the workers that take tasks."""
-        return {name: self.view.worker(name).pid for name in self.ready_workers()}
+        """The pids of the workers that take tasks; not of one that the master is just removing."""
+        found = {}
+        for name in self.ready_workers():
+            with suppress(NodeMissing):
+                found[name] = self.view.worker(name).pid
+        return found
+
+    def wait_until_replaced(self, victim: str, workers: int) -> None:
+        """Wait until others are at work in place of a worker that was killed, which is one of them as long as its lease
+        stands."""
+        self.wait(lambda: victim not in self.ready_workers(), f"{victim} to be missed")
+        self.wait_for_workers(workers)
+
+    def wait_for_event(self, *words: str) -> None:
+        """Wait until one line of the history has all these words."""
+
+        def told() -> bool:
+            return any(all(word in event.message for word in words) for event in self.view.history().events)
+
+        self.wait(told, f"an event with {words}")
 
     def words(self) -> str:
         """What YARN says, and the ends of the outputs that it keeps."""
@@ -147,17 +182,26 @@ def submit_on_yarn(cluster: Cluster, servers: YarnServers, **config: Any) -> Yar
 @contextmanager
 def yarn_cluster(yarn: YarnServers, zookeeper_hosts: str, directory: Path) -> Iterator[Cluster]:
     """A cluster of its own; applications that still run in it at the end are killed."""
-    before = {str(app["id"]) for app in _applications(yarn)}
+    before = {str(app["id"]) for app in _applications(yarn, _NOT_ENDED)}
     with running_cluster(zookeeper_hosts, directory) as cluster:
         try:
             yield cluster
         finally:
-            for app in _applications(yarn):
+            for app in _applications(yarn, _NOT_ENDED):
                 if str(app["id"]) not in before:
                     url = f"{yarn.web_url}/ws/v1/cluster/apps/{app['id']}/state"
                     ask(url, method="PUT", body=b'{"state": "KILLED"}')
 
 
-def _applications(yarn: YarnServers) -> list[dict[str, Any]]:
-    answer = ask_json(f"{yarn.web_url}/ws/v1/cluster/apps?states=NEW,SUBMITTED,ACCEPTED,RUNNING")
-    return list(answer.get("apps", answer).get("app", []))
+def _applications(yarn: YarnServers, query: str) -> list[dict[str, Any]]:
+    """Asked again until the ResourceManager answers: no answer is not the same as no application."""
+    answers: list[bytes] = []
+
+    def answered() -> bool:
+        answer = ask(f"{yarn.web_url}/ws/v1/cluster/apps?{query}")
+        answers.extend([] if answer is None else [answer])
+        return bool(answers)
+
+    wait_until(answered, TIMEOUT_S, "the ResourceManager to tell its applications")
+    told = json.loads(answers[0])
+    return list(told.get("apps", told).get("app", []))

@@ -46,7 +46,7 @@ threading.Event().wait()
 
 def main(hosts: str, folder: Path) -> None:
     """Be the application, or die on the way."""
-    with connect(hosts, session_timeout_s=5) as registry:
+    with connect(hosts, session_timeout_s=60) as registry:
         master = ApplicationMaster(YarnConfig())
         before = left_behind(registry)
         fleet = Fleet(master, Traces(registry, TRACES), print)

@@ -20,7 +20,8 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
 @pytest.fixture(scope="session")
 def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers) -> Iterator[YarnServers]:
     """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
-    with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs) as servers:
+    patient = {"yarn.nm.liveness-monitor.expiry-interval-ms": 60_000}  # a slow node's containers are not to be lost
+    with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient) as servers:
         yield servers
 
 

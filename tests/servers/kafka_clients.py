@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.errors import RetriableError
 
 from scribengin.testing.waiting import wait_until
 
+_UNMARKED = ["PrepareCommit", "PrepareAbort"]
+_MARKERS_TIMEOUT_S = 60.0
+
+
+def await_markers(admin: KafkaAdminClient) -> None:
+    """Wait until no transaction is between its decision and its end: a commit or an abort is answered before its
+    markers are in the partitions, and in those of the groups' offsets."""
+
+    def are_there() -> bool:
+        try:
+            return not any(admin.list_transactions(state_filters=_UNMARKED).values())
+        except RetriableError:  # a broker that has just come back is still loading its transactions
+            return False
+
+    wait_until(are_there, _MARKERS_TIMEOUT_S, "the markers")
+
 
 def committed_records(bootstrap: str, topic: str, partition: int | None = None) -> list[Any]:
-    """What a reader of committed records sees of a topic, or of one of its partitions, from the first to the last.
+    """What `visible_records` returns once everything that was decided is visible."""
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        await_markers(admin)
+    return visible_records(bootstrap, topic, partition)
 
-    A commit is answered before its markers are in the partitions, so that is waited for.
-    """
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    try:
-        unmarked = ["PrepareCommit", "PrepareAbort"]
-        wait_until(lambda: not any(admin.list_transactions(state_filters=unmarked).values()), 60, "the markers")
-    finally:
-        admin.close()
+
+def visible_records(bootstrap: str, topic: str, partition: int | None = None) -> list[Any]:
+    """What a reader of committed records sees now of a topic, or of one of its partitions, from the first to the last:
+    nothing of a topic that is not there yet."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         isolation_level="read_committed",
@@ -27,10 +44,12 @@ def committed_records(bootstrap: str, topic: str, partition: int | None = None) 
         enable_auto_commit=False,
         fetch_max_wait_ms=20,
     )
-    try:
+    with closing(consumer):
         partitions = sorted(consumer.partitions_for_topic(topic) or ()) if partition is None else [partition]
         places = [TopicPartition(topic, one) for one in partitions]
-        ends = consumer.end_offsets(places)
+        if not places:
+            return []
+        ends = consumer.end_offsets(places)  # of what is committed: an open transaction and all behind it are not read
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
         records: list[Any] = []
@@ -38,5 +57,3 @@ def committed_records(bootstrap: str, topic: str, partition: int | None = None) 
             for of_partition in consumer.poll(timeout_ms=1000).values():
                 records += of_partition
         return records
-    finally:
-        consumer.close()

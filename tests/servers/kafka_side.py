@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from kafka import KafkaAdminClient, KafkaProducer, OffsetSpec, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
 
 from scribengin.testing.waiting import wait_until
+from tests.servers.kafka_clients import await_markers
 
 _TIMEOUT_S = 30.0
 Headers = Sequence[tuple[str, bytes]]
@@ -74,6 +75,10 @@ class KafkaSide:
         """Give up the first records of partition 0, as retention does."""
         self.admin.delete_records({TopicPartition(topic, 0): before})
 
+    def await_markers(self) -> None:
+        """Wait until readers see what became of all transactions that were ended."""
+        await_markers(self.admin)
+
     def close(self) -> None:
         """Close the clients."""
         self._producer.close()
@@ -82,10 +87,10 @@ class KafkaSide:
 
 @contextmanager
 def transactional(bootstrap: str, transactional_id: str) -> Iterator[KafkaProducer]:
-    """A producer of transactions, initialised."""
+    """A producer of transactions, initialised. Afterwards readers see what became of them."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=0, transactional_id=transactional_id)
     producer.init_transactions()
-    try:
+    with closing(producer):
         yield producer
-    finally:
-        producer.close()
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        await_markers(admin)

@@ -28,7 +28,7 @@ from scribengin_registry.kazoo_registry import connect
 from scribengin_registry.process import LOOPBACK
 
 _BOOKIES = 3
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 240.0
 _HEAP_MB = 384
 _DIRECT_MEMORY_MB = 256
 _TOOL_HEAP_MB = 256
