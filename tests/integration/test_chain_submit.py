@@ -29,8 +29,8 @@ from scribengin_tools.restarting import next_version
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine, whole_tree
 
-pytestmark = pytest.mark.usefixtures("home")
-FLOW = {"sql": "SELECT payload FROM src", "workers": 0, "session_timeout_s": 6}
+pytestmark = pytest.mark.usefixtures("home", "verdicts")
+FLOW = {"sql": "SELECT payload FROM src", "workers": 0, "session_timeout_s": 30}
 
 
 @pytest.fixture
