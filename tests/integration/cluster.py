@@ -94,9 +94,17 @@ class Flow:
             return
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Wait, and if it is in vain, say what the processes have said."""
+        """Wait, and if it is in vain, say what the processes have said. A condition that finds a node gone which it
+        has just seen, as of a worker that is removed meanwhile, does not hold yet."""
+
+        def holds() -> object:
+            try:
+                return condition()
+            except NodeMissing:
+                return False
+
         try:
-            wait_until(condition, self.patience_s, what)
+            wait_until(holds, self.patience_s, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.status.model_dump_json(indent=1)}\n{self.words()}") from None
 

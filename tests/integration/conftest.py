@@ -14,6 +14,7 @@ from scribengin.spark.log_format import register
 from scribengin.spark.session import start_session, stop_session
 from scribengin_registry.contract import Registry
 from scribengin_registry.kazoo_registry import connect
+from scribengin_tools import editing
 from tests.integration.cli_runner import CommandLine
 
 
@@ -48,6 +49,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where commands put containers and packages."""
     monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+@pytest.fixture
+def verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever edits waits for the master's verdict as long as it takes on a busy machine, and does not go on without
+    one: for tests that assert on it, or on the config in force."""
+    monkeypatch.setattr(editing, "_VERDICT_S", 60.0)
 
 
 @pytest.fixture

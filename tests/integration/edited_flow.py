@@ -48,14 +48,15 @@ def flow(cluster: Cluster) -> Flow:
 
 
 class Commits:
-    """What the commit logs of the source streams said while one watched: when each moved, and under which leases."""
+    """What the commit logs of the source streams said while one watched: when each moved, and under which leases; and
+    by the last look, its lease and how many rounds there have been, whoever did them."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self.moved_s: dict[str, list[float]] = {log: [] for log in LOGS}
         self.leases: dict[str, set[int]] = {log: set() for log in LOGS}
         self.lease: dict[str, int] = {}
-        self._rounds: dict[str, int] = {}
+        self.rounds: dict[str, int] = {}
 
     def look(self) -> None:
         """Look once."""
@@ -64,8 +65,8 @@ class Commits:
             found = CommitLog.from_bytes(self._flow.cluster.registry.get(path).data, path=path)
             self.leases[log].add(found.lease)
             self.lease[log] = found.lease
-            if self._rounds.get(log) != found.round:
-                self._rounds[log] = found.round
+            if self.rounds.get(log) != found.round:
+                self.rounds[log] = found.round
                 self.moved_s[log].append(SYSTEM_CLOCK.monotonic_s())
 
     def gaps(self, log: str) -> list[float]:

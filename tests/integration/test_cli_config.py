@@ -25,7 +25,8 @@ from scribengin_tools.ending import masters
 from tests.integration.cli_runner import CommandLine, quiet_config
 
 PYTHON = sys.executable
-CONFIG = quiet_config(session_timeout_s=6)
+pytestmark = pytest.mark.usefixtures("verdicts")
+CONFIG = quiet_config(session_timeout_s=30)
 
 
 @pytest.fixture
@@ -63,10 +64,10 @@ def test_values_are_shown_and_set_and_the_master_says_what_that_does(line: Comma
 
 def test_the_history_says_who_changed_what_and_what_that_did(line: CommandLine, led: DataflowView) -> None:
     line.ok("config", "set", "quiet", "round.records_max=7")
-    led.set_config(led.config().value.model_copy(update={"session_timeout_s": 9.0}), 1)
-    wait_until(lambda: len(edits(led)) == 3, timeout_s=30, what="the master to see the raw edit")
+    led.set_config(led.config().value.model_copy(update={"session_timeout_s": 45.0}), 1)
+    wait_until(lambda: len(edits(led)) == 3, timeout_s=120, what="the master to see the raw edit")
     led.registry.set(led.paths.config, b'{"wrokers": 3}')
-    wait_until(lambda: len(edits(led)) == 4, timeout_s=30, what="the master to see the raw edits")
+    wait_until(lambda: len(edits(led)) == 4, timeout_s=120, what="the master to see the raw edits")
     told = line.ok("config", "history", "quiet", "--json").json
     assert [(edit["version"], edit["author"], edit["outcome"]) for edit in told] == [
         (0, "ada@here", "accepted"),
@@ -76,7 +77,7 @@ def test_the_history_says_who_changed_what_and_what_that_did(line: CommandLine, 
     ]
     assert told[1]["actions"] == ["workers take it over with their next round"]
     shown = line.ok("config", "history", "quiet").out
-    for words in ("2 *", "unknown key 'wrokers'", "session_timeout_s: 6.0 -> 9.0", "submitted"):
+    for words in ("2 *", "unknown key 'wrokers'", "session_timeout_s: 30.0 -> 45.0", "submitted"):
         assert words in shown, shown
     wait_until(lambda: led.status().config_version == 2, timeout_s=60, what="the master to write its status")
     shown = line.ok("status", "quiet").out

@@ -27,7 +27,7 @@ from scribengin_tools.commands.flows import follow
 from scribengin_tools.ending import masters, set_desired_state
 from tests.integration.cli_runner import CommandLine, quiet_config
 
-CONFIG = quiet_config(session_timeout_s=1)
+CONFIG = quiet_config(session_timeout_s=8)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_stop_of_a_dataflow_that_failed_is_a_failure(line: CommandLine, view: Da
     led(view)
 
     def fail() -> None:
-        wait_until(lambda: view.config().value.desired_state == "stopped", what="the stop to be asked for")
+        wait_until(lambda: view.config().value.desired_state == "stopped", 120, "the stop to be asked for")
         view.set_status(view.status().model_copy(update={"state": "failed", "error": "it broke"}))
         view.registry.delete(f"{view.paths.master}/somebody")
 
@@ -163,7 +163,7 @@ def test_who_waits_hears_once_why_it_does_not_run_yet(view: DataflowView, monkey
     running(view, trouble)
 
     def end() -> None:
-        wait_until(lambda: trouble in heard.getvalue(), what="the trouble to be told")
+        wait_until(lambda: trouble in heard.getvalue(), 120, "the trouble to be told")
         running(view, trouble)
         view.set_status(view.status().model_copy(update={"state": "stopped", "error": None}))
 
@@ -176,7 +176,7 @@ def test_who_waits_hears_once_why_it_does_not_run_yet(view: DataflowView, monkey
 
 def test_edits_by_several_people_do_not_undo_each_other(view: DataflowView, home: Path) -> None:
     def edit(workers: int) -> None:
-        wait_until(lambda: _edited(view, workers), what="the edit")
+        wait_until(lambda: _edited(view, workers), 120, "the edit")
 
     editing = [threading.Thread(target=edit, args=(workers,)) for workers in (3, 4)]
     for thread in editing:
@@ -208,7 +208,7 @@ def test_a_dataflow_is_started_stopped_and_started_again(line: CommandLine, view
     assert line.ok("stop", "quiet").out == "dataflow 'quiet' was stopped already\n"
     names = [process["name"] for process in line.ok("logs", "quiet", "--json").json]
     assert len(names) == len(set(names))
-    wait_until(lambda: nothing_runs(line), timeout_s=30, what="the last master to end")
+    wait_until(lambda: nothing_runs(line), timeout_s=120, what="the last master to end")
 
 
 def nothing_runs(line: CommandLine) -> bool:
@@ -286,7 +286,7 @@ def check_that_it_follows(following: subprocess.Popen[str], file: Path) -> None:
             output.write("later\n")
         return bool(shown)
 
-    wait_until(said, timeout_s=30, what="something to be shown")
+    wait_until(said, timeout_s=120, what="something to be shown")
     reading.join()
     following.send_signal(signal.SIGINT)
     following.communicate()

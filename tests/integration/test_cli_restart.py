@@ -22,12 +22,14 @@ from scribengin_tools.author import author
 from scribengin_tools.ending import masters
 from tests.integration.cli_runner import CommandLine
 
+pytestmark = pytest.mark.usefixtures("verdicts")
 FLOW = {
     "name": "quiet",
     "sources": {"words": {"kind": "log", "logs": "words/*"}},
     "sinks": {"loud": {"kind": "log", "log": "loud"}},
     "transformation": "words:transform",
     "workers": 0,
+    "session_timeout_s": 30,
 }
 CODE = 'def transform(inputs, context):\n    return inputs["words"]\n'
 

@@ -16,6 +16,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.view import DataflowView
 from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.local import LocalLauncher
+from scribengin.testing.servers.java_server import ports_of
 from scribengin_registry.kazoo_registry import connect
 from tests.integration.cli_runner import command
 
@@ -67,8 +68,10 @@ def test_a_sandbox_ends_in_order_and_the_next_one_finds_its_data(tmp_path: Path)
 
 
 def test_a_sandbox_takes_the_port_it_is_given_and_one_directory_at_a_time(tmp_path: Path) -> None:
-    with sandbox(home=tmp_path) as (process, hosts):
-        port = hosts.rpartition(":")[2]
+    (free,) = ports_of(tmp_path / "port", 1)  # not one that the system, or another sandbox, takes in between
+    port = str(free)
+    with sandbox("--port", port, home=tmp_path) as (process, hosts):
+        assert hosts.rpartition(":")[2] == port
         taken = run("sandbox", "--dir", str(tmp_path / "other"), "--port", port, home=tmp_path)
         assert taken.returncode == 2
         assert taken.stderr.startswith("scribengin: ")

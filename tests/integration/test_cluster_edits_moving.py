@@ -21,6 +21,7 @@ cluster, flow = edited_flow.cluster, edited_flow.flow
 
 
 def test_other_containers_replace_the_workers_one_after_the_other(flow: Flow, cluster: Cluster) -> None:
+    flow.wait_for_workers(1)
     before = flow.ready_workers()
     with steady_load(cluster):
         flow.edit(container=ContainerConfig(memory_mb=2100))

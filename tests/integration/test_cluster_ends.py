@@ -34,6 +34,7 @@ def flow(cluster: Cluster) -> Flow:
         sources={"src": {"kind": "log", "logs": "in/*"}},
         sinks={"out": {"kind": "log", "log": "out"}},
         sql="SELECT payload FROM src",
+        session_timeout_s=20,
     )
 
 
@@ -59,6 +60,7 @@ def test_a_worker_that_is_told_to_end_gives_its_tasks_back_and_another_one_takes
     flow.wait(lambda: flow.ready_workers() not in ([], [worker]), "another worker")
     flow.wait_until_delivered("in/0", "in/1")
     (ended,) = [c for c in cluster.launcher.all_containers("ending") if c.name == worker]
+    flow.wait(lambda: cluster.launcher.poll(ended) is not None, "the one that was told to end")
     how = cluster.launcher.poll(ended)
     assert how is not None
     assert (how.kind, how.code) == ("exited", 0)

@@ -77,6 +77,7 @@ def test_one_more_master_disturbs_nobody(cluster: Cluster) -> None:
 def test_a_master_that_cannot_read_what_stands_there_says_so_and_does_not_try_for_ever(cluster: Cluster) -> None:
     flow = Flow(cluster, config())
     submit(cluster.registry, flow.config, cluster.home)
+    flow.wait(lambda: len(flow.view.tasks()) == 2, "the tasks")  # or the leader reads it as well, and ends by itself
     flow.master()
     cluster.registry.set(flow.view.paths.task_descriptors, b"not JSON")
     flow.kill_master()

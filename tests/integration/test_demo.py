@@ -14,6 +14,7 @@ import pytest
 from scribengin.launcher.local import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from scribengin_tools.demo.flights import load_flights
+from tests.integration.leftovers import await_none
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -79,7 +80,7 @@ def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_kill
     assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
     assert "stood still" in output
     assert running_containers(tmp_path) == []
-    assert processes_in(tmp_path) == []
+    await_none(lambda: processes_in(tmp_path))
 
 
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.election import Election, Standing
 from scribengin_registry.embedded import EmbeddedZooKeeper
+from scribengin_registry.errors import NodeMissing
 from scribengin_registry.kazoo_registry import connect
-from tests.integration.idle_workers import EXECUTOR, Led, is_idle, led_by_masters, submit_all
+from tests.integration.idle_workers import EXECUTOR, Led, led_by_masters, submit_all
 
 pytestmark = pytest.mark.timeout(900)
 NAMES = tuple(f"flow-{number}" for number in range(6))
@@ -59,7 +60,7 @@ def led(registry: Registry, proxy: ChaosProxy, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("outages")
     submit_all(registry, NAMES, folder, STREAMS)
     with led_by_masters(proxy.address, NAMES, folder / "home", SESSION_TIMEOUT_S, JumpingClock()) as led:
-        await_all_idle(led, registry)
+        at_rest(led, registry)
         yield led
 
 
@@ -69,35 +70,59 @@ def patient(registry: Registry, proxy: ChaosProxy, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("patient")
     submit_all(registry, PATIENT, folder, STREAMS, "/patient-logs")
     with led_by_masters(proxy.address, PATIENT, folder / "home", PATIENT_S, JumpingClock()) as led:
-        await_all_idle(led, registry, PATIENT)
+        at_rest(led, registry, PATIENT)
         yield led
 
 
-def await_all_idle(led: Led, registry: Registry, names: Sequence[str] = NAMES) -> None:
-    """Until everybody has heard of the last cut, and every dataflow has come to rest after it."""
+def at_rest(led: Led, registry: Registry, names: Sequence[str] = NAMES, workers: int = 1) -> dict[str, dict[str, int]]:
+    """Wait until everybody has heard of the last cut, and every dataflow has come to rest after it on so many workers.
+
+    Returns the lease under which each task stands, as it was when that was so: read again, it may be different.
+    """
+    found: dict[str, dict[str, int]] = {}
+    before = led.crew.reports
+
+    def rests(name: str) -> bool:
+        led.check()
+        leases = leases_at_rest(led, registry, name, workers, before)
+        if leases is not None:
+            found[name] = leases
+        return name in found or threading.Event().wait(0.1)
+
     for name in names:
-
-        def idle(name: str = name) -> bool:
-            led.check()
-            rests = led.crew.connected and is_idle(registry, name, streams=STREAMS, workers=1)
-            return (rests and len(standing(registry, name)) == STREAMS) or threading.Event().wait(0.1)
-
-        wait_until(idle, LIMIT_S, f"{name} to be idle on one worker")
-
-
-def placed(registry: Registry, name: str) -> dict[str, int]:
-    """The lease under which each task is placed. One that stands nowhere fails the test, as one that stands twice."""
-    found = standing(registry, name)
-    assert len(found) == STREAMS
+        wait_until(partial(rests, name), LIMIT_S, f"{name} to rest on {workers} workers")
     return found
 
 
-def standing(registry: Registry, name: str) -> dict[str, int]:
-    """The same of those that stand somewhere just now."""
-    view = DataflowView(registry, name)
-    found = [p.assignment for worker in view.workers() for p in view.assignments(worker, EXECUTOR)]
-    assert len(found) == len({assignment.task for assignment in found})
-    return {assignment.task: assignment.lease for assignment in found}
+def leases_at_rest(
+    led: Led, registry: Registry, name: str, workers: int, before: Mapping[str, int]
+) -> dict[str, int] | None:
+    """The lease of each task, or None unless the dataflow rests: its workers are those that its master employs, have
+    sessions, and have reported since `before`; each has as many tasks as the others, none is asked back, none stands
+    twice, all are idle; and its master knows all that."""
+    view, reports = DataflowView(registry, name), led.crew.reports
+    employed = {c.name: c.id for c in led.crew.containers() if c.dataflow == name}
+    try:
+        there = {w: [p.assignment for p in view.assignments(w, EXECUTOR)] for w in view.workers()}
+    except NodeMissing:  # of a worker that is removed meanwhile
+        return None
+    placed = [assignment for of in there.values() for assignment in of]
+    leases = {assignment.task: assignment.lease for assignment in placed}
+    status = view.status()
+    known = {task.task: task.lease for task in status.tasks if task.state == "idle"}
+    rests = (
+        led.crew.connected
+        and len(there) == workers
+        and there.keys() == employed.keys() == set(status.workers)
+        and all(view.lease(worker) for worker in there)
+        and all(reports.get(id_, 0) > before.get(id_, 0) for id_ in employed.values())
+        and len({len(of) for of in there.values()}) == 1
+        and len(placed) == len(leases) == STREAMS
+        and not any(assignment.release for assignment in placed)
+        and known == leases
+        and not status.tasks_unassigned
+    )
+    return leases if rests else None
 
 
 def next_lease(registry: Registry, name: str) -> int:
@@ -118,11 +143,10 @@ def cut_for(proxy: ChaosProxy, seconds: float, *, silent: bool) -> None:
 def test_a_registry_that_is_away_for_a_moment_costs_nobody_a_lease(
     patient: Led, registry: Registry, proxy: ChaosProxy
 ) -> None:
-    before = {name: placed(registry, name) for name in PATIENT}
+    before = at_rest(patient, registry, PATIENT)
     proxy.cut()
     proxy.heal()
-    await_all_idle(patient, registry, PATIENT)
-    assert {name: placed(registry, name) for name in PATIENT} == before
+    assert at_rest(patient, registry, PATIENT) == before
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
@@ -134,9 +158,8 @@ def test_after_sessions_have_ended_everything_comes_back_with_new_workers_and_le
     cut_for(proxy, 3 * SESSION_TIMEOUT_S, silent=silent)
     for name in NAMES:
         wait_until(partial(have_left, registry, name, workers[name]), LIMIT_S, f"other workers of {name}")
-    await_all_idle(led, registry)
-    for name in NAMES:
-        assert min(placed(registry, name).values()) >= before[name], "leases are never used twice"
+    for name, leases in at_rest(led, registry).items():
+        assert min(leases.values()) >= before[name], "leases are never used twice"
 
 
 def test_a_registry_that_comes_and_goes_at_random_is_outlived(led: Led, registry: Registry, proxy: ChaosProxy) -> None:
@@ -145,25 +168,21 @@ def test_a_registry_that_comes_and_goes_at_random_is_outlived(led: Led, registry
     for _ in range(12):
         cut_for(proxy, chance.uniform(0.0, 2.5) * SESSION_TIMEOUT_S, silent=chance.random() < 0.5)
         threading.Event().wait(chance.uniform(0.0, 1.5))
-    await_all_idle(led, registry)
-    for name in NAMES:
-        assert max(placed(registry, name).values()) >= before[name] - 1, "the last lease stands, or a later one"
+    for name, leases in at_rest(led, registry).items():
+        assert max(leases.values()) >= before[name] - 1, "the last lease stands, or a later one"
 
 
 def test_clocks_that_jump_by_hours_have_changed_nothing(patient: Led, registry: Registry) -> None:
     """They have done so in all of this: states are what they were, and nobody was taken for dead or for young."""
-    await_all_idle(patient, registry, PATIENT)
+    before = at_rest(patient, registry, PATIENT)
     events = [event for name in PATIENT for event in DataflowView(registry, name).history().events]
     assert max(abs(a.at_ms - b.at_ms) for a in events for b in events) > 3_600_000, "the clocks were to jump"
-    before = {name: placed(registry, name) for name in PATIENT}
     for name in PATIENT:
         view = DataflowView(registry, name)
         config = view.config()
         view.set_config(config.value.model_copy(update={"workers": 2}), config.version)
-    for name in PATIENT:
-        wait_until(partial(is_idle, registry, name, streams=STREAMS, workers=2), LIMIT_S, f"two workers of {name}")
-    for name in PATIENT:
-        kept = [task for task, lease in placed(registry, name).items() if before[name][task] == lease]
+    for name, leases in at_rest(patient, registry, PATIENT, workers=2).items():
+        kept = [task for task, lease in leases.items() if before[name][task] == lease]
         assert len(kept) == STREAMS // 2, "half of the tasks have moved, once"
 
 
@@ -190,12 +209,7 @@ def test_a_master_from_which_the_registry_goes_as_it_begins_to_lead_leads_when_i
     ):
         wait_until(unreachable.is_set, LIMIT_S, "the registry to be given up")
         between.heal()
-
-        def idle() -> bool:
-            led.check()
-            return is_idle(registry, "late", streams=STREAMS, workers=1)
-
-        wait_until(idle, LIMIT_S, "the dataflow to be led")
+        assert at_rest(led, registry, ["late"])
 
 
 def test_a_master_that_comes_up_while_its_dataflow_is_deleted_leads_nothing(

@@ -53,6 +53,12 @@ def shown(app: MonitorApp, name: str) -> str:
     return str(app.screen_stack[0].query_one(name, Static).render())
 
 
+async def log_shown(app: MonitorApp, pilot: Pilot[None]) -> str:
+    """What the screen of a log says: it is on top before there is anything on it."""
+    await until(pilot, lambda: isinstance(app.screen, LogScreen) and bool(app.screen.query("#log")))
+    return str(app.screen.query_one("#log", Static).render())
+
+
 def rows(app: MonitorApp, name: str) -> list[list[str]]:
     table: DataTable[Text] = app.screen_stack[0].query_one(name, DataTable)
     return [[str(cell) for cell in table.get_row(key)] for key in table.rows]
@@ -160,13 +166,11 @@ def test_l_opens_a_log_and_escape_closes_it(
 
     async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
         await pilot.press("l")
-        await until(pilot, lambda: isinstance(app.screen, LogScreen))
-        assert "no output of hot is on this machine" in str(app.screen.query_one("#log", Static).render())
+        assert "no output of hot is on this machine" in await log_shown(app, pilot)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, LogScreen))
         await pilot.press("tab", "l")
-        await until(pilot, lambda: isinstance(app.screen, LogScreen))
-        assert "no output of worker-1" in str(app.screen.query_one("#log", Static).render())
+        assert "no output of worker-1" in await log_shown(app, pilot)
 
     played(registry, play)
 
@@ -181,8 +185,7 @@ def test_the_log_is_what_the_worker_of_the_task_under_the_cursor_has_written(
 
         async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
             await pilot.press("tab", "down", "l")
-            await until(pilot, lambda: isinstance(app.screen, LogScreen))
-            text = str(app.screen.query_one("#log", Static).render())
+            text = await log_shown(app, pilot)
             assert "I am worker-2" in text
             assert "worker-1" not in text
 

@@ -17,6 +17,7 @@ from scribengin.testing.servers.hadoop import run_client
 from scribengin.testing.servers.java_server import listens
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.kazoo_registry import connect
+from tests.integration.leftovers import await_none
 
 pytestmark = pytest.mark.servers  # also of those that start their own
 
@@ -67,7 +68,7 @@ def test_servers_outlive_the_command_are_found_and_end_when_they_are_told(folder
     os.kill(int(kafka.split()[1]), signal.SIGKILL)
     wait_until(lambda: "has died" in run("status", folder), timeout_s=30)
     assert "its data is kept" in run("stop", folder)
-    assert processes_in(folder) == []
+    await_none(lambda: processes_in(folder))
     assert "nothing runs" in run("stop", folder)
     assert "no cluster runs in" in run("env", folder, code=1)
 
@@ -77,5 +78,5 @@ def test_ctrl_c_while_it_starts_leaves_nothing(folder: Path) -> None:
     wait_until(lambda: (folder / "kafka" / "ports").is_file(), timeout_s=120)
     starting.send_signal(signal.SIGINT)
     assert starting.wait(120) == 130
-    assert processes_in(folder) == []
+    await_none(lambda: processes_in(folder))
     assert "nothing runs" in run("stop", folder)

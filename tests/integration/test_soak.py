@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from scribengin.testing.waiting import wait_until
+from tests.integration.leftovers import await_none
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 LIMIT_S = 1400.0
@@ -58,7 +59,7 @@ def test_two_minutes_of_kills_stalls_cuts_and_edits_lose_nothing_and_repeat_noth
     assert "Nothing lost, nothing twice" in text
     assert "| lost | 0 |" in text
     assert "| duplicated | 0 |" in text
-    assert left_running(tmp_path) == []
+    await_none(lambda: left_running(tmp_path))
     assert list((tmp_path / "soak").iterdir()) == []
 
 
@@ -71,4 +72,4 @@ def test_ctrl_c_ends_it_early_with_its_table_and_leaves_nothing_running(tmp_path
     assert code == 0, text
     assert "ended early." in text
     assert "| lost | 0 |" in text
-    assert left_running(tmp_path) == []
+    await_none(lambda: left_running(tmp_path))

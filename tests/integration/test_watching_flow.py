@@ -21,7 +21,7 @@ from tests.integration.cli_runner import CommandLine
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.integration.web_client import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.usefixtures("verdicts")]
 
 CONFIG = {
     "name": "watched",

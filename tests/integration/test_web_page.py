@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from scribengin.chain.store import ChainDescriptor, ChainMember, create_chain
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.clock import SYSTEM_CLOCK, Clock
 from scribengin.dataflow.descriptors import EdgeRates
 from scribengin.dataflow.view import DataflowView
 from scribengin.testing.proxy import ChaosProxy
@@ -20,14 +20,17 @@ from tests.integration import watched
 from tests.integration.web_page import PATIENCE_S, kept, opened, serving
 
 
-def put_chain(registry: Registry) -> None:
-    """Three dataflows of one source, and two that read what one of them writes."""
-    now_ms = SYSTEM_CLOCK.now_ms()
+def put_chain(registry: Registry) -> Clock:
+    """Three dataflows of one source, and two that read what one of them writes. By the clock that this returns what
+    they report is never old: nobody writes it anew, as real workers do, and of who is silent no rate is shown."""
+    clock = watched.StandingWallClock()
+    now_ms = clock.now_ms()
     watched.put_three(registry, now_ms)
     watched.put(
         registry, "archive", [watched.task(0, lag=400, now_ms=now_ms)], now_ms=now_ms, reads="late-flight_delays"
     )
     watched.put(registry, "counts", [watched.task(0, now_ms=now_ms)], now_ms=now_ms, reads="late-flight_delays")
+    return clock
 
 
 def report(registry: Registry, name: str, **fields: object) -> None:
@@ -68,8 +71,7 @@ def test_the_link_lets_in_and_the_token_leaves_the_address_bar(browser: Browser,
 
 
 def test_graph_and_table_show_who_feeds_whom_live(browser: Browser, registry: Registry) -> None:
-    put_chain(registry)
-    with serving(registry) as server, opened(browser, server) as page:
+    with serving(registry, clock=put_chain(registry)) as server, opened(browser, server) as page:
         expect(page.locator(".flow-node")).to_have_count(5)
         expect(page.locator(".edge")).to_have_count(10)
         expect(page.locator("tbody tr")).to_have_count(5)
@@ -90,16 +92,16 @@ def test_graph_and_table_show_who_feeds_whom_live(browser: Browser, registry: Re
 def test_each_edge_of_a_dataflow_has_its_own_rate_and_lag(browser: Browser, registry: Registry) -> None:
     logs = {"flights": {"kind": "log", "logs": "flights/*"}, "names": {"kind": "log", "logs": "names"}}
     outputs = {"late": {"kind": "log", "log": "late"}, "bad": {"kind": "log", "log": "bad"}}
-    now_ms = SYSTEM_CLOCK.now_ms()
+    clock = watched.StandingWallClock()
     view = watched.put(
-        registry, "joined", [watched.task(0, lag=1_200)], now_ms=now_ms, workers=1, sources=logs, sinks=outputs,
+        registry, "joined", [watched.task(0, lag=1_200)], now_ms=clock.now_ms(), workers=1, sources=logs, sinks=outputs,
         sql={"late": "SELECT payload FROM flights", "bad": "SELECT payload FROM names"},
     )  # fmt: skip
     said = view.report("worker-1")
     assert said is not None
     rates = EdgeRates(sources={"flights": 7_700.0, "names": 12.0}, sinks={"late": 3_300.0})
-    with serving(registry) as server, opened(browser, server) as page:
-        view.set_report(said.model_copy(update={"rates": rates, "written_ms": SYSTEM_CLOCK.now_ms()}))
+    with serving(registry, clock=clock) as server, opened(browser, server) as page:
+        view.set_report(said.model_copy(update={"rates": rates, "written_ms": clock.now_ms()}))
         expect(page.locator(".edge .rate").filter(has_text="/s")).to_have_count(3)
         told = {
             edge.locator("title").text_content(): edge.locator("text").all_text_contents()
@@ -138,8 +140,7 @@ def test_dataflows_of_a_chain_are_named_as_that(browser: Browser, registry: Regi
 
 
 def test_what_has_stalled_is_told_by_word_and_shape_as_well(browser: Browser, registry: Registry) -> None:
-    put_chain(registry)
-    with serving(registry) as server, opened(browser, server) as page:
+    with serving(registry, clock=put_chain(registry)) as server, opened(browser, server) as page:
         stalled, running = (page.locator(f'[data-flow-node="{name}"]') for name in ("flight_names", "flight_delays"))
         expect(stalled.locator(".facts")).to_contain_text("stalled")
         expect(running.locator(".facts")).to_contain_text("running")
@@ -152,8 +153,7 @@ def test_what_has_stalled_is_told_by_word_and_shape_as_well(browser: Browser, re
 
 
 def test_time_lines_grow_and_outlive_a_reload(browser: Browser, registry: Registry) -> None:
-    put_chain(registry)
-    with serving(registry) as server, opened(browser, server) as page:
+    with serving(registry, clock=put_chain(registry)) as server, opened(browser, server) as page:
         page.get_by_role("link", name="flight_delays", exact=True).click()
         expect(page.locator("h1")).to_have_text("flight_delays")
         throughput = page.get_by_role("figure").filter(has_text="Throughput")

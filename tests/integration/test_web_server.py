@@ -24,8 +24,9 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def page(registry: Registry) -> Iterator[WebServer]:
     """Read-only, of three dataflows."""
-    watched.put_three(registry, SYSTEM_CLOCK.now_ms())
-    with WebServer(registry, WebConfig(port=0)) as server:
+    clock = watched.StandingWallClock()
+    watched.put_three(registry, clock.now_ms())
+    with WebServer(registry, WebConfig(port=0), clock) as server:
         wait_until(lambda: server.watcher.snapshot.flows, PATIENCE_S, "the first look")
         yield server
 
@@ -33,8 +34,9 @@ def page(registry: Registry) -> Iterator[WebServer]:
 @pytest.fixture
 def editor(registry: Registry) -> Iterator[WebServer]:
     """The same with --write."""
-    watched.put_three(registry, SYSTEM_CLOCK.now_ms())
-    with WebServer(registry, WebConfig(port=0, write=True)) as server:
+    clock = watched.StandingWallClock()
+    watched.put_three(registry, clock.now_ms())
+    with WebServer(registry, WebConfig(port=0, write=True), clock) as server:
         wait_until(lambda: server.watcher.snapshot.flows, PATIENCE_S, "the first look")
         yield server
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scribengin.chain.store import ChainDescriptor, ChainMember, create_chain
+from scribengin.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import (
     DataflowState,
@@ -34,6 +35,20 @@ class StillClock:
 
     def monotonic_s(self) -> float:
         return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StandingWallClock:
+    """Its wall time is always that of its making, so no report grows old, however slow the machine is; durations are
+    true."""
+
+    at_ms: int = field(default_factory=SYSTEM_CLOCK.now_ms)
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s()
 
 
 def task(
