@@ -1,8 +1,9 @@
 """What runs first in a worker's container: it starts the program, holds it to its memory, and lets nothing outlive it.
 
 YARN ends a container by a signal to one process group, so what has made itself a group of its own (as Spark's Python
-workers do) would stay. Every process below carries the container's id in its environment, and is ended with it. And
-where YARN looks at memory at all, it counts the files that a container has mapped.
+workers do) would stay. Every process below carries the container's id in its environment, and is ended with it: by this
+process, or, where SIGKILL was faster, by a sweeper that it has left in a session of its own. And where YARN looks at
+memory at all, it counts the files that a container has mapped.
 
 Run as `python -m scribengin.launcher.yarn.inside MEMORY_MB PROGRAM [ARGUMENT ...]`; exits as a shell says what became
 of the program: 128 + n for signal n, 127 when it could not be started; OVER_MEMORY with the reason as the last line of
@@ -12,6 +13,7 @@ stderr.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -30,6 +32,7 @@ def main(memory_mb: int, argv: Sequence[str]) -> int:
     me = os.getpid()
     mark = os.environ.get("CONTAINER_ID") or f"{me}@{os.getppid()}"
     group = Group(me, mark)
+    _leave_a_sweeper(mark)
     try:
         process = subprocess.Popen(
             argv,
@@ -48,6 +51,26 @@ def main(memory_mb: int, argv: Sequence[str]) -> int:
         print(over, file=sys.stderr, flush=True)
         return OVER_MEMORY
     return code if code >= 0 else _SIGNALLED - code
+
+
+def _leave_a_sweeper(mark: str) -> None:
+    """A process that no signal to the container's group reaches: when this one has gone, it ends what is left."""
+    keeper = os.pidfd_open(os.getpid())
+    if os.fork():  # safe: this process has one thread
+        os.close(keeper)
+        return
+    try:
+        os.setsid()
+        os.chdir("/")
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)  # or who reads the container's output would wait for its end, too
+        gone = select.poll()
+        gone.register(keeper, select.POLLIN)
+        gone.poll()
+        Group(os.getpid(), mark).kill(pause)  # by its mark alone: the keeper's session may be somebody else's by now
+    finally:
+        os._exit(0)
 
 
 if __name__ == "__main__":
