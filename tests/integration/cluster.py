@@ -117,6 +117,12 @@ class Flow:
         self.wait(lambda: len(self.ready_workers()) == count, f"{count} workers")
         self.wait(lambda: not self.status.tasks_unassigned and self.spread() <= 1, "all tasks to be placed evenly")
 
+    def wait_until_replaced(self, victim: str, workers: int) -> None:
+        """Wait until others are at work in place of a worker that was killed, which is one of them as long as its lease
+        stands."""
+        self.wait(lambda: victim not in self.ready_workers(), f"{victim} to be missed")
+        self.wait_for_workers(workers)
+
     def spread(self) -> int:
         """How many more tasks the fullest worker has than the emptiest."""
         counts = [

@@ -65,8 +65,7 @@ def test_a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flo
     feed(cluster)
     os.kill(flow.view.worker(victim).pid, signal.SIGKILL)
     flow.wait_until_delivered(*LOGS)
-    flow.wait(lambda: victim not in flow.ready_workers(), "the killed worker's lease to end")
-    flow.wait_for_workers(2)
+    flow.wait_until_replaced(victim, workers=2)
     flow.wait(lambda: any(e.kind == "recovered" for e in flow.view.history().events), "the history to say so")
 
 
@@ -88,8 +87,7 @@ def test_master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster:
     os.kill(flow.view.worker(victim).pid, signal.SIGKILL)
     flow.kill_master()
     flow.wait_until_delivered(*LOGS)
-    flow.wait(lambda: victim not in flow.ready_workers(), "the killed worker's lease to end")
-    flow.wait_for_workers(2)
+    flow.wait_until_replaced(victim, workers=2)
 
 
 def test_a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(

@@ -150,12 +150,6 @@ class YarnFlow(Flow):
                 found[name] = self.view.worker(name).pid
         return found
 
-    def wait_until_replaced(self, victim: str, workers: int) -> None:
-        """Wait until others are at work in place of a worker that was killed, which is one of them as long as its lease
-        stands."""
-        self.wait(lambda: victim not in self.ready_workers(), f"{victim} to be missed")
-        self.wait_for_workers(workers)
-
     def wait_for_event(self, *words: str) -> None:
         """Wait until one line of the history has all these words."""
 
