@@ -66,10 +66,11 @@ class CommandLine:
         return done
 
     def process(self, *line: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command as a process."""
+        """Start a command as a process, whose pipes are buffered, as a user's are."""
+        usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         return subprocess.Popen(
             command(line),
-            env={**os.environ, "SCRIBENGIN_REGISTRY": self.hosts},
+            env={**usual, "SCRIBENGIN_REGISTRY": self.hosts},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

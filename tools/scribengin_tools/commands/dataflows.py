@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,6 +143,7 @@ def _watch(view: Any, *, as_json: bool) -> None:
             found = replace(overview(view, changed), application=application_facts(view))
             if as_json:
                 print_json_line(found.to_json())
+                sys.stdout.flush()  # a pipe would keep it until there is more
             elif out.is_terminal:
                 live.update(found.renderable(), refresh=True)
             else:
