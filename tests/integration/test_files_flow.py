@@ -12,17 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.connectors import Environment
 from scribengin.connectors.files.paths import durable_file_system
 from scribengin.connectors.files.system import DurableFileSystem
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
 from scribengin.log import LogNamespace
-from scribengin.spark.transformation import Transformation
 from scribengin.testing.servers.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
+from tests.integration.one_owner import run_until_drained
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROUND = {"records_max": 700}
@@ -75,28 +71,8 @@ def config(url: str) -> DataflowConfig:
 
 def run(registry: Registry, spark: SparkSession, flow: DataflowConfig, lease: int) -> list[tuple[int, str]]:
     """Run the dataflow until nothing is left, as a new owner: all that its log holds then."""
-    with Resources(flow, Environment(registry=registry, dataflow=flow.name)) as resources:
-        for name, streams in resources.sink_streams(1).items():
-            resources.sinks[name].create(streams)
-        owner = TaskOwner(
-            registry,
-            flow.name,
-            resources.tasks()[0],
-            owner=f"test-{lease}",
-            lease=lease,
-            sources=resources.sources,
-            sinks=resources.sinks,
-            transform=Transformation.load(resources.transformation_spec(), spark),
-            round_config=flow.round,
-            errors=flow.errors,
-            clock=SYSTEM_CLOCK,
-        )
-        owner.take_over()
-        while owner.run_round() is not None:
-            pass
-        assert owner.lag() == 0
-        owner.release()
-        owner.close()
+    with run_until_drained(registry, spark, flow, lease):
+        pass
     with LogNamespace.open("/logs", registry=registry) as namespace, namespace.open_reader("out/0") as reader:
         found = []
         while (batch := reader.read_batch()) is not None:

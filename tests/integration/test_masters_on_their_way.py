@@ -18,6 +18,7 @@ from scribengin.launcher.local import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.ending import refuse_without_master, wait_for_state
+from scribengin_tools.restarting import stop_for_restart
 from scribengin_tools.starting import start_again
 from tests.integration.cli_runner import quiet_config
 
@@ -51,6 +52,19 @@ def test_it_is_not_started_a_second_time(view: DataflowView, master: ContainerDe
     with pytest.raises(DataflowBusy, match="master-1 runs and stands for election as soon as it can"):
         start_again(view, home)
     refuse_without_master(view)
+
+
+def test_a_restart_asks_it_to_stop_rather_than_go_past_it(view: DataflowView, master: ContainerDescriptor) -> None:
+    def stop() -> None:
+        """As it does once it leads."""
+        wait_until(lambda: view.config().value.desired_state == "stopped", what="the stop to be asked for")
+        view.set_status(view.status().model_copy(update={"state": "stopped"}))
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    stop_for_restart(view)
+    stopping.join()
+    assert view.status().state == "stopped"
 
 
 def test_who_waits_waits_for_it_and_for_nobody_once_it_has_gone(

@@ -10,14 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
 from scribengin.log import LogNamespace
-from scribengin.spark.transformation import Transformation
 from scribengin_registry.contract import Registry
+from tests.integration.one_owner import run_until_drained
 
 pytestmark = pytest.mark.spark
 COUNT = 300
@@ -68,27 +64,7 @@ def config(path: Path) -> DataflowConfig:
 
 def run(registry: Registry, spark: SparkSession, flow: DataflowConfig) -> None:
     """Run the dataflow until nothing is left, and merge what it has written."""
-    with Resources(flow, Environment(registry=registry, dataflow=flow.name)) as resources:
-        for name, streams in resources.sink_streams(1).items():
-            resources.sinks[name].create(streams)
-        owner = TaskOwner(
-            registry,
-            flow.name,
-            resources.tasks()[0],
-            owner="test",
-            lease=1,
-            sources=resources.sources,
-            sinks=resources.sinks,
-            transform=Transformation.load(resources.transformation_spec(), spark),
-            round_config=flow.round,
-            errors=flow.errors,
-            clock=SYSTEM_CLOCK,
-        )
-        owner.take_over()
-        while owner.run_round() is not None:
-            pass
-        owner.release()
-        owner.close()
+    with run_until_drained(registry, spark, flow) as resources:
         for sink in resources.sinks.values():
             sink.maintain(registry, idle=True)
 

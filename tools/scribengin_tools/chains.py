@@ -28,9 +28,9 @@ from scribengin_tools.ending import (
     Killed,
     await_masters_gone,
     ended_badly,
+    has_master,
     kill_dataflow,
     masters,
-    on_their_way,
     set_desired_state,
     wait_for_state,
 )
@@ -228,11 +228,7 @@ def resume_chain(registry: Registry, chain: ChainDescriptor) -> list[str]:
 def start_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[str]:
     """Start the dataflows that have ended, readers first; returns their names. Raises DataflowBusy (none has)."""
     views = list(_views(registry, chain))
-    ended = [
-        (m, view)
-        for m, view in views
-        if view.status().state in FINAL_STATES or not (masters(view) or on_their_way(view))
-    ]
+    ended = [(m, view) for m, view in views if view.status().state in FINAL_STATES or not has_master(view)]
     if not ended:
         raise DataflowBusy(f"all dataflows of chain '{chain.name}' run: there is nothing to start")
     for _, view in reversed(ended):

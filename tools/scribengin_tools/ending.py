@@ -171,10 +171,15 @@ def on_their_way(view: DataflowView) -> list[str]:
     return masters_running(view.registry.hosts, view.dataflow, scribengin_home(), view.config_in_force().value)
 
 
+def has_master(view: DataflowView) -> bool:
+    """Whether a master leads the dataflow, or is on its way to. Raises as `on_their_way`."""
+    return bool(masters(view) or on_their_way(view))
+
+
 def refuse_without_master(view: DataflowView) -> None:
     """Raise DataflowBusy if no master leads the dataflow, or is on its way to."""
     name = view.dataflow
-    if masters(view) or on_their_way(view):
+    if has_master(view):
         return
     raise DataflowBusy(
         f"dataflow '{name}' has no master any more: see `scribengin logs {name}`; `scribengin start {name}` launches "

@@ -22,7 +22,7 @@ from scribengin_tools.editing import Edited, refuse_invalid, with_values
 from scribengin_tools.ending import (
     await_masters_gone,
     ended_badly,
-    masters,
+    has_master,
     refuse_without_master,
     set_desired_state,
     wait_for_state,
@@ -96,7 +96,7 @@ def stop_for_restart(view: DataflowView) -> None:
 
     Raises DataflowBusy when there is no master to do it, DataflowError when it failed.
     """
-    if view.status().state not in FINAL_STATES and (masters(view) or view.workers()):
+    if view.status().state not in FINAL_STATES and (has_master(view) or view.workers()):
         refuse_without_master(view)
         set_desired_state(view, "stopped")
         status = wait_for_state(view, lambda s: s.state in FINAL_STATES, lambda _: None)
