@@ -27,7 +27,7 @@ MakeSource = Callable[[], Source]
 Append = Callable[[str, Sequence[bytes]], None]
 
 _ALL = RoundLimits(records_max=1_000_000, bytes_max=1_000_000_000)
-_WAIT_S = 30.0
+_WAIT_S = 120.0
 
 
 def check_source(make_source: MakeSource, append: Append, *, seal: Callable[[str], None] | None = None) -> None:

@@ -125,7 +125,7 @@ def fill_log(namespace: LogNamespace, log: str, entries: int, rows: int = 1) -> 
         for entry in range(entries):
             part = payloads[entry * rows : (entry + 1) * rows]
             txids = pa.array([10 * entry] * rows, pa.int64())
-            writer.write_bulk(payload_batch(part).append_column("txid", txids)).result(10)
+            writer.write_bulk(payload_batch(part).append_column("txid", txids)).result(120)
     return payloads
 
 

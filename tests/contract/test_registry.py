@@ -27,7 +27,7 @@ Events = queue.SimpleQueue[WatchEvent]
 
 def next_event(events: Events) -> WatchEvent:
     """The next event of a watch that put them into a queue."""
-    return events.get(timeout=10)
+    return events.get(timeout=120)
 
 
 def test_a_new_node_has_its_data_the_version_zero_and_the_time(registry: Registry) -> None:

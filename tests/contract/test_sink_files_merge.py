@@ -198,7 +198,7 @@ def test_a_killed_master_is_replaced(cases: Iterator[Case], registry_hosts: str,
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=merge_in_a_process, args=(registry_hosts, str(case.path), stop))
     process.start()
-    process.join(60)
+    process.join(120)
     assert process.exitcode == -signal.SIGKILL
     case.check(f"killed at {stop}")
     case.merge()

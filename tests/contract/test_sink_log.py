@@ -93,10 +93,10 @@ def test_a_sink_takes_its_log_from_whoever_writes_it(registry: Registry, namespa
     opened = sink(registry)
     opened.create(opened.streams(1))
     stranger = namespace.open_writer("out/0")
-    stranger.write(b"stranger").result(timeout=30)
+    stranger.write(b"stranger").result(timeout=120)
     writer = take(registry, opened, 1)
     with pytest.raises(Fenced):
-        stranger.write(b"late").result(timeout=30)
+        stranger.write(b"late").result(timeout=120)
     writer.complete_commit(stage(writer, "ours"))
     assert payloads(opened) == ["stranger", "ours"]
     writer.close()

@@ -156,7 +156,7 @@ def test_logs_are_a_source(environment: Environment, tmp_path: Path, segment_byt
 
         def append(stream: str, payloads: Sequence[bytes]) -> None:
             batch = pa.record_batch({"payload": pa.array(payloads, pa.binary())})
-            writers[stream].write_bulk(batch).result(timeout=30)
+            writers[stream].write_bulk(batch).result(timeout=120)
 
         def make() -> Source:
             config = LogSourceConfig.parse({"kind": "log", "logs": "in/*"}, source="a test")

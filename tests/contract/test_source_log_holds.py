@@ -48,7 +48,7 @@ def fill(namespace: LogNamespace, log: str) -> None:
     """Several segments, all of them complete."""
     with namespace.open_writer(log) as writer:
         for _ in range(12):
-            writer.write(RECORD).result(30)
+            writer.write(RECORD).result(120)
 
 
 def test_retention_keeps_what_a_reader_that_stands_still_has_not_committed(

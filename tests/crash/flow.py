@@ -110,7 +110,7 @@ def prepare(place: Place, registry: Registry) -> None:
             namespace.create(f"in/{task}")
             writer = namespace.open_writer(f"in/{task}")
             payloads = [json.dumps(record(task, n)).encode() for n in range(RECORDS_PER_LOG)]
-            writer.write_bulk(_batch(payloads)).result(timeout=30)
+            writer.write_bulk(_batch(payloads)).result(timeout=120)
             writer.close()
 
 

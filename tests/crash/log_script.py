@@ -160,7 +160,7 @@ class LogScript:
     def _bulk(self) -> None:
         batch = self._batch()
         self._expect(possible=self._payloads(batch))
-        self.writer.write_bulk(batch).result(30)
+        self.writer.write_bulk(batch).result(120)
         self._kept()
 
     def _burst(self) -> None:
@@ -181,7 +181,7 @@ class LogScript:
             futures.append(self.writer.write(payload, txid=txid))
             futures[-1].add_done_callback(lambda future, number=number: done(number, future))  # type: ignore[misc]
         for future in futures:
-            future.result(30)
+            future.result(120)
 
     def _commit_round(self) -> None:
         batches = [self._batch() for _ in range(self.random.randint(1, 3))]

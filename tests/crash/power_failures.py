@@ -155,7 +155,7 @@ class Machine:
         writer = namespace.open_writer(LOG, steal=True, commit_log=COMMIT_LOG)
         if _segments_without_upkeep(namespace) != segments or all_records(namespace) != records:
             return "a second recovery changed the log"
-        writer.write(AFTER).result(30)
+        writer.write(AFTER).result(120)
         writer.close()
         return _wrong_lookups(namespace, records)
 

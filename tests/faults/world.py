@@ -225,7 +225,7 @@ class LogKafkaLog(Pipeline):
 
     def _write(self, stream: int, payloads: Sequence[bytes]) -> None:
         with self.world.cluster.namespace.open_writer(f"{self.name}/in/{stream}") as writer:
-            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(30)
+            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
 
 
 PIPELINES = (KafkaToHdfs, HdfsToKafka, LogKafkaLog)

@@ -159,7 +159,7 @@ def test_being_told_to_stop_ends_the_command_cleanly(tmp_path: Path, number: sig
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_until(running.exists, what="the command to run")
     os.kill(process.pid, number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (code, "")
     assert cleaned.read_text() == "cleaned up"
 

@@ -53,7 +53,7 @@ class Cluster:
         first = self.appended.get(log, 0)
         payloads = [json.dumps({"log": log, "n": n}).encode() for n in range(first, first + count)]
         with self.namespace.open_writer(log) as writer:
-            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(30)
+            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
         self.appended[log] = first + count
 
     def seal(self, log: str) -> None:

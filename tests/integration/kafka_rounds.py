@@ -105,7 +105,7 @@ class Flow:
         """So many more records into the source, numbered on."""
         payloads = [b"%d%s" % (number, b"." * padding) for number in range(self.written, self.written + count)]
         with self._namespace.open_writer("in/0") as writer:
-            writer.write_bulk(pa.record_batch({"payload": pa.array(payloads, pa.binary())})).result(30)
+            writer.write_bulk(pa.record_batch({"payload": pa.array(payloads, pa.binary())})).result(120)
         self.written += count
 
     def crash_at(self, stop: str) -> None:

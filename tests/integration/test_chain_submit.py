@@ -327,7 +327,7 @@ def test_a_chain_does_not_wait_for_whom_nobody_lets_read(
     line: CommandLine, submitted: str, namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with namespace.open_writer("mid/0") as writer:
-        writer.write(b"unread").result(30)
+        writer.write(b"unread").result(120)
     done = line("stop", "orders")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert (
@@ -347,7 +347,7 @@ def test_a_chain_that_cannot_drain_stops_and_says_what_is_left(
 ) -> None:
     line.ok("kill", "orders/last")
     with namespace.open_writer("mid/0") as writer:
-        writer.write(b"unread").result(30)
+        writer.write(b"unread").result(120)
     done = line("stop", "orders")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "orders/last is killed and has not read all of src:mid/0" in done.err
@@ -360,7 +360,7 @@ def test_what_logs_keep_for_one_that_has_ended_is_shown_and_can_be_let_go(
     line: CommandLine, submitted: str, namespace: LogNamespace
 ) -> None:
     with namespace.open_writer("mid/0") as writer:
-        writer.write(b"unread").result(30)
+        writer.write(b"unread").result(120)
     running = line("let-go", "orders/last")
     assert (running.code, running.err.count("\n")) == (2, 1)
     assert "is to read what is kept for it: `scribengin stop orders-last` first" in running.err

@@ -104,7 +104,7 @@ def test_tail_begins_at_the_end_and_ctrl_c_ends_it(line: CommandLine) -> None:
     line.ok("log", "create", "a")
     line.ok("log", "write", "a", "before")
     with line.process("log", "tail", "a") as tail:
-        wait_until(lambda: _shows_something(line, tail), timeout_s=30, what="the tail to have begun")
+        wait_until(lambda: _shows_something(line, tail), timeout_s=120, what="the tail to have begun")
         tail.send_signal(signal.SIGINT)
         out, err = tail.communicate()
     assert set(out.splitlines()) == {"after"}

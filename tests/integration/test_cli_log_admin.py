@@ -73,7 +73,7 @@ def test_sealing_waits_for_a_writer_and_takes_the_log_only_when_told(line: Comma
 
 def test_recover_completes_what_a_writer_left_unfinished(line: CommandLine, logs: LogNamespace) -> None:
     writer = logs.open_writer("a", commit_log="/no-commit-log")
-    writer.write(b"seen").result(10)
+    writer.write(b"seen").result(120)
     writer.abort()
     with segment_path(logs, "a", 4).open("ab") as file:
         file.write(bytes(100))
@@ -91,12 +91,12 @@ def test_recover_completes_what_a_writer_left_unfinished(line: CommandLine, logs
 def test_recover_refuses_damage_and_a_log_that_is_being_written(line: CommandLine, logs: LogNamespace) -> None:
     """DistributedLog's tool recovers a ledger on request; here what it may not decide stays as it is."""
     with logs.open_writer("a") as writer:
-        writer.write(b"one").result(10)
+        writer.write(b"one").result(120)
         done = line("log", "recover", "a", "--wait-s", "0")
         assert (done.code, done.out) == (1, "")
         assert "is being written by" in done.err
-        writer.write(b"two").result(10)
-        writer.write(b"three").result(10)
+        writer.write(b"two").result(120)
+        writer.write(b"three").result(120)
         writer.abort()
     damage_segment(logs, "a", 4, 4)
     done = line("log", "recover", "a")
@@ -107,7 +107,7 @@ def test_recover_refuses_damage_and_a_log_that_is_being_written(line: CommandLin
 
 def test_recover_tells_what_became_of_a_staged_round(line: CommandLine, logs: LogNamespace) -> None:
     writer = logs.open_writer("a", commit_log="/no-commit-log")
-    writer.write(b"seen").result(10)
+    writer.write(b"seen").result(120)
     writer.stage(payload_batch([b"s1", b"s2"]))
     writer.prepare()
     writer.abort()

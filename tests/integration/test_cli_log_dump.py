@@ -72,7 +72,7 @@ def test_transaction_ids_without_order_are_looked_for_everywhere(line: CommandLi
         logs.create("a", LogConfig(check_txids=False))
         with logs.open_writer("a") as writer:
             for number, txid in enumerate((5, 1, 9, 2, 7, 3)):
-                writer.write(b"%d" % number, txid=txid).result(10)
+                writer.write(b"%d" % number, txid=txid).result(120)
     assert dumped(line, "--txid-from", "2", "--txid-to", "5") == ["0", "3", "5"]
 
 
@@ -84,7 +84,7 @@ def test_hex_shows_bytes_and_text_beside_each_other(line: CommandLine, registry:
     with LogNamespace.open("/logs", registry=registry) as logs:
         logs.create("a")
         with logs.open_writer("a") as writer:
-            writer.write(b"scribengin \xff\x00 writes", txid=7, key=b"k", channel="c").result(10)
+            writer.write(b"scribengin \xff\x00 writes", txid=7, key=b"k", channel="c").result(120)
     shown = line.ok("log", "dump", "a", "--format", "hex").out
     assert shown.splitlines() == [
         "1/0/0  txid 7  channel c  key 6b  20 B",

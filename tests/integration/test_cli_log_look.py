@@ -99,7 +99,7 @@ def test_inspect_of_broken_metadata_is_no_traceback(line: CommandLine, logs: Log
 
 def test_inspect_works_on_a_log_that_is_being_written(line: CommandLine, logs: LogNamespace) -> None:
     with logs.open_writer("a") as writer:
-        writer.write_bulk(payload_batch([b"x"])).result(10)
+        writer.write_bulk(payload_batch([b"x"])).result(120)
         shown = line.ok("log", "inspect", "a").out
         assert "being written by" in shown
         assert [row.split()[1] for row in shown.splitlines() if row.strip()[:2] == "4 "] == ["writing"]
@@ -111,7 +111,7 @@ def test_a_log_that_its_writer_left_unfinished_says_what_stands_behind_its_end(
     line: CommandLine, logs: LogNamespace
 ) -> None:
     writer = logs.open_writer("a", commit_log="/commit-log")
-    writer.write(b"seen").result(10)
+    writer.write(b"seen").result(120)
     writer.stage(payload_batch([b"s1", b"s2"]))
     writer.prepare()
     writer.abort()

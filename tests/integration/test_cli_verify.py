@@ -42,7 +42,7 @@ def namespace(registry: Registry, line: CommandLine) -> Iterator[LogNamespace]:
 
 def append(namespace: LogNamespace, log: str, payloads: list[bytes]) -> None:
     with namespace.open_writer(log) as writer:
-        writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(30)
+        writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
 
 
 def records(chunk: str, numbers: list[int]) -> list[bytes]:

@@ -30,7 +30,7 @@ def test_it_prints_a_link_that_lets_in_and_ends_with_ctrl_c(line: CommandLine, r
         assert client.post("/login", {"token": found[2]}).status == 200
         assert client.post("/login", {"token": found[2][:-1]}).status == 401
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (0, "", "it is read-only; --write lets people edit\n")
 
 
@@ -44,7 +44,7 @@ def test_with_a_token_file_the_token_is_not_printed(line: CommandLine, tmp_path:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
         assert Client(url).post("/login", {"token": "a token of many characters"}).status == 200
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "people can edit and scale through it\n")
 
 
@@ -59,7 +59,7 @@ def test_streams_that_are_open_do_not_hold_up_its_end(line: CommandLine, registr
             next(events)
             process.send_signal(signal.SIGINT)
             list(events)
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
 
 
 def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,4 +98,4 @@ def test_it_answers_to_names_that_were_allowed(line: CommandLine, monkeypatch: p
         assert client.get("/login", Host="evil.example").status == 421
         assert client.post("/login", {"token": "a token of many characters"}, Host="page.example").status == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0

@@ -37,7 +37,7 @@ from scribengin.testing.servers.kafka import KafkaServer
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.kafka_rounds import Flow, Killed, die, kafka_flow
-from tests.servers.kafka_clients import await_markers, committed_records
+from tests.servers.kafka_clients import PATIENT, await_markers, committed_records
 
 PREPARED = "round.prepare:after"
 DECIDED = "kafka.commit:after"
@@ -91,7 +91,7 @@ def group_of(flow: Flow) -> str:
 def forget(flow: Flow) -> None:
     """Let the group's offsets expire."""
     config: Any = flow.config.sinks["out"]
-    with closing(KafkaAdminClient(bootstrap_servers=config.bootstrap)) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=config.bootstrap, **PATIENT)) as admin:
         await_markers(admin)  # a marker that comes later would bring them back
         admin.delete_group_offsets(group_of(flow), [TopicPartition(config.topic, 0)])
 
@@ -99,7 +99,7 @@ def forget(flow: Flow) -> None:
 def told_by(flow: Flow) -> dict[str, Any]:
     """What Kafka's metadata says, as another client reads it."""
     config: Any = flow.config.sinks["out"]
-    with closing(KafkaAdminClient(bootstrap_servers=config.bootstrap)) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=config.bootstrap, **PATIENT)) as admin:
         await_markers(admin)  # until then the offset is the one before, or none
         found = admin.list_group_offsets(group_of(flow))
     (offsets,) = found.values() if all(isinstance(value, dict) for value in found.values()) else (found,)
@@ -331,7 +331,7 @@ def test_a_coordinator_that_moves_while_the_last_decision_is_read_is_waited_for(
     """As on a new broker, which makes the topic of its groups while the first of them is asked for: NOT_COORDINATOR."""
     groups = "__consumer_offsets"
     member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": uuid.uuid4().hex})
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap, **PATIENT)
 
     def read_and_moved() -> bool:
         assert committed_offset(member, ClientPartition("any", 0)).offset < 0

@@ -24,7 +24,7 @@ from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SystemUnreachable
 from scribengin.testing.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
-from tests.servers.kafka_clients import await_markers, committed_records
+from tests.servers.kafka_clients import PATIENT, await_markers, committed_records
 
 AT = datetime(2013, 1, 1, 5, 17, tzinfo=UTC)
 
@@ -130,9 +130,9 @@ def test_an_abort_does_not_overtake_what_it_aborts(rounds: Any) -> None:
     one = rounds(client={"linger.ms": 30_000})  # so that nothing has left when the abort begins
     one.writer.write(batch([b"aborted"] * 3))
     one.writer.rollback()
-    with closing(KafkaAdminClient(bootstrap_servers=one.config.bootstrap)) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=one.config.bootstrap, **PATIENT)) as admin:
         await_markers(admin)
-    consumer = KafkaConsumer(bootstrap_servers=one.config.bootstrap, isolation_level="read_uncommitted")
+    consumer = KafkaConsumer(bootstrap_servers=one.config.bootstrap, isolation_level="read_uncommitted", **PATIENT)
     place = TopicPartition(one.config.topic, 0)
     assert consumer.end_offsets([place])[place] == 4, "three records, and the marker of their end"
     consumer.close()
@@ -211,7 +211,7 @@ def test_a_topic_is_made_as_configured_and_only_then(rounds: Any, registry: Regi
     one = rounds(
         create={"partitions": 3, "replication": 1, "config": {"retention.ms": 12_345_678, "preallocate": True}}
     )
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap, **PATIENT)
     (described,) = admin.describe_topics([one.config.topic])
     assert len(described["partitions"]) == 3
     found = str(admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, one.config.topic)]))

@@ -79,7 +79,7 @@ def test_at_the_end_there_is_nothing_and_later_there_is_more(namespace: LogNames
         writer.write(b"abc")
         assert reader.read(10) == b""  # not flushed
         writer.flush()
-        assert reader.wait(10)
+        assert reader.wait(120)
         assert reader.read(2) == b"ab"
         reader.seek(4)  # behind the end: what comes before is left out
         writer.write(b"def")
@@ -112,9 +112,9 @@ def test_a_reader_waits_for_a_writer_in_another_thread(namespace: LogNamespace) 
     with ByteStreamReader(namespace, LOG) as reader:
         thread.start()
         while not reader.ended:
-            reader.wait(10)
+            reader.wait(120)
             read += reader.read(333)
-    thread.join(10)
+    thread.join(120)
     assert bytes(read) == data
 
 
@@ -171,7 +171,7 @@ def test_two_threads_append_and_every_write_is_in_one_piece(namespace: LogNamesp
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(120)
     data = contents(namespace)
     assert sorted(data[at : at + 50] for at in range(0, 20_000, 50)) == [b"\1" * 50] * 200 + [b"\2" * 50] * 200
 

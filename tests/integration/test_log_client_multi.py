@@ -31,7 +31,7 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 def write(writer: LogWriter, txids: Sequence[int]) -> None:
     """A batch with these transaction ids; each payload is its own id."""
     batch = payload_batch([b"%d" % txid for txid in txids])
-    writer.write_bulk(batch.append_column("txid", pa.array(txids, pa.int64()))).result(10)
+    writer.write_bulk(batch.append_column("txid", pa.array(txids, pa.int64()))).result(120)
 
 
 def fill(namespace: LogNamespace, log: str, *batches: Sequence[int], seal: bool = True) -> None:
@@ -136,8 +136,8 @@ def test_sealed_logs_drop_out_and_the_rest_goes_on_at_once(namespace: LogNamespa
     fill(namespace, LOGS[1])
     with namespace.open_writer(LOGS[2]) as writer, MultiReader(namespace, LOGS, wait_s=None) as reader:
         write(writer, [5, 6])
-        assert [row[0] for row in rows_of(reader.read_batch(timeout_s=10))] == [1]
-        assert [row[0] for row in rows_of(reader.read_batch(timeout_s=10))] == [5, 6]
+        assert [row[0] for row in rows_of(reader.read_batch(timeout_s=120))] == [1]
+        assert [row[0] for row in rows_of(reader.read_batch(timeout_s=120))] == [5, 6]
         assert reader.read_batch() is None
         writer.mark_end_of_stream()
         with pytest.raises(EndOfStream):
@@ -172,7 +172,7 @@ def test_two_writers_at_work_are_read_in_order_while_they_write(namespace: LogNa
             thread.start()
         rows = all_rows(reader)
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     seen = [txid for txid, _, _ in rows]
     assert seen == list(range(2000))
 
@@ -207,9 +207,9 @@ def test_closing_ends_a_read_that_waits_in_another_thread(namespace: LogNamespac
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(120)
     reader.close()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
     assert len(errors) == 1
 

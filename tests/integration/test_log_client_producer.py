@@ -77,14 +77,14 @@ def test_a_key_or_a_number_chooses_the_partition_and_the_rest_goes_in_turn(names
 
 def test_a_batch_is_sent_when_it_lingered_or_is_full_and_not_before(namespace: LogNamespace) -> None:
     with LogProducer(namespace, linger_ms=0) as producer:
-        producer.send("views", b"at once").result(10)
+        producer.send("views", b"at once").result(120)
     with LogProducer(namespace, linger_ms=HOUR_MS, batch_bytes=1000) as producer:
         early = [producer.send("views", bytes(300)) for _ in range(3)]
         late = producer.send("views", bytes(300))  # does not fit any more
-        assert len({future.result(10).dlsn.entry for future in early}) == 1
+        assert len({future.result(120).dlsn.entry for future in early}) == 1
         assert not late.done()
         full = producer.send("views", bytes(2000))  # larger than a batch: it pushes the other out, and goes at once
-        assert late.result(10).dlsn.entry + 1 == full.result(10).dlsn.entry
+        assert late.result(120).dlsn.entry + 1 == full.result(120).dlsn.entry
         lingering = producer.send("views", b"x")
         assert not lingering.done()
     assert lingering.done()
@@ -101,7 +101,7 @@ def test_records_stand_in_their_log_in_the_order_of_sending(namespace: LogNamesp
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(120)
     found = payloads_read(namespace, "views/0")
     for t in range(2):
         assert [payload for payload in found if payload.startswith(b"%d-" % t)] == [
@@ -114,14 +114,14 @@ def test_send_waits_while_too_much_is_under_way(namespace: LogNamespace) -> None
 
     def hold(_stop: str) -> None:
         entered.set()
-        assert go.wait(10)
+        assert go.wait(120)
 
     with (
         LogProducer(namespace, linger_ms=0, buffer_bytes_max=1000) as producer,
         failpoint("log.segment_sync:before", hold),
     ):
         first = producer.send("views", bytes(2000))
-        assert entered.wait(10)
+        assert entered.wait(120)
 
         def more() -> None:
             producer.send("views", b"x")
@@ -132,7 +132,7 @@ def test_send_waits_while_too_much_is_under_way(namespace: LogNamespace) -> None
         assert not first.done()
         assert not sent.is_set()
         go.set()
-        thread.join(10)
+        thread.join(120)
     assert sent.is_set()
 
 
@@ -141,7 +141,7 @@ def test_what_a_fenced_log_did_not_acknowledge_fails_and_the_next_batch_opens_it
 ) -> None:
     told: list[object] = []
     with LogProducer(namespace, linger_ms=0, timeout_s=0.05) as producer:
-        producer.send("views", b"before").result(10)
+        producer.send("views", b"before").result(120)
         owner = elsewhere.open_writer("views/0", steal=True)
         lost = producer.send("views", b"lost", on_delivery=lambda error, _where: told.append(error))
         assert isinstance(lost.exception(10), Fenced)
@@ -150,9 +150,9 @@ def test_what_a_fenced_log_did_not_acknowledge_fails_and_the_next_batch_opens_it
         assert isinstance(refused.exception(10), OwnershipAcquireFailed)
         with pytest.raises(Fenced):
             producer.flush()
-        producer.send("clicks", b"elsewhere").result(10)
+        producer.send("clicks", b"elsewhere").result(120)
         owner.close()
-        producer.send("views", b"after").result(10)
+        producer.send("views", b"after").result(120)
         producer.flush()
     assert payloads_read(namespace, "views/0") == [b"before", b"after"]
 

@@ -58,11 +58,11 @@ def store(request: pytest.FixtureRequest, registry: Registry, tmp_path: Path) ->
 def written(namespace: LogNamespace, log: str, *payloads: bytes) -> None:
     with namespace.open_writer(log) as writer:
         for payload in payloads:
-            writer.write_bulk(payload_batch([payload])).result(10)
+            writer.write_bulk(payload_batch([payload])).result(120)
 
 
 def payloads(reader: StoredReader, batches: int) -> list[bytes]:
-    found = [reader.read_batch(timeout_s=10) for _ in range(batches)]
+    found = [reader.read_batch(timeout_s=120) for _ in range(batches)]
     return [payload for batch in found if batch is not None for payload in payloads_of(batch)]
 
 
@@ -171,7 +171,7 @@ def test_the_position_stands_in_the_middle_of_an_entry_if_the_reader_does(
     namespace: LogNamespace, store: OffsetStore
 ) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write_bulk(payload_batch([b"0", b"1", b"2"])).result(10)
+        writer.write_bulk(payload_batch([b"0", b"1", b"2"])).result(120)
     with StoredReader(namespace, [LOG], "billing", store) as reader:
         assert payloads_of(reader.read_batch(2)) == [b"0", b"1"]
     with StoredReader(namespace, [LOG], "billing", store) as reader:
@@ -280,7 +280,7 @@ def test_rewinding_starts_so_many_seconds_back(namespace: LogNamespace, registry
     with LogNamespace.open(namespace.path, registry=registry, clock=clock) as dated:
         with dated.open_writer(LOG) as writer:
             for n in range(10):
-                writer.write(b"%d" % n).result(10)
+                writer.write(b"%d" % n).result(120)
                 clock.advance_s(60)
         with rewind(namespace, LOG, 180, clock=clock) as reader:
             assert payloads_left(reader) == [b"7", b"8", b"9"]
@@ -298,7 +298,7 @@ def test_rewound_readers_start_several_logs_at_one_time(namespace: LogNamespace)
             writer.mark_end_of_stream()
     start = {log: TransactionId(8) for log in (LOG, OTHER)}
     with MultiReader(namespace, [LOG, OTHER], start=start) as reader:
-        batch = reader.read_batch(timeout_s=10)
+        batch = reader.read_batch(timeout_s=120)
     assert batch is not None
     assert payloads_of(batch)[0] == b"8"
 

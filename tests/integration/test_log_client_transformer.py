@@ -143,7 +143,7 @@ def test_what_is_too_much_for_one_entry_is_made_of_fewer_records(registry: Regis
     namespace = bound_namespace(registry, tmp_path / "store", SOURCE, TARGET, config=config)
     with namespace.open_writer(SOURCE) as writer:
         written = [b"%02d" % n + bytes(100) for n in range(30)]
-        writer.write_bulk(payload_batch(written)).result(10)
+        writer.write_bulk(payload_batch(written)).result(120)
     for _ in range(2):
         with Transformer(namespace, SOURCE, TARGET, doubled) as transformer:
             run_to_the_end(transformer)
@@ -200,7 +200,7 @@ def test_it_follows_its_source_until_that_is_sealed(namespace: LogNamespace) -> 
         for n in range(50):
             writer.write(b"%d" % n)
         writer.mark_end_of_stream()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
     with pytest.raises(EndOfStream):
         transformer.run_once()

@@ -72,7 +72,7 @@ def test_a_key_stands_in_one_log_in_order_whether_written_in_bulk_or_one_by_one(
     where = defaultdict(set)
     for log in LOGS:
         records = records_of(namespace, log)
-        assert placed[log].result(10).first == DLSN.INITIAL
+        assert placed[log].result(120).first == DLSN.INITIAL
         for record in records:
             by_key[record.key].append(int(record.payload))
             where[record.key].add(log)
@@ -94,23 +94,23 @@ def test_a_fenced_log_refuses_its_records_and_the_others_go_on(
     namespace: LogNamespace, elsewhere: LogNamespace
 ) -> None:
     writer = PartitionedWriter(namespace, LOGS, partitioner=int_partitioner)
-    writer.write(b"1", b"before").result(10)
+    writer.write(b"1", b"before").result(120)
     elsewhere.open_writer(LOGS[1], steal=True).close()
     placed = writer.write_bulk(keyed_batch([b"0", b"1", b"2"]))
     with pytest.raises(Fenced):
-        placed[LOGS[1]].result(10)
-    placed[LOGS[0]].result(10)
-    placed[LOGS[2]].result(10)
+        placed[LOGS[1]].result(120)
+    placed[LOGS[0]].result(120)
+    placed[LOGS[2]].result(120)
     with pytest.raises(Fenced):
         writer.write(b"1", b"late")
     again = writer.write_bulk(keyed_batch([b"1", b"0"]))
     assert isinstance(again[LOGS[1]].exception(10), Fenced)
-    again[LOGS[0]].result(10)
+    again[LOGS[0]].result(120)
     with pytest.raises(Fenced):
         writer.flush()
     assert writer.reopen() == [LOGS[1]]
     assert writer.reopen() == []
-    writer.write(b"1", b"after").result(10)
+    writer.write(b"1", b"after").result(120)
     writer.close()
     assert payloads_read(namespace, LOGS[1]) == [b"before", b"after"]
     with pytest.raises(LogClosed):
@@ -122,7 +122,7 @@ def test_what_is_wrong_with_the_rows_of_one_log_is_said_by_its_future(namespace:
         txids = pa.array([5, 7, 6], pa.int64())
         placed = writer.write_bulk(keyed_batch([b"0", b"1", b"1"]).append_column("txid", txids))
         assert isinstance(placed[LOGS[1]].exception(10), TransactionIdOutOfOrder)
-        assert placed[LOGS[0]].result(10).first == DLSN.INITIAL
+        assert placed[LOGS[0]].result(120).first == DLSN.INITIAL
         with pytest.raises(LogError, match="no whole number"):
             writer.write_bulk(keyed_batch([b"0", b"one"]))
         with pytest.raises(LogError, match="not binary"):
@@ -152,18 +152,18 @@ def test_an_aborted_client_resolves_every_future_and_gives_every_lock_back(
 
     def hold(_stop: str) -> None:
         entered.set()
-        assert go.wait(10)
+        assert go.wait(120)
 
     with failpoint("log.segment_sync:before", hold):
         futures = _written(writer, keyed_batch([b"first"]))
-        assert entered.wait(10)
+        assert entered.wait(120)
         for n in range(30):
             futures += _written(writer, keyed_batch([b"%d" % n]))
         aborting = threading.Thread(target=writer.abort)
         aborting.start()
         wait_until(lambda: any(f.done() and isinstance(f.exception(), LogClosed) for f in futures))
         go.set()
-        aborting.join(10)
+        aborting.join(120)
     assert not wait(futures, 10).not_done
     assert all(namespace.info(log).writer is None for log in LOGS)
 
@@ -187,23 +187,23 @@ def test_batches_go_where_the_fewest_bytes_are_under_way(namespace: LogNamespace
 
     def hold(_stop: str) -> None:
         entered.set()
-        assert go.wait(10)
+        assert go.wait(120)
 
     with BalancedWriter(namespace, LOGS) as writer:
         with failpoint("log.segment_sync:before", hold):
             stuck = writer.write_bulk(payload_batch([bytes(100_000)]))
-            assert entered.wait(10)
+            assert entered.wait(120)
             others = [writer.write(b"%d" % n) for n in range(20)]
-            logs = {other.result(10).log for other in others}
+            logs = {other.result(120).log for other in others}
             assert not stuck.done()
             go.set()
-        assert stuck.result(10).log not in logs
+        assert stuck.result(120).log not in logs
         assert len(logs) == 2
 
 
 def test_in_turn_means_in_turn(namespace: LogNamespace) -> None:
     with BalancedWriter(namespace, LOGS, policy="round_robin") as writer:
-        assert [writer.write(b"x").result(10).log for _ in range(6)] == LOGS * 2
+        assert [writer.write(b"x").result(120).log for _ in range(6)] == LOGS * 2
 
 
 @pytest.mark.parametrize("client", [PartitionedWriter, BalancedWriter])
@@ -229,15 +229,15 @@ def test_a_fenced_log_is_left_out_and_only_what_was_not_written_goes_elsewhere(
     assert isinstance(uncertain.exception(10), Fenced)
     with pytest.raises(Fenced):
         writer.flush()
-    placed = [writer.write(b"%d" % n).result(10) for n in range(6)]
+    placed = [writer.write(b"%d" % n).result(120) for n in range(6)]
     assert {place.log for place in placed} == {LOGS[1], LOGS[2]}
     assert list(writer.failed_logs()) == [LOGS[0]]
     clock.advance_s(5)
-    writer.write(b"6").result(10)  # tries the log again, in vain: it has another owner
+    writer.write(b"6").result(120)  # tries the log again, in vain: it has another owner
     assert "is being written by" in writer.failed_logs()[LOGS[0]]
     owner.close()
     clock.advance_s(5)
-    assert {writer.write(b"%d" % n).result(10).log for n in range(7, 10)} == set(LOGS)
+    assert {writer.write(b"%d" % n).result(120).log for n in range(7, 10)} == set(LOGS)
     assert writer.failed_logs() == {}
     writer.close()
     assert everything(namespace) == [b"%d" % n for n in range(10)]
@@ -252,7 +252,7 @@ def test_a_sealed_log_and_a_deleted_one_stay_out(namespace: LogNamespace, elsewh
         for _ in range(2):
             assert isinstance(writer.write(b"lost").exception(10), Fenced)
         for n in range(4):
-            assert writer.write(b"%d" % n).result(10).log == LOGS[2]
+            assert writer.write(b"%d" % n).result(120).log == LOGS[2]
             clock.advance_s(1)
         assert list(writer.failed_logs()) == LOGS[:2]
         with pytest.raises(Fenced):
@@ -264,7 +264,7 @@ def test_a_record_that_no_log_takes_is_the_callers_and_fails_no_log(namespace: L
         with pytest.raises(RecordTooLarge):
             writer.write(bytes(2_000_000))
         assert writer.failed_logs() == {}
-        assert writer.write(b"x").result(10).dlsn == DLSN.INITIAL
+        assert writer.write(b"x").result(120).dlsn == DLSN.INITIAL
 
 
 def test_a_log_with_too_much_under_way_is_passed_over(namespace: LogNamespace) -> None:
@@ -272,7 +272,7 @@ def test_a_log_with_too_much_under_way_is_passed_over(namespace: LogNamespace) -
     namespace.create("full", full)
     namespace.create("full-2", full)
     with BalancedWriter(namespace, ["full", LOGS[0]], policy="round_robin") as writer:
-        assert {writer.write(b"x").result(10).log for _ in range(4)} == {LOGS[0]}
+        assert {writer.write(b"x").result(120).log for _ in range(4)} == {LOGS[0]}
         assert writer.failed_logs() == {}
     with BalancedWriter(namespace, ["full", "full-2"]) as writer, pytest.raises(OverCapacity):
         writer.write(b"x")
@@ -315,12 +315,12 @@ def _run_two(write: object) -> None:
     both = threading.Barrier(2)
 
     def run(thread: int) -> None:
-        both.wait(10)
+        both.wait(120)
         wait([write(thread, n) for n in range(300)], 10)  # type: ignore[operator]  # one of two writers' methods
 
     threads = [threading.Thread(target=run, args=(thread,)) for thread in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()

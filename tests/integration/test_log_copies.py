@@ -103,17 +103,17 @@ def test_rounds_and_keep_alives_are_copied_as_they_stand(
     commit_log = CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1)
     registry.create("/commit-log", commit_log.to_bytes())
     with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
-        writer.write(b"plain").result(10)
+        writer.write(b"plain").result(120)
         writer.stage(payload_batch([b"staged", b"too"]))
         staged = writer.prepare()
         assert staged is not None
         writer.commit_staged(staged)
-        writer.write(b"after").result(10)
+        writer.write(b"after").result(120)
     drop_raw(namespace, clock)
     assert payloads_read(namespace, LOG) == [b"plain", b"staged", b"too", b"after"]
     with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
         writer.commit_staged(staged)
-        writer.write(b"more").result(10)
+        writer.write(b"more").result(120)
     assert payloads_read(namespace, LOG)[-1] == b"more"
     assert not [finding for report in namespace.inspect(LOG).segments() for finding in report.findings]
 
@@ -126,7 +126,7 @@ def test_a_writer_copies_what_it_completes_and_what_was_left_without_a_copy(
     with namespace.open_writer(LOG) as writer:
         wait_until(lambda: files(namespace, "copy") == [1], what="the copy of what was there")
         for _ in range(3):
-            writer.write(bytes(5000)).result(10)
+            writer.write(bytes(5000)).result(120)
         wait_until(lambda: files(namespace, "copy") == [1, 2, 3], what="the copies")
         assert writer.upkeep_failure is None
     assert files(namespace, "raw") == [1, 2, 3, 4]
@@ -329,7 +329,7 @@ def test_a_registered_reader_misses_nothing_while_everything_behind_it_is_copied
     with namespace.open_writer(LOG) as writer:
         for at in range(0, len(payloads), 10):
             for payload in payloads[at : at + 10]:
-                writer.write(payload).result(10)
+                writer.write(payload).result(120)
             with namespace.open_reader(LOG, position) as reader:
                 while len(seen) < at + 5:
                     seen += [record.payload for record in reader.read(3, 10)]

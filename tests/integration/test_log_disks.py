@@ -40,17 +40,17 @@ def io_error(_stop: str) -> None:
 @pytest.mark.parametrize("stop", ["log.segment_write:before", "log.segment_sync:before", "log.tail_write:before"])
 def test_a_disk_that_refuses_ends_the_writer_and_the_next_goes_on(namespace: LogNamespace, stop: str) -> None:
     writer = namespace.open_writer(LOG)
-    writer.write(b"acknowledged").result(10)
+    writer.write(b"acknowledged").result(120)
     with failpoint(stop, io_error):
         refused = writer.write(b"refused")
         with pytest.raises(LogWriteFailed, match="Input/output error"):
-            refused.result(10)
+            refused.result(120)
     for call in (lambda: writer.write(b"x"), writer.flush, lambda: writer.write_bulk(payload_batch([b"x"]))):
         with pytest.raises(LogWriteFailed):
             call()
     writer.close()
     with namespace.open_writer(LOG, timeout_s=0) as successor:
-        successor.write(b"next").result(10)
+        successor.write(b"next").result(120)
     found = payloads_read(namespace, LOG)
     assert found in ([b"acknowledged", b"next"], [b"acknowledged", b"refused", b"next"])
     assert (b"refused" in found) == (stop != "log.segment_write:before")
@@ -85,7 +85,7 @@ def test_a_full_disk_stops_the_writer_with_its_acks_honest(namespace: LogNamespa
         for n in range(1000):
             payload = b"%04d" % n + os.urandom(700)
             try:
-                writer.write(payload).result(10)
+                writer.write(payload).result(120)
             except LogWriteFailed as error:
                 assert "make room" in str(error)  # noqa: PT017  the loop is what raises it, some time
                 break
@@ -94,14 +94,14 @@ def test_a_full_disk_stops_the_writer_with_its_acks_honest(namespace: LogNamespa
     assert 50 < len(acknowledged) < 120
     assert payloads_read(namespace, LOG) == acknowledged
     with namespace.open_writer(LOG) as successor:
-        successor.write(b"room again").result(10)
+        successor.write(b"room again").result(120)
     assert payloads_read(namespace, LOG) == [*acknowledged, b"room again"]
 
 
 def test_damage_to_what_was_safe_keeps_every_writer_out(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
     for n in range(3):
-        writer.write(b"%d" % n).result(10)
+        writer.write(b"%d" % n).result(120)
     writer.abort()
     (segment,) = namespace.segments(LOG)
     path = Path(namespace.descriptor.location) / f"{segment.file}.log"
@@ -112,13 +112,13 @@ def test_damage_to_what_was_safe_keeps_every_writer_out(namespace: LogNamespace)
             namespace.open_writer(LOG, timeout_s=0)
     path.write_bytes(whole)
     with namespace.open_writer(LOG, timeout_s=0) as successor:
-        successor.write(b"3").result(10)
+        successor.write(b"3").result(120)
     assert payloads_read(namespace, LOG) == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_segment_file_that_is_gone_keeps_every_writer_out(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
-    writer.write(b"x").result(10)
+    writer.write(b"x").result(120)
     writer.abort()
     (Path(namespace.descriptor.location) / f"{namespace.segments(LOG)[0].file}.log").unlink()
     with pytest.raises(RecoveryRefused, match="bring the file back"):
@@ -143,7 +143,7 @@ def test_a_file_that_was_made_and_never_registered_is_swept_away(namespace: LogN
 def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_was_cached(namespace: LogNamespace) -> None:
     """After a failed fsync the kernel keeps the pages and calls them clean: they are read, and are on no disk."""
     writer = namespace.open_writer(LOG)
-    writer.write(b"acknowledged").result(10)
+    writer.write(b"acknowledged").result(120)
     path = Path(namespace.descriptor.location) / f"{namespace.segments(LOG)[0].file}.log"
     on_disk = path.read_bytes()
     with failpoint("log.segment_sync:before", io_error):
@@ -156,7 +156,7 @@ def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_was_cac
         path.write_bytes(on_disk + bytes(path.stat().st_size - len(on_disk)))
 
     with mock.patch.object(os, "posix_fadvise", forget), namespace.open_writer(LOG) as successor:
-        successor.write(b"next").result(10)
+        successor.write(b"next").result(120)
     assert payloads_read(namespace, LOG) == [b"acknowledged", b"next"]
 
 
@@ -194,7 +194,7 @@ def write_and_recover(namespace: LogNamespace, log: str, submitted: list[bytes],
             for n in range(4):
                 payloads = [b"%d.%d.%d " % (part, n, at) + bytes(600) for at in range(3)]
                 submitted.extend(payloads)
-                writer.write_bulk(payload_batch(payloads)).result(10)
+                writer.write_bulk(payload_batch(payloads)).result(120)
                 acknowledged.extend(payloads)
             assert payloads_read(namespace, log)[-3:] == payloads  # what is acknowledged is shown
         finally:
@@ -223,7 +223,7 @@ def test_whichever_call_a_disk_fails_acks_are_honest_and_the_next_writer_goes_on
             found = payloads_read(namespace, log)
             assert acknowledged == found[: len(acknowledged)], (kind, number)
             assert found == submitted[: len(found)], (kind, number)
-            successor.write(b"room again").result(10)
+            successor.write(b"room again").result(120)
         assert payloads_read(namespace, log) == [*found, b"room again"], (kind, number)
         if fault.seen <= number:
             break
@@ -240,10 +240,10 @@ def test_a_body_that_expands_to_more_than_its_log_allows_is_damage_to_every_read
     config = LogConfig(codec=codec, entry_bytes_max=1024, record_bytes_max=1024)
     namespace = bound_namespace(registry, tmp_path / "store", LOG, config=config)
     writer = namespace.open_writer(LOG)
-    writer.write(b"good").result(10)
+    writer.write(b"good").result(120)
     bomb = encode(body_of_records([Record(2**40, None, None, bytes(50_000_000))]), codec=codec)
     with mock.patch("scribengin.log.pending.encode", return_value=bomb):
-        writer.write(b"bomb").result(10)
+        writer.write(b"bomb").result(120)
     assert bomb.body_bytes < 250_000
     before = pa.default_memory_pool().bytes_allocated()
     with namespace.open_reader(LOG) as reader:
@@ -265,7 +265,7 @@ def test_what_a_log_allows_is_read_whatever_it_expands_to(registry: Registry, tm
     namespace = bound_namespace(registry, tmp_path / "store", LOG, config=config)
     channel = "\N{GRINNING FACE}" * 100_000
     with namespace.open_writer(LOG) as writer:
-        writer.write(bytes(100_000), key=bytes(100_000), channel=channel).result(10)
+        writer.write(bytes(100_000), key=bytes(100_000), channel=channel).result(120)
         for longer in ({"channel": channel + "x"}, {"key": bytes(100_001)}):
             with pytest.raises(RecordTooLarge):
                 writer.write(b"", **longer)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ def read_to_the_end(namespace: LogNamespace, start: DLSN | None = None) -> list[
             payloads += payloads_of(batch)
         for _ in range(3):
             with pytest.raises(EndOfStream):
-                reader.read_batch(timeout_s=10)
+                reader.read_batch(timeout_s=120)
             with pytest.raises(EndOfStream):
                 reader.read()
     return payloads
@@ -40,7 +40,7 @@ def test_readers_get_all_records_and_then_the_end_every_time(namespace: LogNames
     payloads = [b"%03d" % n + bytes(500) for n in range(30)]
     writer = namespace.open_writer(LOG)
     for payload in payloads:
-        writer.write(payload).result(10)
+        writer.write(payload).result(120)
     writer.mark_end_of_stream()
     assert read_to_the_end(namespace) == payloads
     assert read_to_the_end(namespace, DLSN(2, 0, 0)) == payloads[-namespace.count(LOG, DLSN(2, 0, 0)) :]
@@ -86,7 +86,7 @@ def test_a_log_that_was_closed_may_be_sealed_by_the_next_writer(namespace: LogNa
 def test_the_end_may_be_all_that_a_writer_adds_after_a_roll(namespace: LogNamespace) -> None:
     """DistributedLog's testMarkEndOfStreamAtBeginningOfSegment: no segment is made for it."""
     with namespace.open_writer(LOG) as writer:
-        writer.write_bulk(payload_batch([bytes(5000)])).result(10)  # due to be rolled
+        writer.write_bulk(payload_batch([bytes(5000)])).result(120)  # due to be rolled
         writer.mark_end_of_stream()
     assert read_to_the_end(namespace) == [bytes(5000)]
     assert len(namespace.segments(LOG)) == 1
@@ -94,11 +94,11 @@ def test_the_end_may_be_all_that_a_writer_adds_after_a_roll(namespace: LogNamesp
 
 def test_a_writer_that_was_replaced_cannot_seal(namespace: LogNamespace) -> None:
     stale = namespace.open_writer(LOG)
-    stale.write(b"0").result(10)
+    stale.write(b"0").result(120)
     with namespace.open_writer(LOG, steal=True) as successor:
         with pytest.raises(Fenced):
             stale.mark_end_of_stream()
-        successor.write(b"1").result(10)
+        successor.write(b"1").result(120)
     stale.abort()
     namespace.open_writer(LOG).mark_end_of_stream()
     assert read_to_the_end(namespace) == [b"0", b"1"]
@@ -106,9 +106,9 @@ def test_a_writer_that_was_replaced_cannot_seal(namespace: LogNamespace) -> None
 
 def test_a_reader_that_waits_is_told_of_the_end(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
-    writer.write(b"0").result(10)
+    writer.write(b"0").result(120)
     with namespace.open_reader(LOG) as reader:
         assert [record.payload for record in reader.read()] == [b"0"]
         writer.mark_end_of_stream()
         with pytest.raises(EndOfStream):
-            reader.read(timeout_s=10)
+            reader.read(timeout_s=120)

@@ -90,7 +90,7 @@ def test_a_log_is_sound_while_it_is_written_truncated_purged_and_compressed(
     def write() -> None:
         with namespace.open_writer(LOG) as writer:
             while not stop.is_set():
-                writer.write_bulk(payload_batch([b"x" * 100] * 7)).result(10)
+                writer.write_bulk(payload_batch([b"x" * 100] * 7)).result(120)
 
     writing = threading.Thread(target=write)
     writing.start()
@@ -104,13 +104,13 @@ def test_a_log_is_sound_while_it_is_written_truncated_purged_and_compressed(
             assert [finding for report in inspection.segments() for finding in report.findings] == []
     finally:
         stop.set()
-        writing.join(10)
+        writing.join(120)
     assert findings(namespace) == []
 
 
 def test_the_segment_in_progress_is_read_as_far_as_readers_see_it(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG, commit_log=COMMIT_LOG) as writer:
-        writer.write(b"seen").result(10)
+        writer.write(b"seen").result(120)
         writer.stage(payload_batch([b"staged", b"too"]))
         writer.prepare()
         (report,) = reports(namespace)
@@ -139,7 +139,7 @@ def test_transaction_ids_without_order_are_no_damage_where_they_were_allowed(nam
     namespace.configure(LOG, LogConfig(check_txids=False))
     with namespace.open_writer(LOG) as writer:
         for txid in (5, 3, 4):
-            writer.write(b"x", txid=txid).result(10)
+            writer.write(b"x", txid=txid).result(120)
     assert findings(namespace) == []
     namespace.configure(LOG, LogConfig(check_txids=True))
     assert findings(namespace) == []
@@ -171,9 +171,9 @@ def test_a_file_that_was_cut_is_a_finding(namespace: LogNamespace) -> None:
 
 def test_a_broken_index_is_told_and_is_no_damage(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write_bulk(payload_batch([b"x" * 1000] * 300)).result(10)
+        writer.write_bulk(payload_batch([b"x" * 1000] * 300)).result(120)
         for _ in range(5):
-            writer.write_bulk(payload_batch([b"x" * 1000] * 100)).result(10)
+            writer.write_bulk(payload_batch([b"x" * 1000] * 100)).result(120)
     path = segment_path(namespace, LOG, 2).with_suffix(".idx")
     first_of_two = reports(namespace)
     assert all(report.index.wrong == 0 for report in first_of_two)
@@ -251,7 +251,7 @@ def test_entries_are_listed_with_what_is_wrong_where_it_is(namespace: LogNamespa
 def crashed(namespace: LogNamespace, *payloads: bytes, tail: bytes = b"") -> None:
     """A log whose writer died: `payloads` are durable, `tail` is torn, and nobody holds the lock."""
     writer = namespace.open_writer(LOG)
-    writer.write_bulk(payload_batch(payloads)).result(10)
+    writer.write_bulk(payload_batch(payloads)).result(120)
     writer.abort()
     with segment_path(namespace, LOG, 1).open("ab") as file:
         file.write(tail)
@@ -273,7 +273,7 @@ def test_recovering_asks_the_commit_log_about_a_staged_round(
     namespace: LogNamespace, registry: Registry, committed: bool
 ) -> None:
     writer = namespace.open_writer(LOG, commit_log=COMMIT_LOG)
-    writer.write(b"before").result(10)
+    writer.write(b"before").result(120)
     writer.stage(payload_batch([b"s1", b"s2"]))
     staged = writer.prepare()
     assert staged is not None
@@ -294,7 +294,7 @@ def test_recovering_asks_the_commit_log_about_a_staged_round(
 def test_recovering_refuses_damage_and_cuts_nothing(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
     for payload in (b"one", b"two", b"three"):
-        writer.write(payload).result(10)
+        writer.write(payload).result(120)
     writer.abort()
     damage_segment(namespace, LOG, 1, 4)
     before = segment_path(namespace, LOG, 1).read_bytes()
@@ -305,7 +305,7 @@ def test_recovering_refuses_damage_and_cuts_nothing(namespace: LogNamespace) -> 
 
 def test_recovering_waits_for_the_writer_and_fences_it_only_when_told(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"one").result(10)
+        writer.write(b"one").result(120)
         with pytest.raises(OwnershipAcquireFailed):
             recover_log(namespace, LOG, timeout_s=0)
         found = recover_log(namespace, LOG, steal=True)

@@ -39,8 +39,8 @@ def scraped() -> dict[str, float]:
 
 def test_a_writer_counts_what_it_does(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write(bytes(5000)).result(10)
-        writer.write_bulk(payload_batch([b"1", b"2"])).result(10)
+        writer.write(bytes(5000)).result(120)
+        writer.write_bulk(payload_batch([b"1", b"2"])).result(120)
         with pytest.raises(OverCapacity):
             writer.write_bulk(payload_batch([b"x"] * 101))
         wait_until(lambda: scraped()["scribengin_log_groups_written_total"] == 2, what="the second group")
@@ -63,7 +63,7 @@ def test_a_writer_that_failed_is_counted_once(namespace: LogNamespace) -> None:
 
     writer = namespace.open_writer(LOG)
     with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
-        writer.write(b"0").result(10)
+        writer.write(b"0").result(120)
     for _ in range(3):
         with pytest.raises(LogWriteFailed):
             writer.write(b"1")
@@ -76,7 +76,7 @@ def test_a_logs_series_go_with_the_last_that_has_it_open(namespace: LogNamespace
     assert scraped() == {}
     other = LogMetrics("/logs", LOG)
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"0").result(10)
+        writer.write(b"0").result(120)
     assert scraped()["scribengin_log_records_written_total"] == 1
     other.close()
     other.close()
@@ -87,7 +87,7 @@ def test_a_logs_series_go_with_the_last_that_has_it_open(namespace: LogNamespace
 
 def test_reading_is_counted(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write_bulk(payload_batch([b"1", b"2", b"3"])).result(10)
+        writer.write_bulk(payload_batch([b"1", b"2", b"3"])).result(120)
         with namespace.open_reader(LOG) as reader:
             assert len(reader.read(2)) == 2
             assert scraped()["scribengin_log_records_read_total"] == 2

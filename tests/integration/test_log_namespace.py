@@ -172,7 +172,7 @@ def try_everything(namespace: LogNamespace) -> None:
     except LogNotFound:  # it was not created, and create() says so
         namespace.create("a")
     with namespace.open_writer("a") as writer:
-        writer.write(b"x").result(10)
+        writer.write(b"x").result(120)
     assert payloads_read(namespace, "a") == [b"x"]
     assert len(namespace.segments("a")) == 1
     assert namespace.info("a").writer is None
@@ -200,10 +200,10 @@ def test_a_missing_log_is_created_by_its_writer_only_where_that_was_asked_for(
 def test_a_log_is_not_deleted_while_somebody_writes_it(namespace: LogNamespace) -> None:
     namespace.create("a")
     with namespace.open_writer("a") as writer:
-        writer.write(b"x").result(10)
+        writer.write(b"x").result(120)
         with pytest.raises(LogBusy, match="is being written by"):
             namespace.delete("a")
-        writer.write(b"y").result(10)
+        writer.write(b"y").result(120)
     assert payloads_read(namespace, "a") == [b"x", b"y"]
     namespace.delete("a")
     assert not namespace.exists("a")
@@ -215,7 +215,7 @@ def test_a_writer_that_comes_while_a_log_is_deleted_has_it_or_finds_none(namespa
     takes_it = failpoint("log.delete:before", lambda _stop: opened.append(namespace.open_writer("a")))
     with takes_it, pytest.raises(LogBusy):
         namespace.delete("a")
-    opened[0].write(b"x").result(10)
+    opened[0].write(b"x").result(120)
     opened[0].close()
     assert payloads_read(namespace, "a") == [b"x"]
 
@@ -232,7 +232,7 @@ def test_a_log_that_is_deleted_and_created_again_starts_anew(namespace: LogNames
             wait_until(lambda: reader.read(100) == ["never"], what="the deletion to be seen")
     namespace.create("a")
     with namespace.open_writer("a") as writer:
-        assert writer.write(b"1", txid=1).result(10) == DLSN.INITIAL
+        assert writer.write(b"1", txid=1).result(120) == DLSN.INITIAL
         for n in range(2, 11):
             writer.write(b"%d" % n, txid=n)
     with namespace.open_reader("a") as reader:
@@ -256,7 +256,7 @@ def test_the_next_writer_obeys_a_changed_configuration_and_the_one_that_is_open_
     namespace.create("a")
     with namespace.open_writer("a") as writer:
         namespace.configure("a", LogConfig(record_bytes_max=10))
-        writer.write(bytes(11)).result(10)
+        writer.write(bytes(11)).result(120)
     with namespace.open_writer("a") as writer, pytest.raises(RecordTooLarge):
         writer.write(bytes(11))
 
@@ -294,5 +294,5 @@ def test_the_writers_of_a_namespace_share_its_limit(registry: Registry, namespac
                 writer.write(b"x")
     counting = LogNamespace.open("/logs", registry=registry, outstanding_writes_max=0, outstanding_dark_mode=True)
     with counting.open_writer("a") as writer:
-        writer.write(b"x").result(10)
+        writer.write(b"x").result(120)
     assert payloads_read(namespace, "a") == [b"x"]

@@ -71,7 +71,7 @@ def fill_hourly(namespace: LogNamespace, clock: ManualClock, log: str, segments:
     payloads = [b"%d" % n for n in range(segments)]
     for payload in payloads:
         with namespace.open_writer(log) as writer:
-            writer.write(payload).result(10)
+            writer.write(payload).result(120)
         clock.advance_s(HOUR_S)
     return payloads
 
@@ -106,7 +106,7 @@ def test_a_truncation_to_the_end_lets_everything_be_purged_and_the_log_goes_on(n
     assert namespace.last_record(LOG) is None
     assert (namespace.count(LOG), namespace.first_dlsn(LOG)) == (0, DLSN(4, 0, 0))
     with namespace.open_reader(LOG, end) as reader, namespace.open_writer(LOG) as writer:
-        writer.write(b"next").result(10)
+        writer.write(b"next").result(120)
         (record,) = reader.read(10, 10)
     assert (record.payload, record.dlsn, record.sequence_id) == (b"next", DLSN(4, 0, 0), len(payloads))
 
@@ -142,7 +142,7 @@ def test_a_reader_that_has_read_all_of_what_is_purged_reads_on(
         elsewhere.truncate(LOG, elsewhere.end_dlsn(LOG))
         elsewhere.purge(LOG)
         with elsewhere.open_writer(LOG) as writer:
-            writer.write(b"next").result(10)
+            writer.write(b"next").result(120)
         assert [record.payload for record in idle.read(10, 10)] == [b"next"]
         with pytest.raises(PositionTruncated):
             behind.read(10, 10)
@@ -164,7 +164,7 @@ def test_hidden_entries_behind_the_last_record_make_no_reader_miss_anything(
     namespace.truncate(LOG, DLSN(2, 0, 0))
     namespace.purge(LOG)
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"three").result(10)
+        writer.write(b"three").result(120)
     with namespace.open_reader(LOG) as reader:
         assert reader.lag(plan.end) == 1
         assert payloads_planned(reader, plan.end, 100) == [[b"three"]]
@@ -252,7 +252,7 @@ def test_segments_are_removed_when_they_are_older_than_the_log_keeps_them(
     assert aging.purge(LOG).segments == 2
     clock.advance_s(100 * HOUR_S)
     with aging.open_writer(LOG) as writer:
-        writer.write(b"in progress").result(10)
+        writer.write(b"in progress").result(120)
         clock.advance_s(100 * HOUR_S)
         assert aging.purge(LOG).segments == 1
         assert payloads_read(aging, LOG) == [b"in progress"]
@@ -291,10 +291,10 @@ def test_a_writer_purges_after_every_roll(aging: LogNamespace, clock: ManualCloc
     aging.create(LOG, LogConfig(segment_bytes_max=4096, retention_hours=1))
     with aging.open_writer(LOG) as writer:
         for _ in range(2):
-            writer.write(bytes(5000)).result(10)
+            writer.write(bytes(5000)).result(120)
         clock.advance_s(2 * HOUR_S)
         for _ in range(2):
-            writer.write(bytes(5000)).result(10)
+            writer.write(bytes(5000)).result(120)
         wait_until(lambda: numbers(aging)[0] == 2 and segment_files(aging)[0] == 2, what="segment 1 to be removed")
         assert writer.upkeep_failure is None
 
@@ -304,17 +304,17 @@ def test_a_purge_that_fails_is_told_of_and_does_not_fail_the_writer(
 ) -> None:
     with namespace.open_writer(LOG) as writer:
         for _ in range(2):
-            writer.write(bytes(5000)).result(10)
+            writer.write(bytes(5000)).result(120)
 
         def refuse(name: str) -> None:
             raise OSError(5, f"Input/output error at {name}")
 
         with failpoint("log.segment_remove:before", refuse):
             namespace.truncate(LOG, DLSN(2, 0, 0))  # the purge after the last roll may see it, or that after the next
-            writer.write(bytes(5000)).result(10)
+            writer.write(bytes(5000)).result(120)
             counted = 'scribengin_log_upkeep_failed_total{log="flights/0",namespace="/logs"} 1.0'
             wait_until(lambda: counted in exposition().decode(), what="the failure")
-        writer.write(bytes(5000)).result(10)
+        writer.write(bytes(5000)).result(120)
         wait_until(lambda: segment_files(namespace)[0] == 2, what="the next purge")
         wait_until(lambda: writer.upkeep_failure is None, what="its end")
 
@@ -322,7 +322,7 @@ def test_a_purge_that_fails_is_told_of_and_does_not_fail_the_writer(
 def test_a_purge_under_a_writer_does_not_disturb_it(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         for n in range(12):
-            writer.write(b"%06d" % n + bytes(1000)).result(10)
+            writer.write(b"%06d" % n + bytes(1000)).result(120)
             if n == 7:
                 elsewhere.truncate(LOG, DLSN(2, 2, 0))
                 assert elsewhere.purge(LOG).segments <= 1
@@ -333,12 +333,12 @@ def test_a_purge_under_a_writer_does_not_disturb_it(namespace: LogNamespace, els
 def test_what_is_still_to_be_written_cannot_be_given_up(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         for payload in (b"one", b"two"):
-            writer.write(payload).result(10)
+            writer.write(payload).result(120)
         for call in (namespace.truncate, lambda log, before: namespace.register_reader(log, "a", before)):
             with pytest.raises(InconsistentLog, match="lies behind its end"):
                 call(LOG, DLSN(1, 3, 0))
         assert namespace.truncate(LOG, DLSN(1, 2, 0))
-        writer.write(b"three").result(10)
+        writer.write(b"three").result(120)
     assert payloads_read(namespace, LOG) == [b"three"]
 
 

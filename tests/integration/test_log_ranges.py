@@ -79,7 +79,7 @@ def test_a_range_reads_the_same_again_whatever_is_written_meanwhile(namespace: L
     with namespace.open_reader(LOG) as reader:
         first = reader.plan(DLSN(1, 0, 1), 7, 1 << 30)
         with namespace.open_writer(LOG) as writer:
-            writer.write_bulk(payload_batch([b"later"] * 100)).result(10)
+            writer.write_bulk(payload_batch([b"later"] * 100)).result(120)
         second = reader.plan(DLSN(1, 0, 1), 7, 1 << 30)
     assert first is not None
     assert first == second
@@ -101,7 +101,7 @@ def test_a_split_is_read_in_another_process_without_a_registry(namespace: LogNam
         "sys.stdout.buffer.write(pickle.dumps(values))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], input=pickle.dumps(plan.splits), capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", program], input=pickle.dumps(plan.splits), capture_output=True, check=True, timeout=120
     )
     assert pickle.loads(done.stdout) == payloads[:20]
 

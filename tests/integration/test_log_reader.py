@@ -88,12 +88,12 @@ def test_a_transaction_id_that_is_still_to_come_is_waited_for(namespace: LogName
     fill_log(namespace, LOG, 2)
     with namespace.open_reader(LOG, TransactionId(100)) as reader, namespace.open_writer(LOG) as writer:
         assert reader.read() == []
-        writer.write(b"too small", txid=99).result(10)
+        writer.write(b"too small", txid=99).result(120)
         assert reader.read(timeout_s=0.1) == []
-        writer.write_bulk(pa.RecordBatch.from_pydict({"payload": [b"no", b"yes"], "txid": [99, 100]})).result(10)
-        assert [record.payload for record in reader.read(timeout_s=10)] == [b"yes"]
-        writer.write(b"and on", txid=100).result(10)
-        assert [record.payload for record in reader.read(timeout_s=10)] == [b"and on"]
+        writer.write_bulk(pa.RecordBatch.from_pydict({"payload": [b"no", b"yes"], "txid": [99, 100]})).result(120)
+        assert [record.payload for record in reader.read(timeout_s=120)] == [b"yes"]
+        writer.write(b"and on", txid=100).result(120)
+        assert [record.payload for record in reader.read(timeout_s=120)] == [b"and on"]
 
 
 def test_a_reader_follows_the_tail_across_segments_and_writers(
@@ -103,16 +103,16 @@ def test_a_reader_follows_the_tail_across_segments_and_writers(
 
     def write() -> None:
         for start in range(0, 60, 20):
-            with elsewhere.open_writer(LOG, timeout_s=10) as writer:
+            with elsewhere.open_writer(LOG, timeout_s=120) as writer:
                 for payload in payloads[start : start + 20]:
-                    writer.write(payload).result(10)
+                    writer.write(payload).result(120)
 
     with namespace.open_reader(LOG) as reader:
         writing = threading.Thread(target=write)
         writing.start()
         found: list[bytes] = []
         while len(found) < 60:
-            batch = reader.read_batch(timeout_s=10)
+            batch = reader.read_batch(timeout_s=120)
             assert batch is not None
             found += payloads_of(batch)
         writing.join()
@@ -127,7 +127,7 @@ def test_a_reader_of_a_log_without_segments_sees_the_first_record(
         assert reader.read() == []
         with elsewhere.open_writer(LOG) as writer:
             writer.write(b"first")
-            assert [record.payload for record in reader.read(timeout_s=10)] == [b"first"]
+            assert [record.payload for record in reader.read(timeout_s=120)] == [b"first"]
 
 
 def test_a_sealed_log_ends_every_time_and_only_behind_its_last_record(
@@ -137,13 +137,13 @@ def test_a_sealed_log_ends_every_time_and_only_behind_its_last_record(
         writer = elsewhere.open_writer(LOG)
         writer.write(b"last")
         writer.mark_end_of_stream()
-        assert [record.payload for record in reader.read(timeout_s=10)] == [b"last"]
+        assert [record.payload for record in reader.read(timeout_s=120)] == [b"last"]
         wait_until(lambda: reader.ended(reader.position), what="the seal to be seen")
         for _ in range(2):
             with pytest.raises(EndOfStream):
-                reader.read_batch(timeout_s=10)
+                reader.read_batch(timeout_s=120)
             with pytest.raises(EndOfStream):
-                reader.read(timeout_s=10)
+                reader.read(timeout_s=120)
         assert not reader.ended(DLSN.INITIAL)
 
 

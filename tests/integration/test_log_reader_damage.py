@@ -72,7 +72,7 @@ def test_many_broken_entries_are_skipped_each_once(namespace: LogNamespace, ahea
     payloads = [b"%06d" % n + bytes(1000) for n in range(200)]
     with namespace.open_writer("long") as writer:
         for payload in payloads:
-            writer.write(payload).result(10)
+            writer.write(payload).result(120)
     with namespace.open_reader("long") as reader:
         places = [record.dlsn for _ in range(200) for record in reader.read(1)]
     chosen = random.Random(4)
@@ -129,7 +129,7 @@ def test_a_log_that_is_being_written_goes_on_behind_damage(namespace: LogNamespa
         found: list[bytes] = []
         for n in range(12):
             payload = b"%06d" % n + bytes(1000)
-            writer.write(payload).result(10)
+            writer.write(payload).result(120)
             if n % 3 == 1:
                 segment = namespace.segments(LOG)[-1].segment
                 damage_segment(namespace, LOG, segment, n % 3 * ENTRY_BYTES + (HEADER if n % 2 else BODY))
@@ -143,7 +143,7 @@ def test_a_log_that_is_being_written_goes_on_behind_damage(namespace: LogNamespa
 def test_a_sealed_log_ends_behind_damage(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         for n in range(3):
-            writer.write(b"%d" % n + bytes(1005)).result(10)
+            writer.write(b"%d" % n + bytes(1005)).result(120)
         writer.mark_end_of_stream()
     damage_segment(namespace, LOG, 1, 2 * ENTRY_BYTES + HEADER)
     with skipping(namespace) as reader:
@@ -157,14 +157,14 @@ def test_a_log_that_carries_pieces_of_another_is_not_taken_for_it(namespace: Log
     namespace.create("other")
     with namespace.open_writer("other") as writer:
         for n in range(20):
-            writer.write(b"of the other %d" % n).result(10)
+            writer.write(b"of the other %d" % n).result(120)
     piece = segment_path(namespace, "other", 1).read_bytes()
     namespace.create("big")
     with namespace.open_writer("big") as writer:
-        writer.write(b"0").result(10)
+        writer.write(b"0").result(120)
         second = segment_path(namespace, "big", 1).stat().st_size
-        writer.write(b"".join(bytes(1) + piece for _ in range(64))).result(10)  # one copy falls on a multiple of 64
-        writer.write(b"2").result(10)
+        writer.write(b"".join(bytes(1) + piece for _ in range(64))).result(120)  # one copy falls on a multiple of 64
+        writer.write(b"2").result(120)
     damage_segment(namespace, "big", 1, second + HEADER)
     with namespace.open_reader("big", skip_damaged=True) as reader:
         assert payloads_left(reader) == [b"0", b"2"]

@@ -84,7 +84,7 @@ def test_waiting_for_the_lock_can_be_cancelled(
         assert not waiting.done()
         cancel.set()
         with pytest.raises(ReadCancelled, match="was cancelled"):
-            waiting.result(10)
+            waiting.result(120)
     assert registry.find(lock_path(namespace, "billing")) is None
     with elsewhere.open_reader(LOG, subscriber="billing", timeout_s=0):
         assert registry.find(lock_path(namespace, "billing")) is not None

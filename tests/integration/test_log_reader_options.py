@@ -49,8 +49,8 @@ def test_without_places_a_batch_is_the_body_and_the_reader_knows_where_it_stood(
 
 def test_a_record_carries_its_type_channel_and_key(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"p", txid=5, key=b"k", channel="orders/1", type=40_000).result(10)
-        writer.write(b"q", txid=6).result(10)
+        writer.write(b"p", txid=5, key=b"k", channel="orders/1", type=40_000).result(120)
+        writer.write(b"q", txid=6).result(120)
     with namespace.open_reader(LOG) as reader:
         first, second = reader.read()
     assert (first.type, first.channel, first.key, first.txid, first.payload) == (40_000, "orders/1", b"k", 5, b"p")
@@ -71,7 +71,7 @@ def test_a_reader_of_channels_gets_their_records_and_their_places(
     batch = channelled(120)
     with namespace.open_writer(LOG) as writer:
         for start in range(0, 120, rows):
-            writer.write_bulk(batch.slice(start, rows)).result(10)
+            writer.write_bulk(batch.slice(start, rows)).result(120)
     with namespace.open_reader(LOG) as reader:
         everything = [record for _ in range(20) for record in reader.read(10)]
     assert len(everything) == 120
@@ -119,10 +119,10 @@ def test_large_entries_read_the_same_ahead_or_not(
     namespace.create(codec, config)
     payloads = [b"%06d" % n + bytes(range(200)) * 4 for n in range(4_000)]
     with namespace.open_writer(codec) as writer:
-        writer.write_bulk(payload_batch(payloads[:3_000])).result(10)
+        writer.write_bulk(payload_batch(payloads[:3_000])).result(120)
         for payload in payloads[3_000:3_010]:
             writer.write(payload)
-        writer.write_bulk(payload_batch(payloads[3_010:])).result(10)
+        writer.write_bulk(payload_batch(payloads[3_010:])).result(120)
     with namespace.open_reader(codec, read_ahead=ahead) as reader:
         assert payloads_left(reader) == payloads
 
@@ -134,7 +134,7 @@ def read_ahead_threads() -> list[str]:
 def test_no_thread_outlives_its_reader(namespace: LogNamespace) -> None:
     namespace.create("large", LogConfig(entry_bytes_max=100_000))
     with namespace.open_writer("large") as writer:
-        writer.write_bulk(payload_batch([bytes(1000)] * 1000)).result(10)
+        writer.write_bulk(payload_batch([bytes(1000)] * 1000)).result(120)
     with namespace.open_reader("large", read_ahead=ReadAhead(threads=2)) as reader:
         reader.read(1)
         assert len(read_ahead_threads()) == 2
@@ -144,7 +144,7 @@ def test_no_thread_outlives_its_reader(namespace: LogNamespace) -> None:
 def test_what_is_read_ahead_is_bounded(namespace: LogNamespace) -> None:
     namespace.create("large", LogConfig(entry_bytes_max=100_000))
     with namespace.open_writer("large") as writer:
-        writer.write_bulk(payload_batch([bytes(1000)] * 5000)).result(10)
+        writer.write_bulk(payload_batch([bytes(1000)] * 5000)).result(120)
     for limits in (ReadAhead(entries_max=4), ReadAhead(bytes_max=350_000), ReadAhead(bytes_max=1)):
         with namespace.open_reader("large", read_ahead=limits) as reader:
             reader.read(1)
@@ -168,7 +168,7 @@ def test_an_error_ahead_is_raised_at_its_place(namespace: LogNamespace, ahead: R
 def test_a_sealed_log_read_ahead_ends_behind_its_last_record(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         for n in range(5):
-            writer.write(b"%d" % n).result(10)
+            writer.write(b"%d" % n).result(120)
         writer.mark_end_of_stream()
     with namespace.open_reader(LOG, read_ahead=ReadAhead()) as reader:
         assert [record.payload for record in reader.read(10)] == [b"0", b"1", b"2", b"3", b"4"]

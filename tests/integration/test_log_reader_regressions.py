@@ -32,7 +32,7 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 def write(writer: LogWriter, first: int, count: int) -> list[bytes]:
     payloads = [b"%06d" % n + bytes(1000) for n in range(first, first + count)]
     for payload in payloads:
-        writer.write(payload).result(10)
+        writer.write(payload).result(120)
     return payloads
 
 
@@ -44,7 +44,7 @@ def test_a_tail_reader_goes_on_after_every_roll(
     with elsewhere.open_writer(LOG) as writer, namespace.open_reader(LOG, read_ahead=ahead) as reader:
         for n in range(20):  # the reader is at the end each time, also at the end of a segment that is just full
             payloads = write(writer, n, 1)
-            batch = reader.read_batch(timeout_s=10)
+            batch = reader.read_batch(timeout_s=120)
             assert batch is not None
             assert payloads_of(batch) == payloads
             assert reader.read_batch() is None
@@ -104,7 +104,7 @@ def test_the_last_entries_of_a_segment_that_is_completed_meanwhile_are_not_skipp
     found = payloads[:1]
     with pytest.raises(EndOfStream) if sealed else reader:
         while len(found) < 5:
-            batch = reader.read_batch(timeout_s=10)
+            batch = reader.read_batch(timeout_s=120)
             assert batch is not None
             found += payloads_of(batch)
     assert meanwhile.is_set()
@@ -135,7 +135,7 @@ def test_a_log_that_is_written_and_sealed_meanwhile_has_not_ended_yet(
         return seen
 
     monkeypatch.setattr(LogCatalog, "segment", segment)
-    batch = reader.read_batch(timeout_s=10)
+    batch = reader.read_batch(timeout_s=120)
     assert batch is not None
     assert payloads_of(batch) == payloads[2:]
     assert meanwhile.is_set()
@@ -182,7 +182,7 @@ def test_a_reader_that_has_read_everything_survives_that_it_is_purged(
         monkeypatch.setattr(EntryCursor, "_look", look_late)
     found: list[bytes] = []
     while len(found) < 4:
-        found += [record.payload for record in reader.read(timeout_s=10)]
+        found += [record.payload for record in reader.read(timeout_s=120)]
     assert found == payloads[2:]
     assert namespace.segments(LOG)[0].segment == 2
     reader.close()
@@ -200,9 +200,9 @@ def test_no_segment_of_a_cleanly_closed_log_is_skipped(
             with elsewhere.open_writer(LOG) as writer:
                 payloads += write(writer, len(payloads), 1 + n % 4)
             while len(found) < len(payloads) - n % 3:
-                found += [record.payload for record in reader.read(1 + n % 2, timeout_s=10)]
+                found += [record.payload for record in reader.read(1 + n % 2, timeout_s=120)]
         while len(found) < len(payloads):
-            found += [record.payload for record in reader.read(1, timeout_s=10)]
+            found += [record.payload for record in reader.read(1, timeout_s=120)]
     assert found == payloads
 
 
@@ -219,9 +219,9 @@ def test_a_read_ahead_that_pauses_and_resumes_delivers_everything_once(
         namespace.open_reader("large", read_ahead=ReadAhead(entries_max=entries_max, bytes_max=80_000)) as reader,
     ):
         for start in range(0, 2_000, 400):
-            writer.write_bulk(payload_batch(payloads[start : start + 400])).result(10)
+            writer.write_bulk(payload_batch(payloads[start : start + 400])).result(120)
             for records_max in (7, 100, 3, 1, 60):  # stops in the middle of what was read ahead
-                found += [record.payload for record in reader.read(records_max, timeout_s=10)]
+                found += [record.payload for record in reader.read(records_max, timeout_s=120)]
                 assert len(found) - 1 == int(found[-1][:6])
         found += payloads_left(reader)
     assert found == payloads

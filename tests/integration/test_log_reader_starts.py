@@ -64,15 +64,15 @@ def test_the_last_record_and_the_tail(namespace: LogNamespace) -> None:
 def test_in_an_empty_log_the_last_record_is_the_next(namespace: LogNamespace, start: Start) -> None:
     with namespace.open_reader(LOG, start) as reader, namespace.open_writer(LOG) as writer:
         assert reader.read() == []
-        writer.write(b"next").result(10)
-        assert [record.payload for record in reader.read(timeout_s=10)] == [b"next"]
+        writer.write(b"next").result(120)
+        assert [record.payload for record in reader.read(timeout_s=120)] == [b"next"]
 
 
 def test_sequence_ids_count_records_over_all_segments_and_stay_after_truncation(namespace: LogNamespace) -> None:
     """DistributedLog's TestSequenceID: one number for each record, from 0, without a gap between segments."""
     payloads = fill_log(namespace, LOG, 7, 3)
     with namespace.open_writer(LOG) as writer:  # after another writer, and control records of both
-        writer.write(b"after").result(10)
+        writer.write(b"after").result(120)
     everything = records_from(namespace, FIRST)
     assert [record.sequence_id for record in everything] == list(range(22))
     assert namespace.truncate(LOG, DLSN(2, 1, 1))
@@ -88,8 +88,8 @@ def test_sequence_ids_count_records_over_all_segments_and_stay_after_truncation(
 def test_a_sequence_id_that_is_still_to_come_is_waited_for(namespace: LogNamespace) -> None:
     fill_log(namespace, LOG, 2)
     with namespace.open_reader(LOG, SequenceId(4)) as reader, namespace.open_writer(LOG) as writer:
-        writer.write_bulk(payload_batch([b"2", b"3", b"4"])).result(10)
-        assert [record.payload for record in reader.read(timeout_s=10)] == [b"4"]
+        writer.write_bulk(payload_batch([b"2", b"3", b"4"])).result(120)
+        assert [record.payload for record in reader.read(timeout_s=120)] == [b"4"]
         assert reader.last_place == (DLSN(2, 0, 2), 4)
 
 
@@ -114,7 +114,7 @@ def write_at(namespace: LogNamespace, clock: ManualClock, *payloads: bytes, txid
         for payload in payloads:
             clock.advance_s(60)
             times.append(clock.now_ms())
-            writer.write(payload, txid=txid).result(10)
+            writer.write(payload, txid=txid).result(120)
     clock.advance_s(60)
     return times
 
@@ -141,13 +141,13 @@ def test_a_time_is_a_segment_where_transaction_ids_are_something_else(
 
 def test_a_time_in_the_segment_that_is_being_written(namespace: LogNamespace, clock: ManualClock) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"before").result(10)
+        writer.write(b"before").result(120)
         clock.advance_s(60)
         now_ms = clock.now_ms()
         with namespace.open_reader(LOG, Time(now_ms)) as reader:
             assert reader.read() == []
-            writer.write(b"after").result(10)
-            assert [record.payload for record in reader.read(timeout_s=10)] == [b"after"]
+            writer.write(b"after").result(120)
+            assert [record.payload for record in reader.read(timeout_s=120)] == [b"after"]
         assert [record.payload for record in records_from(namespace, Time(now_ms))] == [b"after"]
 
 
@@ -160,7 +160,7 @@ def test_control_records_are_not_the_last_record(namespace: LogNamespace) -> Non
     assert namespace.last_record(LOG) is None
     assert records_from(namespace, LAST) == []
     with namespace.open_writer(LOG) as writer:
-        dlsn = writer.write(b"one").result(10)
+        dlsn = writer.write(b"one").result(120)
     with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
         writer.stage(payload_batch([b"staged"]))
         staged = writer.prepare()
@@ -187,7 +187,7 @@ def test_a_transaction_id_is_found_at_least_and_greater_with_duplicates_in_many_
             ids = [n // 3 * 5 + 5] * 2 + [(n + 1) // 3 * 5 + 5]
             txids += ids
             column = pa.array(ids, pa.int64())
-            writer.write_bulk(payload_batch([bytes(1000)] * 3).append_column("txid", column)).result(10)
+            writer.write_bulk(payload_batch([bytes(1000)] * 3).append_column("txid", column)).result(120)
         with namespace.open_reader("many") as reader:
             records = records_from(namespace, FIRST, "many")
             assert [record.txid for record in records] == txids

@@ -55,17 +55,17 @@ def is_waiting(reader: LogReader) -> bool:
 def test_reading_for_all_waits_for_all(namespace: LogNamespace, threads: ThreadPoolExecutor) -> None:
     """DistributedLog's TestAsyncReaderWriter, testBulkReadWaitingMoreRecords and ...NotWaitingMoreRecords."""
     with namespace.open_writer(LOG) as writer, namespace.open_reader(LOG) as reader:
-        writer.write(b"0").result(10)
-        writer.write(b"1").result(10)
+        writer.write(b"0").result(120)
+        writer.write(b"1").result(120)
         assert [record.payload for record in reader.read(20)] == [b"0", b"1"]
         assert reader.read(20, wait_for_all=True) == []
         bulk = threads.submit(reader.read, 20, 60, wait_for_all=True)
         for n in range(2, 21):
-            writer.write(b"%d" % n).result(10)
+            writer.write(b"%d" % n).result(120)
             assert not bulk.done()
         for n in range(21, 25):
-            writer.write(b"%d" % n).result(10)
-        assert [record.payload for record in bulk.result(10)] == [b"%d" % n for n in range(2, 22)]
+            writer.write(b"%d" % n).result(120)
+        assert [record.payload for record in bulk.result(120)] == [b"%d" % n for n in range(2, 22)]
         assert [record.payload for record in reader.read(20)] == [b"22", b"23", b"24"]
 
 
@@ -74,16 +74,16 @@ def test_reading_for_all_ends_with_the_log_or_the_time(namespace: LogNamespace, 
     patient = LogNamespace.open(namespace.path, registry=namespace._registry, clock=clock)
     writer = namespace.open_writer(LOG)
     with patient.open_reader(LOG) as reader:
-        writer.write(b"0").result(10)
+        writer.write(b"0").result(120)
         bulk = threads.submit(reader.read, 10, 5.0, wait_for_all=True)
         wait_until(lambda: reader.position > DLSN.INITIAL, what="the first record to be read")
         assert not bulk.done()
         clock.advance_s(6)
-        assert [record.payload for record in bulk.result(10)] == [b"0"]
+        assert [record.payload for record in bulk.result(120)] == [b"0"]
         bulk = threads.submit(reader.read, 10, 5.0, wait_for_all=True)
-        writer.write(b"1").result(10)
+        writer.write(b"1").result(120)
         writer.mark_end_of_stream()
-        assert [record.payload for record in bulk.result(10)] == [b"1"]
+        assert [record.payload for record in bulk.result(120)] == [b"1"]
         with pytest.raises(EndOfStream):
             reader.read(10, wait_for_all=True)
 
@@ -106,7 +106,7 @@ def test_closing_cancels_what_waits_and_refuses_what_comes(
         wait_until(lambda reader=reader: is_waiting(reader), what="the call to wait")  # type: ignore[misc]
         reader.close()
         with pytest.raises(ReadCancelled, match="while it waited"):
-            waiting.result(10)
+            waiting.result(120)
         with pytest.raises(LogClosed, match="open a new one"):
             call(reader)
         assert not isinstance(_raised(reader.read), ReadCancelled)
@@ -217,9 +217,9 @@ def test_a_reader_beyond_the_last_transaction_id_waits(namespace: LogNamespace, 
     with namespace.open_reader(LOG, TransactionId(35)) as reader, namespace.open_writer(LOG) as writer:
         waiting = threads.submit(reader.read, 1, 60)
         wait_until(lambda: is_waiting(reader), what="the reader to wait")
-        writer.write(b"less", txid=34).result(10)
-        writer.write(b"equal", txid=35).result(10)
-        assert [record.payload for record in waiting.result(10)] == [b"equal"]
+        writer.write(b"less", txid=34).result(120)
+        writer.write(b"equal", txid=35).result(120)
+        assert [record.payload for record in waiting.result(120)] == [b"equal"]
     assert len(payloads) == 4
 
 
@@ -245,13 +245,13 @@ def test_an_open_log_from_which_nothing_comes_is_idle(
         for _ in range(5):
             clock.advance_s(59)
             assert reader.is_idle
-            writer.write(b"here").result(10)
+            writer.write(b"here").result(120)
             assert [record.payload for record in reader.read()] == [b"here"]
             assert not reader.is_idle
         clock.advance_s(59)
         assert reader.read() == []
         clock.advance_s(1)
-        writer.write(b"too late?").result(10)
+        writer.write(b"too late?").result(120)
         assert [record.payload for record in reader.read()] == [b"too late?"], "what is there is not idle"
         clock.advance_s(60)
         for _ in range(2):
@@ -270,8 +270,8 @@ def test_a_keep_alive_is_a_sign_of_life(
     namespace.create("alive", LogConfig(keep_alive_ms=1_000))
     writing = LogNamespace.open(namespace.path, registry=registry, clock=alive)
     with writing.open_writer("alive") as writer, watched.open_reader("alive", idle_error_s=60) as reader:
-        writer.write(b"one").result(10)
-        assert [record.payload for record in reader.read(1, timeout_s=10)] == [b"one"], "it learns of the segment"
+        writer.write(b"one").result(120)
+        assert [record.payload for record in reader.read(1, timeout_s=120)] == [b"one"], "it learns of the segment"
         for _ in range(3):
             clock.advance_s(59)
             before = reader.end_position()
@@ -314,7 +314,7 @@ def test_a_waiting_reader_becomes_idle_by_itself(
         wait_until(lambda: is_waiting(reader), what="the reader to wait")
         clock.advance_s(61)
         with pytest.raises(ReaderIdle):
-            waiting.result(10)
+            waiting.result(120)
 
 
 def test_closing_while_other_threads_read_is_safe(namespace: LogNamespace, threads: ThreadPoolExecutor) -> None:
@@ -331,10 +331,10 @@ def test_closing_while_other_threads_read_is_safe(namespace: LogNamespace, threa
             return found
 
         reading = threads.submit(read_all)
-        assert begun.wait(10)
+        assert begun.wait(120)
         reader.close()
         with pytest.raises(LogClosed):
-            reading.result(10)
+            reading.result(120)
 
 
 def test_a_closed_reader_of_a_quiet_log_is_forgotten(namespace: LogNamespace) -> None:

@@ -53,7 +53,7 @@ class HastyClock(ManualClock):
 
 def write(writer: LogWriter, *payloads: bytes) -> list[int]:
     """Write each as a group of its own, and return the segments they stand in."""
-    return [writer.write(payload).result(30).segment for payload in payloads]
+    return [writer.write(payload).result(120).segment for payload in payloads]
 
 
 def raising(error: BaseException) -> Action:
@@ -121,7 +121,7 @@ def test_a_completed_segment_ends_with_its_last_acknowledged_record(namespace: L
 
         def write_many() -> None:
             for _ in range(50):
-                acknowledged.append(writer.write(bytes(500)).result(30))
+                acknowledged.append(writer.write(bytes(500)).result(120))
 
         threads = [threading.Thread(target=write_many) for _ in range(4)]
         for thread in threads:

@@ -56,7 +56,7 @@ def stage(writer: LogWriter, *payloads: bytes) -> StagedRange:
 
 def test_a_staged_round_is_invisible_until_it_is_committed(namespace: LogNamespace) -> None:
     with open_writer(namespace) as writer:
-        writer.write(b"before").result(10)
+        writer.write(b"before").result(120)
         writer.stage(payload_batch([b"1", b"2"]))
         writer.stage(payload_batch([b"3"]))
         assert payloads_read(namespace, LOG) == [b"before"]
@@ -67,7 +67,7 @@ def test_a_staged_round_is_invisible_until_it_is_committed(namespace: LogNamespa
         assert namespace.count(LOG) == 1
         writer.commit_staged(staged)
         assert payloads_read(namespace, LOG) == [b"before", b"1", b"2", b"3"]
-        writer.write(b"after").result(10)
+        writer.write(b"after").result(120)
     assert payloads_read(namespace, LOG) == [b"before", b"1", b"2", b"3", b"after"]
     assert len(namespace.segments(LOG)) == 1
 
@@ -82,14 +82,14 @@ def test_preparing_nothing_gives_nothing_and_preparing_twice_gives_the_same(name
 
 def test_a_rolled_back_round_is_gone_and_the_next_goes_on_in_a_new_segment(namespace: LogNamespace) -> None:
     with open_writer(namespace) as writer:
-        writer.write(b"before", txid=5).result(10)
+        writer.write(b"before", txid=5).result(120)
         staged = stage(writer, b"dropped")
         writer.rollback_staged()
         writer.rollback_staged()
         with pytest.raises(InconsistentLog, match="rolled them back"):
             writer.commit_staged(staged)
     with open_writer(namespace) as writer:
-        writer.write(b"after", txid=6).result(10)
+        writer.write(b"after", txid=6).result(120)
     assert payloads_read(namespace, LOG) == [b"before", b"after"]
     assert [segment.records for segment in namespace.segments(LOG)] == [1, 1]
 
@@ -98,7 +98,7 @@ def test_transaction_ids_of_a_round_that_was_rolled_back_do_not_count(namespace:
     with open_writer(namespace) as writer:
         stage(writer, b"dropped")  # at the present time
         writer.rollback_staged()
-        writer.write(b"x", txid=1).result(10)
+        writer.write(b"x", txid=1).result(120)
     assert payloads_read(namespace, LOG) == [b"x"]
 
 
@@ -132,7 +132,7 @@ def test_a_large_round_is_staged_in_several_groups_and_never_rolls(namespace: Lo
         assert staged is not None
         assert (staged.segment, staged.last_entry) == (1, 699)
         writer.commit_staged(staged)
-        writer.write(b"next").result(10)
+        writer.write(b"next").result(120)
     assert payloads_read(namespace, "large") == [*payloads, b"next"]
     assert [segment.segment for segment in namespace.segments("large")] == [1, 2]
 
@@ -142,14 +142,14 @@ def test_the_commit_log_decides_about_a_round_whose_owner_is_gone(
     namespace: LogNamespace, registry: Registry, committed: bool
 ) -> None:
     writer = open_writer(namespace)
-    writer.write(b"before").result(10)
+    writer.write(b"before").result(120)
     staged = stage(writer, b"1", b"2")
     if committed:
         registry.set(COMMIT_LOG, commit_log(staged).to_bytes())
     writer.abort()
     before = registry.get(COMMIT_LOG).version
     with namespace.open_writer(LOG) as plain:
-        plain.write(b"after").result(10)
+        plain.write(b"after").result(120)
     assert payloads_read(namespace, LOG) == [b"before", *([b"1", b"2"] if committed else []), b"after"]
     assert registry.get(COMMIT_LOG).version == before + 1, "whoever judges a round fences its commit log first"
 
@@ -169,7 +169,7 @@ def test_without_its_commit_log_a_staged_round_is_not_judged(
     namespace: LogNamespace, registry: Registry, content: bytes | None
 ) -> None:
     writer = open_writer(namespace)
-    writer.write(b"before").result(10)
+    writer.write(b"before").result(120)
     staged = stage(writer, b"x")
     writer.abort()
     registry.delete(COMMIT_LOG)
@@ -210,7 +210,7 @@ def test_a_missing_commit_log_is_no_obstacle_when_nothing_is_staged(
 
 def test_a_committed_round_that_the_segment_lost_is_refused(namespace: LogNamespace, registry: Registry) -> None:
     writer = open_writer(namespace)
-    writer.write(b"before").result(10)
+    writer.write(b"before").result(120)
     staged = stage(writer, b"x")
     registry.set(COMMIT_LOG, commit_log(staged).to_bytes())
     writer.abort()
@@ -285,7 +285,7 @@ def test_a_stale_owner_can_neither_show_nor_hide_a_round(
     namespace: LogNamespace, registry: Registry, committed: bool, late: str
 ) -> None:
     stale = open_writer(namespace)
-    stale.write(b"before").result(10)
+    stale.write(b"before").result(120)
     stale.stage(payload_batch([b"x"]))
     staged = stale.prepare() if late != "prepare" else None
     if committed and staged is not None:
@@ -300,7 +300,7 @@ def test_a_stale_owner_can_neither_show_nor_hide_a_round(
     with pytest.raises(Fenced):
         calls[late]()
     stale.abort()
-    owner.write(b"after").result(10)
+    owner.write(b"after").result(120)
     owner.close()
     shown = [b"x"] if committed and staged is not None else []
     assert payloads_read(namespace, LOG) == [b"before", *shown, b"after"]

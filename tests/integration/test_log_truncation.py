@@ -70,7 +70,7 @@ def test_truncating_forgets_no_more_than_it_says(namespace: LogNamespace) -> Non
     assert payloads_read(namespace, LOG) == []
     assert namespace.last_record(LOG) is None
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"next").result(10)
+        writer.write(b"next").result(120)
     assert payloads_read(namespace, LOG) == [b"next"]
     last = namespace.last_record(LOG)
     assert last is not None
@@ -80,7 +80,7 @@ def test_truncating_forgets_no_more_than_it_says(namespace: LogNamespace) -> Non
 def test_truncating_under_a_writer_does_not_fence_it(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         for n in range(10):
-            writer.write(b"%06d" % n + bytes(1000)).result(10)
+            writer.write(b"%06d" % n + bytes(1000)).result(120)
             if n == 5:
                 assert elsewhere.truncate(LOG, DLSN(2, 0, 0))
     assert len(payloads_read(namespace, LOG)) == 7

@@ -34,10 +34,10 @@ def test_what_was_written_is_there_in_order_and_has_its_places(namespace: LogNam
     with namespace.open_writer(LOG) as writer:
         ones = [writer.write(b"%d" % n) for n in range(3)]
         bulk = writer.write_bulk(payload_batch([b"3", b"4"]))
-        places = [future.result(10) for future in ones]
+        places = [future.result(120) for future in ones]
         assert places[0] == DLSN.INITIAL
         assert places == sorted(places)
-        assert bulk.result(10) == DlsnRange(writer.flush()._replace(slot=0), writer.flush())
+        assert bulk.result(120) == DlsnRange(writer.flush()._replace(slot=0), writer.flush())
         assert payloads_read(namespace, LOG) == [b"0", b"1", b"2", b"3", b"4"]
     assert payloads_read(namespace, LOG) == [b"0", b"1", b"2", b"3", b"4"]
     last = namespace.last_record(LOG)
@@ -51,14 +51,14 @@ def test_what_waits_together_becomes_one_group(namespace: LogNamespace) -> None:
 
         def hold(_stop: str) -> None:
             entered.set()
-            assert go.wait(10)
+            assert go.wait(120)
 
         with failpoint("log.segment_sync:before", hold):
             writer.write(b"first")
-            assert entered.wait(10)
+            assert entered.wait(120)
             futures = [writer.write(b"%d" % n) for n in range(100)]
             go.set()
-            places = [future.result(10) for future in futures]
+            places = [future.result(120) for future in futures]
     assert places == [DLSN(1, 1, slot) for slot in range(100)]
 
 
@@ -68,15 +68,15 @@ def test_a_future_that_has_not_resolved_promises_nothing_and_one_that_has_is_rea
 
         def hold(_stop: str) -> None:
             entered.set()
-            assert go.wait(10)
+            assert go.wait(120)
 
         with failpoint("log.segment_sync:before", hold):
             future = writer.write(b"x")
-            assert entered.wait(10)
+            assert entered.wait(120)
             assert not future.done()
             assert payloads_read(namespace, LOG) == []
             go.set()
-            future.result(10)
+            future.result(120)
         assert payloads_read(namespace, LOG) == [b"x"]
 
 
@@ -84,7 +84,7 @@ def test_a_batch_may_span_many_entries_and_groups(namespace: LogNamespace) -> No
     namespace.create("small-entries", LogConfig(entry_bytes_max=1024))
     payloads = [b"%04d" % n + bytes(500) for n in range(1000)]
     with namespace.open_writer("small-entries") as writer:
-        written = writer.write_bulk(payload_batch(payloads)).result(10)
+        written = writer.write_bulk(payload_batch(payloads)).result(120)
     assert written.first == DLSN.INITIAL
     assert written.last.entry > 256
     assert payloads_read(namespace, "small-entries") == payloads
@@ -95,7 +95,7 @@ def test_segments_are_rolled_by_size_and_read_through(namespace: LogNamespace) -
     payloads = [b"%04d" % n + bytes(1000) for n in range(40)]
     with namespace.open_writer("rolling") as writer:
         for payload in payloads:
-            writer.write(payload).result(10)
+            writer.write(payload).result(120)
     segments = namespace.segments("rolling")
     assert len(segments) == 14
     assert [segment.start_sequence for segment in segments] == list(range(0, 40, 3))
@@ -136,7 +136,7 @@ def test_a_refused_record_leaves_the_writer_as_it_was(namespace: LogNamespace) -
             writer.write_bulk(payload_batch([b"small", bytes(1_040_385)]))
         with pytest.raises(LogError, match="without rows"):
             writer.write_bulk(payload_batch([]))
-        writer.write(bytes(1_040_384)).result(10)
+        writer.write(bytes(1_040_384)).result(120)
     assert payloads_read(namespace, LOG) == [bytes(1_040_384)]
 
 
@@ -172,19 +172,19 @@ def test_abort_does_not_flush_but_finishes_the_group_that_is_being_written(names
 
     def hold(_stop: str) -> None:
         entered.set()
-        assert go.wait(10)
+        assert go.wait(120)
 
     with failpoint("log.segment_sync:before", hold):
         written = writer.write(b"being written")
-        assert entered.wait(10)
+        assert entered.wait(120)
         waiting = writer.write(b"waiting")
         aborting = threading.Thread(target=writer.abort)
         aborting.start()
         with pytest.raises(LogClosed):
-            waiting.result(10)
+            waiting.result(120)
         go.set()
         aborting.join()
-    assert written.result(10) == DLSN.INITIAL
+    assert written.result(120) == DLSN.INITIAL
     assert payloads_read(namespace, LOG) == [b"being written"]
 
 
@@ -210,7 +210,7 @@ def test_a_writer_that_was_ended_takes_nothing_more(namespace: LogNamespace, end
 def test_an_exception_in_the_with_block_aborts(namespace: LogNamespace) -> None:
     def use_and_fail() -> None:
         with namespace.open_writer(LOG) as writer:
-            writer.write(b"x").result(10)
+            writer.write(b"x").result(120)
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -231,7 +231,7 @@ def test_writing_faster_than_the_disk_makes_callers_wait(namespace: LogNamespace
                 writer.write(bytes(1000))
                 taken.append(n)
 
-        with failpoint("log.segment_sync:before", lambda _stop: go.wait(10)):
+        with failpoint("log.segment_sync:before", lambda _stop: go.wait(120)):
             caller = threading.Thread(target=write_three)
             caller.start()
             wait_until(lambda: taken, what="the first record to be taken")

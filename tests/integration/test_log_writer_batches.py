@@ -62,7 +62,7 @@ def test_rows_that_the_log_does_not_take_are_left_out_and_reported(namespace: Lo
                 "txid": pa.array([11, 12, 13, 9, 14], pa.int64()),
             }
         )
-        result = writer.write_bulk(batch, partial=True).result(10)
+        result = writer.write_bulk(batch, partial=True).result(120)
         assert [type(result.error(row)) for row in range(5)] == [
             type(None),
             LogError,
@@ -79,7 +79,7 @@ def test_rows_that_the_log_does_not_take_are_left_out_and_reported(namespace: Lo
 def test_a_batch_of_nothing_but_refused_rows_is_answered_and_not_written(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         nothing = pa.RecordBatch.from_pydict({"payload": pa.nulls(3, pa.binary())})
-        result = writer.write_bulk(nothing, partial=True).result(10)
+        result = writer.write_bulk(nothing, partial=True).result(120)
         assert (len(result.refused), result.records_written) == (3, 0)
         assert writer.flush() == DLSN.INVALID
         with pytest.raises(LogError, match="without rows"):
@@ -91,7 +91,7 @@ def test_positions_of_a_batch_that_spans_many_entries_are_those_that_readers_fin
     namespace.create("small-entries", LogConfig(entry_bytes_max=1024))
     payloads = [b"%04d" % n + bytes(500) for n in range(700)]
     with namespace.open_writer("small-entries") as writer:
-        result = writer.write_bulk(payload_batch(payloads), partial=True).result(10)
+        result = writer.write_bulk(payload_batch(payloads), partial=True).result(120)
     with namespace.open_reader("small-entries") as reader:
         found = [record.dlsn for records in iter(lambda: reader.read(1000), []) for record in records]
     assert [DLSN(*row.values()) for row in result.dlsns().to_pylist()] == found
@@ -106,7 +106,7 @@ def test_a_disk_that_refuses_in_the_middle_of_a_batch_is_reported_row_by_row(nam
     writer = namespace.open_writer("small-entries")
     with failpoint("log.segment_write:before", refuse, occurrence=2):  # 256 entries are a group: the second one
         batch = payload_batch([bytes(600)] * 300)
-        result = writer.write_bulk(batch, partial=True).result(10)
+        result = writer.write_bulk(batch, partial=True).result(120)
     assert isinstance(result.failure, LogWriteFailed)
     assert result.records_written == 256
     assert result.error(255) is None
@@ -120,13 +120,13 @@ def test_a_disk_that_refuses_in_the_middle_of_a_batch_is_reported_row_by_row(nam
 def test_an_atomic_batch_is_one_entry(namespace: LogNamespace) -> None:
     namespace.create("small-entries", LogConfig(entry_bytes_max=4096))
     with namespace.open_writer("small-entries") as writer:
-        written = writer.write_atomic(payload_batch([b"%d" % n + bytes(300) for n in range(10)])).result(10)
+        written = writer.write_atomic(payload_batch([b"%d" % n + bytes(300) for n in range(10)])).result(120)
         assert written == DlsnRange(DLSN(1, 0, 0), DLSN(1, 0, 9))
         with pytest.raises(RecordTooLarge, match=r"20 records of 8\d+ bytes together, the log takes 4096 at once"):
             writer.write_atomic(payload_batch([bytes(400)] * 20))
         with pytest.raises(LogError, match="without rows"):  # DistributedLog's TestLogRecordSet: nor is an empty set
             writer.write_atomic(payload_batch([]))
-        writer.write_atomic(payload_batch([bytes(8000)])).result(10)  # a single record is always atomic
+        writer.write_atomic(payload_batch([bytes(8000)])).result(120)  # a single record is always atomic
     assert [header.records for header, _body in entries(namespace, "small-entries")] == [10, 1]
 
 
@@ -136,8 +136,8 @@ def test_an_atomic_batch_is_read_back_with_consecutive_slots(namespace: LogNames
     namespace.create("coded", LogConfig.model_validate({"codec": codec}))
     payloads = [b"%d" % n * 50 for n in range(10)]
     with namespace.open_writer("coded") as writer:
-        writer.write(b"before").result(10)
-        written = writer.write_atomic(payload_batch(payloads)).result(10)
+        writer.write(b"before").result(120)
+        written = writer.write_atomic(payload_batch(payloads)).result(120)
         with pytest.raises(RecordTooLarge, match="payload of 1040385 bytes"):
             writer.write_atomic(payload_batch([bytes(1_040_385)]))
     with namespace.open_reader("coded", written.first) as reader:
@@ -153,11 +153,11 @@ def test_of_an_atomic_batch_that_power_cut_short_nothing_or_all_is_left(namespac
         raise OSError(5, "Input/output error")
 
     writer = namespace.open_writer(LOG)
-    writer.write(b"safe").result(10)
+    writer.write(b"safe").result(120)
     path = segment_path(namespace, LOG, 1)
     safe = path.stat().st_size
     with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
-        writer.write_atomic(payload_batch([b"%04d" % n for n in range(1000)])).result(10)
+        writer.write_atomic(payload_batch([b"%04d" % n for n in range(1000)])).result(120)
     writer.abort()
     whole = path.read_bytes()
     path.write_bytes(whole[: safe + int(kept * (len(whole) - safe))])
@@ -172,14 +172,14 @@ def test_records_that_are_too_large_for_one_entry_together_are_no_error_one_by_o
 
         def hold(_stop: str) -> None:
             entered.set()
-            assert go.wait(10)
+            assert go.wait(120)
 
         with failpoint("log.segment_sync:before", hold):
             writer.write(b"first")
-            assert entered.wait(10)
+            assert entered.wait(120)
             futures = [writer.write(bytes(600_000)) for _ in range(2)]
             go.set()
-            assert [future.result(10) for future in futures] == [DLSN(1, 1, 0), DLSN(1, 2, 0)]
+            assert [future.result(120) for future in futures] == [DLSN(1, 1, 0), DLSN(1, 2, 0)]
     assert [header.records for header, _body in entries(namespace, LOG)] == [1, 1, 1]
 
 
@@ -192,7 +192,7 @@ def test_a_payload_of_512_mib_is_written_and_read_back_and_one_byte_more_is_not(
         written = writer.write(payload)
         with pytest.raises(RecordTooLarge, match=f"{largest + 1} bytes, the log takes {largest}"):
             writer.write(bytes(largest + 1))
-        assert written.result(60) == DLSN.INITIAL
+        assert written.result(120) == DLSN.INITIAL
         writer.write(b"after")
     with namespace.open_reader("large") as reader:
         batch = reader.read_batch()

@@ -30,9 +30,9 @@ def refuse(_stop: str) -> None:
 def test_after_a_failed_fsync_the_segment_is_never_written_or_synced_again(namespace: LogNamespace) -> None:
     """The kernel may drop what it could not write, and call the next fsync a success."""
     writer = namespace.open_writer(LOG)
-    writer.write(b"0").result(10)
+    writer.write(b"0").result(120)
     with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
-        writer.write(b"1").result(10)
+        writer.write(b"1").result(120)
     size = segment_path(namespace, LOG, 1).stat().st_size
     calls: list[Callable[[], object]] = [
         lambda: writer.write(b"2"),
@@ -50,7 +50,7 @@ def test_after_a_failed_fsync_the_segment_is_never_written_or_synced_again(names
     assert {stop.partition(":")[0] for stop in passed} <= {"log.metadata"}  # the lock is given back
     assert segment_path(namespace, LOG, 1).stat().st_size == size
     with namespace.open_writer(LOG, timeout_s=0) as successor:
-        assert successor.write(b"3").result(10) == DLSN(2, 0, 0)
+        assert successor.write(b"3").result(120) == DLSN(2, 0, 0)
 
 
 def test_the_same_error_is_raised_until_the_log_is_opened_again(namespace: LogNamespace) -> None:
@@ -66,22 +66,22 @@ def test_the_same_error_is_raised_until_the_log_is_opened_again(namespace: LogNa
     writer.close()
     with namespace.open_writer(LOG) as successor:
         assert not successor.failed
-        successor.write(b"2").result(10)
+        successor.write(b"2").result(120)
     assert payloads_read(namespace, LOG) == [b"2"]
 
 
 def test_a_fenced_writer_cannot_close_the_log_and_what_it_acknowledged_stays(namespace: LogNamespace) -> None:
     """DistributedLog's TestBKLogSegmentWriter: a close that is fenced fails, and keeps the last acknowledged."""
     stale = namespace.open_writer(LOG)
-    acknowledged = stale.write(b"0").result(10)
+    acknowledged = stale.write(b"0").result(120)
     with namespace.open_writer(LOG, steal=True) as successor:
         unacknowledged = stale.write(b"1")
         with pytest.raises(Fenced):
             stale.close()
         with pytest.raises(Fenced):
-            unacknowledged.result(10)
+            unacknowledged.result(120)
         assert namespace.segments(LOG)[0].entries == acknowledged.entry + 1
-        successor.write(b"2").result(10)
+        successor.write(b"2").result(120)
     assert payloads_read(namespace, LOG) == [b"0", b"2"]
 
 
@@ -89,12 +89,12 @@ def test_what_is_no_record_does_not_move_the_last_transaction_id(namespace: LogN
     """DistributedLog's testUpdateLastTxIdForUserRecords: the control record of a round has none of its own."""
     registry.create("/commit-log", b"")
     with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
-        writer.write(b"0", txid=5).result(10)
+        writer.write(b"0", txid=5).result(120)
         writer.stage(payload_batch([b"1"]).append_column("txid", pa.array([6], pa.int64())))
         staged = writer.prepare()
         assert staged is not None
         writer.commit_staged(staged)
-        writer.write(b"2", txid=6).result(10)
+        writer.write(b"2", txid=6).result(120)
     (segment,) = namespace.segments(LOG)
     assert (segment.entries, segment.records, segment.last_txid) == (4, 3, 6)
 
@@ -106,5 +106,5 @@ def test_a_disk_that_takes_a_group_in_pieces_gets_all_of_it(
     monkeypatch.setattr(os, "writev", lambda file, buffers: whole(file, [memoryview(buffers[0])[:1000]]))
     payloads = [bytes([n]) * 3000 for n in range(5)]
     with namespace.open_writer(LOG) as writer:
-        writer.write_bulk(payload_batch(payloads)).result(10)
+        writer.write_bulk(payload_batch(payloads)).result(120)
     assert payloads_read(namespace, LOG) == payloads

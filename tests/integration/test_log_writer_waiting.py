@@ -35,7 +35,7 @@ def disk_held() -> Iterator[threading.Event]:
     go = threading.Event()
 
     def hold(_stop: str) -> None:
-        assert go.wait(10)
+        assert go.wait(120)
 
     with failpoint("log.segment_sync:before", hold):
         try:
@@ -76,14 +76,14 @@ def test_records_wait_until_they_are_old_enough(registry: Registry, tmp_path: Pa
         assert not first.done()
         clock.advance_s(1800)
         third = writer.write(b"2")  # whatever happens, the writer looks again
-        assert [future.result(10) for future in (first, second, third)] == [DLSN(1, 0, slot) for slot in range(3)]
+        assert [future.result(120) for future in (first, second, third)] == [DLSN(1, 0, slot) for slot in range(3)]
 
 
 def test_time_alone_sends_what_waits(registry: Registry, tmp_path: Path) -> None:
     namespace = open_namespace(registry, tmp_path, transmit_interval_ms=20)
     with namespace.open_writer(LOG) as writer:
-        assert writer.write(b"0").result(10) == DLSN(1, 0, 0)
-        assert writer.write_bulk(payload_batch([b"1"])).result(10).first == DLSN(1, 1, 0)
+        assert writer.write(b"0").result(120) == DLSN(1, 0, 0)
+        assert writer.write_bulk(payload_batch([b"1"])).result(120).first == DLSN(1, 1, 0)
 
 
 def test_records_wait_until_they_are_enough(registry: Registry, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_records_wait_until_they_are_enough(registry: Registry, tmp_path: Path) 
         futures = [writer.write(bytes(900)) for _ in range(3)]
         assert not any(future.done() for future in futures)
         futures.append(writer.write(bytes(900)))
-        assert [future.result(10) for future in futures] == [DLSN(1, 0, slot) for slot in range(4)]
+        assert [future.result(120) for future in futures] == [DLSN(1, 0, slot) for slot in range(4)]
 
 
 @pytest.mark.parametrize("end", ["flush", "close"])
@@ -110,7 +110,7 @@ def test_a_full_queue_is_sent_whatever_the_policy(registry: Registry, tmp_path: 
     namespace = open_namespace(registry, tmp_path, transmit_bytes=1 << 30, pending_bytes_max=4096)
     with namespace.open_writer(LOG) as writer:
         futures = [writer.write(bytes(2000)) for _ in range(10)]  # would wait for room for ever
-        assert futures[0].result(10) == DLSN(1, 0, 0)
+        assert futures[0].result(120) == DLSN(1, 0, 0)
 
 
 def test_a_write_that_is_not_durable_has_no_position_and_flush_makes_it_durable(
@@ -253,12 +253,12 @@ def test_an_idle_writer_says_that_it_is_there_and_readers_see_no_record(registry
     namespace = open_namespace(registry, tmp_path, keep_alive_ms=5)
     with namespace.open_writer(LOG) as writer:
         wait_until(lambda: namespace.segments(LOG) and types_written(namespace), what="a first keep-alive")
-        first = writer.write(b"0", txid=7).result(10)
+        first = writer.write(b"0", txid=7).result(120)
         wait_until(lambda: types_written(namespace)[-3:] == [EntryType.KEEP_ALIVE] * 3, what="more of them")
         with namespace.open_reader(LOG) as reader:
             assert [(record.payload, record.sequence_id, record.txid) for record in reader.read()] == [(b"0", 0, 7)]
             assert reader.read() == []
-        writer.write(b"1", txid=7).result(10)
+        writer.write(b"1", txid=7).result(120)
         assert writer.flush() > first
     last = namespace.last_record(LOG)
     assert last is not None
@@ -271,18 +271,18 @@ def test_an_idle_writer_says_that_it_is_there_and_readers_see_no_record(registry
 def test_keep_alives_survive_recovery_as_the_nothing_they_are(registry: Registry, tmp_path: Path) -> None:
     namespace = open_namespace(registry, tmp_path, keep_alive_ms=5)
     writer = namespace.open_writer(LOG)
-    writer.write(b"0").result(10)
+    writer.write(b"0").result(120)
     wait_until(lambda: EntryType.KEEP_ALIVE in types_written(namespace), what="a keep-alive")
     writer.abort()
     with namespace.open_writer(LOG) as successor:
-        successor.write(b"1").result(10)
+        successor.write(b"1").result(120)
     assert payloads_read(namespace, LOG) == [b"0", b"1"]
 
 
 def test_an_idle_writer_that_was_fenced_finds_out(registry: Registry, tmp_path: Path) -> None:
     namespace = open_namespace(registry, tmp_path, keep_alive_ms=5)
     stale = namespace.open_writer(LOG)
-    stale.write(b"0").result(10)
+    stale.write(b"0").result(120)
     with namespace.open_writer(LOG, steal=True):
         wait_until(lambda: stale.failed, what="the fenced writer to notice")
         with pytest.raises(Fenced):

@@ -83,5 +83,5 @@ def test_who_waits_waits_for_it_and_for_nobody_once_it_has_gone(
     wait_until(lambda: len(seen) >= _LOOKS or refused, what="many looks")
     assert not refused
     launcher.kill(master)
-    waiting.join(60)
+    waiting.join(120)
     assert refused

@@ -36,7 +36,7 @@ def filled(registry: Registry, tmp_path: Path) -> Iterator[Registry]:
     with LogNamespace.open("/logs", registry=registry) as namespace:
         namespace.create("in/0")
         with namespace.open_writer("in/0") as writer:
-            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(60)
+            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
         yield registry
 
 

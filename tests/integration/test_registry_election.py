@@ -142,7 +142,7 @@ def test_when_the_leaders_process_is_killed_another_leads(
     wait_until_they_stand(registry, 3)
     process.kill()
     process.wait()
-    wait_until(lambda: LEADER in ada.heard + bob.heard, timeout_s=20, what="a new leader")
+    wait_until(lambda: LEADER in ada.heard + bob.heard, timeout_s=120, what="a new leader")
     wait_until_they_stand(registry, 2)
     assert sorted([ada.heard, bob.heard], key=len) == [[CANDIDATE], [CANDIDATE, LEADER]]
 

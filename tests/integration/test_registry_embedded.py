@@ -126,7 +126,7 @@ def test_a_successor_takes_over_the_data_at_once(tmp_path: Path) -> None:
 
 def test_it_dies_with_an_owner_that_forgets_it(tmp_path: Path) -> None:
     owner, pid = start_owner(tmp_path / "zookeeper")
-    owner.communicate("\n", timeout=20)
+    owner.communicate("\n", timeout=120)
     assert owner.returncode == 0
     wait_until(lambda: not is_running(pid), what="the forgotten server to end")
 

@@ -42,7 +42,7 @@ def logs(line: CommandLine, registry: Registry) -> Iterator[LogNamespace]:
                     batch = pa.record_batch(
                         [pa.array(payloads, pa.binary()), pa.array(txids, pa.int64())], names=["payload", "txid"]
                     )
-                    writer.write_bulk(batch).result(30)
+                    writer.write_bulk(batch).result(120)
         yield logs
 
 

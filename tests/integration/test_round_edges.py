@@ -96,7 +96,7 @@ def owner(registry: Registry, opened: Resources, lease: int) -> TaskOwner:
 def append(namespace: LogNamespace, numbers: range) -> None:
     with namespace.open_writer("in/0") as writer:
         payloads = pa.array([str(n).encode() for n in numbers], pa.binary())
-        writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(30)
+        writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
 
 
 def delivered(opened: Resources) -> list[int]:

@@ -39,7 +39,7 @@ def test_a_paused_source_is_neither_read_nor_waited_for_nor_ended(registry: Regi
         assert not task.ended()
         assert [(stream.records, stream.paused) for stream in task.lags()] == [(3, True)], "it is shown how much waits"
         task.reconfigure(RoundConfig(), ERRORS, ())
-        assert task.wait(10)
+        assert task.wait(120)
         assert task.run_round() is not None
         assert task.ended()
         task.close()

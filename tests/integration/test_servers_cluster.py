@@ -66,7 +66,7 @@ def test_servers_outlive_the_command_are_found_and_end_when_they_are_told(folder
     assert exports(folder) == variables
     kafka = next(line for line in run("status", folder).splitlines() if line.startswith("kafka"))
     os.kill(int(kafka.split()[1]), signal.SIGKILL)
-    wait_until(lambda: "has died" in run("status", folder), timeout_s=30)
+    wait_until(lambda: "has died" in run("status", folder), timeout_s=120)
     assert "its data is kept" in run("stop", folder)
     await_none(lambda: processes_in(folder))
     assert "nothing runs" in run("stop", folder)

@@ -44,4 +44,4 @@ def test_a_kafka_in_a_container_keeps_its_records_when_it_is_killed(tmp_path: Pa
             kafka.create_topic("kept")
         pid = kafka.pid
         assert pid is not None
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), timeout_s=30)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), timeout_s=120)

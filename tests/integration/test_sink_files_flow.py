@@ -77,7 +77,7 @@ def test_columns_and_documents_go_to_the_directories_of_their_partitions(
     with LogNamespace.open("/logs", registry=registry) as namespace:
         namespace.create("in/0")
         with namespace.open_writer("in/0") as writer:
-            writer.write_bulk(pa.record_batch({"payload": pa.array(payloads, pa.binary())})).result(timeout=30)
+            writer.write_bulk(pa.record_batch({"payload": pa.array(payloads, pa.binary())})).result(timeout=120)
     run(registry, spark, config(tmp_path))
 
     hours = spark.read.parquet(str(tmp_path / "hours"))

@@ -108,7 +108,7 @@ def test_wherever_a_process_dies_a_micro_batch_is_whole_or_absent_and_written_on
         if outsider:
             for log in LOGS:
                 with namespace.open_writer(f"{log}{suffix}") as writer:
-                    writer.write(b"-").result(10)
+                    writer.write(b"-").result(120)
             second = {log: [*SECOND[log], b"-"] if at >= decided_at else [b"-", *SECOND[log]] for log in LOGS}
         for _turn in range(2):
             commit(registry_hosts, 1, SECOND, writer=suffix, suffix=suffix)
@@ -132,7 +132,7 @@ def test_who_takes_a_log_by_force_leaves_the_micro_batch_whole(
 ) -> None:
     def steal(_stop: str) -> None:
         with namespace.open_writer("b", steal=True) as writer:
-            writer.write(b"stolen").result(10)
+            writer.write(b"stolen").result(120)
 
     commit(registry_hosts, 0, FIRST)
     with failpoint(f"spark.log_commit:{when}", steal):
@@ -157,7 +157,7 @@ def test_two_processes_with_the_same_stream_write_a_micro_batch_once(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert written(namespace) == BOTH
     assert len(failed) <= 1
 
@@ -209,7 +209,7 @@ def test_a_session_with_another_root_settles_what_was_left(namespace: LogNamespa
     finally:
         set_hook(None)
     with namespace.open_writer("a") as writer:
-        writer.write(b"after").result(10)
+        writer.write(b"after").result(120)
     assert payloads_read(namespace, "a") == [b"after"]
 
 
@@ -221,5 +221,5 @@ def test_a_job_that_is_done_leaves_no_node_behind(namespace: LogNamespace, regis
     job.forget()
     assert registry.children("/logs/spark") == []
     with namespace.open_writer("a") as writer:
-        writer.write(b"next").result(10)
+        writer.write(b"next").result(120)
     assert payloads_read(namespace, "a") == [*FIRST["a"], b"next"]

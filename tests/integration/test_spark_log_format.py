@@ -79,8 +79,8 @@ def test_a_log_is_a_table_of_its_records_with_their_places(read: Read, namespace
         {"txid": [7, 7, 8], "channel": ["a", None, "b"], "key": [b"k", None, b""], "payload": [b"x", b"", b"z"]}
     )
     with namespace.open_writer(LOG) as writer:
-        writer.write_bulk(batch).result(10)
-        writer.write_bulk(payload_batch([b"late"]).append_column("txid", pa.array([9]))).result(10)
+        writer.write_bulk(batch).result(120)
+        writer.write_bulk(payload_batch([b"late"]).append_column("txid", pa.array([9]))).result(120)
     rows = [row.asDict() for row in read().orderBy("sequence_id").collect()]
     assert rows[1] == {
         "log": LOG, "txid": 7, "type": 0, "channel": None, "key": None, "payload": bytearray(b""),
@@ -105,7 +105,7 @@ def test_neighbouring_ranges_of_a_segment_are_joined_to_partitions(
     namespace = bound_namespace(registry, tmp_path / "store", "big")
     with namespace.open_writer("big") as writer:
         for _ in range(20):
-            writer.write_bulk(payload_batch([bytes(1_000_000)])).result(10)
+            writer.write_bulk(payload_batch([bytes(1_000_000)])).result(120)
     assert [len(part.splits) for part in planned(uri, log="big")] == [4]
     small = planned(uri, log="big", partitionBytes=str(6_000_000))
     assert [len(part.splits) for part in small] == [2, 2]
@@ -166,7 +166,7 @@ def test_transaction_ids_out_of_order_are_found_all_the_same(
     namespace.create("loose", LogConfig(check_txids=False))
     with namespace.open_writer("loose") as writer:
         for txid in (50, 10, 90, 20, 60):
-            writer.write(b"", txid=txid).result(10)
+            writer.write(b"", txid=txid).result(120)
     assert sorted(values(read("loose").where("txid <= 20"), "txid")) == [10, 20]
     assert sorted(values(read("loose", start="txid:60"), "txid")) == [60, 90]
 
@@ -174,7 +174,7 @@ def test_transaction_ids_out_of_order_are_found_all_the_same(
 def test_channels_and_keys_are_filtered_in_the_tasks(read: Read, namespace: LogNamespace, uri: str) -> None:
     with namespace.open_writer(LOG) as writer:
         for number, channel in enumerate(["orders/a", "orders/b", "audit", None, "x"]):
-            writer.write(b"", channel=channel, key=b"%d" % (number % 2)).result(10)
+            writer.write(b"", channel=channel, key=b"%d" % (number % 2)).result(120)
     assert values(read(channels="orders/, aud").orderBy("sequence_id"), "channel") == ["orders/a", "orders/b", "audit"]
     assert values(read().where("channel = 'audit'"), "sequence_id") == [2]
     assert values(read().where("channel like 'orders/%'").orderBy("sequence_id"), "sequence_id") == [0, 1]
@@ -201,10 +201,10 @@ def test_start_and_end_cut_to_the_record(read: Read, namespace: LogNamespace) ->
 
 def test_what_a_query_reads_is_what_was_there_when_it_was_planned(read: Read, namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"1").result(10)
+        writer.write(b"1").result(120)
         frame = read()
         assert frame.count() == 1
-        writer.write(b"2").result(10)
+        writer.write(b"2").result(120)
         assert frame.count() == 1
         assert read().count() == 2
 

@@ -52,7 +52,7 @@ def test_a_killed_stream_goes_on_and_writes_every_record_once(
     payloads = [b"%04d" % number for number in range(_RECORDS)]
     for number in range(2):
         with namespace.open_writer(f"in/{number}") as writer:
-            writer.write_bulk(payload_batch(payloads[number::2])).result(10)
+            writer.write_bulk(payload_batch(payloads[number::2])).result(120)
     process = start(uri, tmp_path)
     try:
         wait_until(

@@ -57,7 +57,7 @@ def source(namespace: LogNamespace, uri: str) -> Iterator[Source]:
 def write(namespace: LogNamespace, *payloads: bytes, log: str = LOG) -> None:
     with namespace.open_writer(log) as writer:
         for payload in payloads:
-            writer.write(payload).result(10)
+            writer.write(payload).result(120)
 
 
 def read(reader: LogStreamReader, start: JsonObject, end: JsonObject) -> list[bytes]:
@@ -239,7 +239,7 @@ def test_a_stream_with_a_name_is_waited_for_by_truncation(source: Source, namesp
 
 def test_a_sealed_log_is_read_to_its_end(source: Source, namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
-        writer.write(b"last").result(10)
+        writer.write(b"last").result(120)
         writer.mark_end_of_stream()
     assert batches(source()) == [[b"last"]]
 

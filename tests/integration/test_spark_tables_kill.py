@@ -110,7 +110,7 @@ class Tables:
         }
 
     def _run(self, file: Path, statement: str) -> list[Any]:
-        with closing(sqlite3.connect(file, timeout=30)) as database:
+        with closing(sqlite3.connect(file, timeout=120)) as database:
             return database.execute(statement).fetchall()
 
 

@@ -56,7 +56,7 @@ def test_executors_are_containers_of_yarn(
     with running_cluster(zookeeper.hosts, tmp_path / "cluster") as cluster:
         cluster.append("in/0", BAD)
         with cluster.namespace.open_writer("in/0") as writer:
-            writer.write_bulk(pa.record_batch([pa.array([b'{"n": x}'], pa.binary())], names=["payload"])).result(30)
+            writer.write_bulk(pa.record_batch([pa.array([b'{"n": x}'], pa.binary())], names=["payload"])).result(120)
         cluster.append("in/0", SMALL - BAD)
         out, bad = tmp_path / "out", tmp_path / "bad"
         flow = start(

@@ -49,14 +49,14 @@ def line(cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytes
 
 def series(url: str) -> dict[str, float]:
     """What Prometheus scrapes: values by name and labels."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=120) as answer:
         lines = answer.read().decode().splitlines()
     return {key: float(value) for key, _, value in (x.rpartition(" ") for x in lines if not x.startswith("#"))}
 
 
 def health(url: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}/health", timeout=120) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())

@@ -38,11 +38,11 @@ def test_nothing_outlives_it(tmp_path: Path, end: signal.Signals) -> None:
         everything = [program, away, sweeper]
         assert all(start_token(pid) for pid in everything)
         os.killpg(inside.pid, end)
-        inside.wait(60)
+        inside.wait(120)
         wait_until(lambda: not any(start_token(pid) for pid in everything), what="everything to be gone")
 
 
 def test_a_program_that_ends_is_told_as_a_shell_does_and_its_output_ends_with_it() -> None:
     words = [sys.executable, "-m", "scribengin.launcher.yarn.inside", "256", "sh", "-c", "echo done; kill -9 $$"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGKILL, "done\n", "")

@@ -80,20 +80,20 @@ class LogAgainstAList(RuleBasedStateMachine):
     def write_one_by_one(self, count: int, size: int) -> None:
         payloads = self.new_payloads(count, size)
         for future in [self.writer.write(payload) for payload in payloads]:
-            future.result(10)
+            future.result(120)
         self.expected += payloads
 
     @rule(count=st.integers(1, 12), size=SIZES)
     def write_a_batch(self, count: int, size: int) -> None:
         payloads = self.new_payloads(count, size)
-        self.writer.write_bulk(payload_batch(payloads)).result(10)
+        self.writer.write_bulk(payload_batch(payloads)).result(120)
         self.expected += payloads
 
     @rule(count=st.integers(1, 12), size=SIZES)
     def write_all_or_nothing(self, count: int, size: int) -> None:
         payloads = self.new_payloads(count, size)
         try:
-            written = self.writer.write_atomic(payload_batch(payloads)).result(10)
+            written = self.writer.write_atomic(payload_batch(payloads)).result(120)
         except RecordTooLarge:
             return
         assert (written.last.entry, written.last.slot) == (written.first.entry, count - 1)
@@ -103,7 +103,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def write_what_can_be_written(self, missing: list[bool], size: int) -> None:
         payloads = [None if gone else self.new_payloads(1, size)[0] for gone in missing]
         batch = pa.RecordBatch.from_pydict({"payload": pa.array(payloads, pa.binary())})
-        result = self.writer.write_bulk(batch, partial=True).result(10)
+        result = self.writer.write_bulk(batch, partial=True).result(120)
         assert [result.error(row) is not None for row in range(len(missing))] == missing
         assert [slot is None for slot in result.dlsns().column("slot").to_pylist()] == missing
         self.expected += [payload for payload in payloads if payload is not None]
@@ -157,7 +157,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def be_replaced(self) -> None:
         stale, self.writer = self.writer, self.open_writer()
         with pytest.raises(Fenced):
-            stale.write(b"late").result(10)
+            stale.write(b"late").result(120)
         stale.abort()
 
     @rule(counts=COUNTS, size=SIZES, commit=st.sampled_from(["before", "not", "and shown"]), forget=st.booleans())
@@ -175,7 +175,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         payloads = self.new_payloads(sum(counts), size)
         safe = self.segment_bytes()
         with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
-            self.writer.write_bulk(payload_batch(payloads)).result(10)
+            self.writer.write_bulk(payload_batch(payloads)).result(120)
         self.crash(forget_tail=forget, tear=lambda path: tear(path, safe.get(path, 0), keep, hole))
         found = payloads_read(self.namespace, LOG)
         assert found[: len(self.expected)] == self.expected
@@ -233,7 +233,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     @rule()
     def follow(self) -> None:
         while len(self.followed) < len(self.expected):
-            records = self.follower.read(1000, timeout_s=10)
+            records = self.follower.read(1000, timeout_s=120)
             assert records, f"{len(self.followed)} of {len(self.expected)} records were seen"
             self.followed += [record.payload for record in records]
         assert self.followed == self.expected

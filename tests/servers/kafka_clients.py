@@ -10,8 +10,11 @@ from kafka.errors import RetriableError
 
 from scribengin.testing.waiting import wait_until
 
+# A machine that stands still makes a client late that has a usual limit of 30 s.
+PATIENT = {"bootstrap_timeout_ms": 180_000, "request_timeout_ms": 120_000}
+PATIENT_PRODUCER = {**PATIENT, "acks": "all", "linger_ms": 0, "max_block_ms": 180_000, "delivery_timeout_ms": 240_000}
 _UNMARKED = ["PrepareCommit", "PrepareAbort"]
-_MARKERS_TIMEOUT_S = 60.0
+_MARKERS_TIMEOUT_S = 180.0
 
 
 def await_markers(admin: KafkaAdminClient) -> None:
@@ -29,7 +32,7 @@ def await_markers(admin: KafkaAdminClient) -> None:
 
 def committed_records(bootstrap: str, topic: str, partition: int | None = None) -> list[Any]:
     """What `visible_records` returns once everything that was decided is visible."""
-    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap, **PATIENT)) as admin:
         await_markers(admin)
     return visible_records(bootstrap, topic, partition)
 
@@ -43,6 +46,7 @@ def visible_records(bootstrap: str, topic: str, partition: int | None = None) ->
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         fetch_max_wait_ms=20,
+        **PATIENT,
     )
     with closing(consumer):
         partitions = sorted(consumer.partitions_for_topic(topic) or ()) if partition is None else [partition]

@@ -9,9 +9,9 @@ from kafka import KafkaAdminClient, KafkaProducer, OffsetSpec, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
 
 from scribengin.testing.waiting import wait_until
-from tests.servers.kafka_clients import await_markers
+from tests.servers.kafka_clients import PATIENT, PATIENT_PRODUCER, await_markers
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 180.0
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -21,9 +21,9 @@ class KafkaSide:
     def __init__(self, bootstrap: str, **security: str) -> None:
         """`security`: kafka-python's settings of a connection that needs some."""
         self.bootstrap = bootstrap
-        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap, **security)
+        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap, **PATIENT, **security)
         self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", linger_ms=0, metadata_max_age_ms=200, **security
+            bootstrap_servers=bootstrap, metadata_max_age_ms=200, **PATIENT_PRODUCER, **security
         )
 
     def create(self, topic: str, *, partitions: int = 1, **settings: str) -> None:
@@ -88,9 +88,9 @@ class KafkaSide:
 @contextmanager
 def transactional(bootstrap: str, transactional_id: str) -> Iterator[KafkaProducer]:
     """A producer of transactions, initialised. Afterwards readers see what became of them."""
-    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=0, transactional_id=transactional_id)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **PATIENT_PRODUCER)
     producer.init_transactions()
     with closing(producer):
         yield producer
-    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap, **PATIENT)) as admin:
         await_markers(admin)

@@ -19,11 +19,11 @@ def test_kicks_that_come_while_it_works_are_one_more_run() -> None:
     def work(_stopping: Callable[[], bool]) -> None:
         runs.append(threading.current_thread())
         entered.release()
-        assert go_on.acquire(timeout=10)
+        assert go_on.acquire(timeout=120)
 
     upkeep = Upkeep(work, lambda: None)
     upkeep.kick()
-    assert entered.acquire(timeout=10)
+    assert entered.acquire(timeout=120)
     for _ in range(5):
         upkeep.kick()
     go_on.release(10)
@@ -40,11 +40,11 @@ def test_it_has_no_thread_while_there_is_nothing_to_do() -> None:
     upkeep = Upkeep(lambda _stopping: done.set(), lambda: None)
     assert upkeep_threads() == before
     upkeep.kick()
-    assert done.wait(10)
+    assert done.wait(120)
     wait_until(lambda: upkeep_threads() == before, what="the thread to end")
     done.clear()
     upkeep.kick()
-    assert done.wait(10)
+    assert done.wait(120)
     upkeep.close()
 
 
@@ -77,7 +77,7 @@ def test_closing_tells_the_work_to_stop_waits_for_it_and_begins_no_more() -> Non
 
     upkeep = Upkeep(work, lambda: None)
     upkeep.kick()
-    assert entered.wait(10)
+    assert entered.wait(120)
     upkeep.close()
     assert ended.is_set()
     entered.clear()

@@ -30,7 +30,7 @@ def run(folder: Path, program: str, *arguments: str, before: Callable[[], object
         preexec_fn=before,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return ended.returncode, ended.stderr

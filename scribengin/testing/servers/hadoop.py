@@ -36,7 +36,7 @@ _OF_PYSPARK = (
 _PROXY_JAR = "hadoop-yarn-server-web-proxy-"
 _OPENED = ("java.lang", "java.util", "java.net", "java.nio", "java.util.concurrent", "sun.nio.ch", "java.math")
 _TOOL_HEAP_MB = 256
-_HTTP_TIMEOUT_S = 10.0
+_HTTP_TIMEOUT_S = 30.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy of the environment has no localhost
 
 

@@ -1,0 +1,115 @@
+"""What fails while the machine stands still is run once more; what fails on one that ran has failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scribengin.testing.clocks import ManualClock
+from scribengin.testing.waiting import wait_until
+from tests.house.tree import ROOT
+from tests.stalls import STANDSTILL_MIN_S, standstill_s
+
+STANDS_STILL = f"""
+import os, pathlib, subprocess, threading
+import pytest
+
+tries = pathlib.Path(__file__).with_suffix(".tries")
+
+def stand_still():
+    halt = f"kill -STOP {{os.getpid()}}; sleep {2 * STANDSTILL_MIN_S}; kill -CONT {{os.getpid()}}"
+    stopped = subprocess.Popen(["sh", "-c", halt])
+    while stopped.poll() is None:
+        threading.Event().wait(0.01)
+
+def tried():
+    with tries.open("a") as file:
+        file.write("x")
+    return len(tries.read_text())
+"""
+LATE_ONCE = """
+@pytest.fixture(scope="module")
+def server():
+    return []
+
+def test_it(server):
+    server.append("used")
+    if tried() == 1:
+        stand_still()
+        assert False, "too late"
+    assert server == ["used"], "it is a new one"
+"""
+WRONG_AND_LATE = """
+def test_it():
+    tried()
+    stand_still()
+    assert False, "wrong"
+"""
+WRONG = """
+def test_it():
+    tried()
+    assert False, "wrong"
+"""
+UNREADY_ONCE = """
+@pytest.fixture(scope="module")
+def server():
+    if tried() == 1:
+        stand_still()
+        raise OSError("it does not answer")
+
+def test_it(server):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "tries", "failed", "said"),
+    [
+        (LATE_ONCE, 2, False, "AssertionError: too late"),
+        (UNREADY_ONCE, 2, False, "OSError: it does not answer"),
+        (WRONG_AND_LATE, 2, True, "AssertionError: wrong"),
+        (WRONG, 1, True, ""),
+    ],
+    ids=["late once", "a server that was late", "wrong, and late", "wrong"],
+)
+@pytest.mark.parametrize("side_by_side", [False, True], ids=["alone", "side by side"])
+def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
+    tmp_path: Path, program: str, tries: int, failed: bool, said: str, side_by_side: bool
+) -> None:
+    file = tmp_path / "test_sample.py"
+    file.write_text(STANDS_STILL + program)
+    words = ["-p", "tests.stalls", "-c", "/dev/null", f"--rootdir={tmp_path}", "-p", "no:cacheprovider"]
+    shared = ["-n", "1"] if side_by_side else []
+    command = [sys.executable, "-m", "pytest", *words, *shared, str(file)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert len(file.with_suffix(".tries").read_text()) == tries, ended.stdout
+    assert ended.returncode == int(failed), ended.stdout
+    again = [line for line in ended.stdout.splitlines() if line.startswith("run again")]
+    assert len(again) == tries - 1
+    assert all("test_it, after" in line and line.endswith(said) for line in again), again
+
+
+@pytest.mark.parametrize(
+    ("passed_s", "processor_s", "found_s"), [(41.2, 0.1, 41.2), (41.2, 40.0, 0.0), (1.9, 0.0, 0.0), (0.2, 0.1, 0.0)]
+)
+def test_who_was_busy_or_hardly_late_did_not_stand_still(passed_s: float, processor_s: float, found_s: float) -> None:
+    assert standstill_s(passed_s, processor_s) == found_s
+
+
+def test_a_standstill_does_not_use_up_the_time_of_a_wait() -> None:
+    clock, looks = ManualClock(), iter([41.0, 41.0, 0.0])
+
+    def condition() -> bool:
+        clock.advance_s(stood_s := next(looks))
+        return not stood_s
+
+    wait_until(condition, 30, clock=clock)
+
+
+def test_a_wait_in_vain_ends_and_says_for_what() -> None:
+    clock = ManualClock()
+    with pytest.raises(AssertionError, match="waited 30 s in vain for the moon"):
+        wait_until(lambda: clock.advance_s(1.0), 30, "the moon", clock=clock)

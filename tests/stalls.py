@@ -1,0 +1,104 @@
+"""What failed while this machine stood still is run once more, and the run says so at its end.
+
+Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
+that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
+machine that ran has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from itertools import chain
+
+import pytest
+from _pytest.runner import call_and_report, runtestprotocol
+
+from scribengin.clock import SYSTEM_CLOCK
+
+STANDSTILL_MIN_S = 2.0
+_LOOK_S = 0.2
+_AGAIN = "run again"
+
+
+def standstill_s(passed_s: float, processor_s: float) -> float:
+    """How long a process stood still that wanted to look at once, and did after `passed_s`, having had `processor_s`:
+    0 for one that was busy, or just a little late."""
+    return passed_s if passed_s >= STANDSTILL_MIN_S and processor_s < passed_s / 2 else 0.0
+
+
+class Watch:
+    """Looks at the clock again and again, from a thread of its own, and so notices when it cannot."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+        threading.Thread(target=self._look, name="watch for standstills", daemon=True).start()
+
+    def longest_s(self) -> float:
+        """The longest standstill since `forget`, 0 for none."""
+        return self._longest_s
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._longest_s = 0.0
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while True:
+            before_s, had_s = SYSTEM_CLOCK.monotonic_s(), _processor_s()
+            pause.wait(_LOOK_S)
+            still_s = standstill_s(SYSTEM_CLOCK.monotonic_s() - before_s, _processor_s() - had_s)
+            self._longest_s = max(self._longest_s, still_s)
+
+
+class Again:
+    """The plugin's part in a process that runs tests."""
+
+    def __init__(self) -> None:
+        self._watch = Watch()
+        self._file: object = None
+
+    @pytest.hookimpl
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Run a test, and once more if it failed in a file in which the machine stood still: a file's tests share
+        servers. They are started anew then."""
+        if item.path != self._file:
+            self._file = item.path
+            self._watch.forget()
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        failed = next((report for report in reports if report.failed), None)
+        if failed is not None and (still_s := self._watch.longest_s()):
+            call_and_report(item, "teardown", log=False, nextitem=None)
+            item.user_properties.append((_AGAIN, f"after {still_s:.1f} s of standstill: {_said(failed)}"))
+            item._initrequest()
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch where tests are run: not in the process that hands them out to others."""
+    if getattr(config.option, "dist", "no") == "no" or hasattr(config, "workerinput"):
+        config.pluginmanager.register(Again(), "again-after-standstills")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was run twice, and what was wrong the first time."""
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if getattr(report, "when", "") == "teardown":
+            for name, said in report.user_properties:
+                if name == _AGAIN:
+                    terminalreporter.write_line(f"run again: {report.nodeid}, {said}")
+
+
+def _processor_s() -> float:
+    times = os.times()
+    return times.user + times.system
+
+
+def _said(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash is not None else report.longrepr).partition("\n")[0]
