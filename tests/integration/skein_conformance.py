@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
+from unittest.mock import patch
 
 from yarn_conformance import verdict, what_nobody_has_room_for_is_refused
 
+from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.skein.client import SkeinApplication
 from scribengin.launcher.skein.fleet import SkeinFleet
-from scribengin.launcher.skein.spec import PYTHON_VARIABLE
+from scribengin.launcher.skein.spec import EXIT_LOG, PYTHON_VARIABLE
+from scribengin.launcher.yarn import node_web
 from scribengin.launcher.yarn.launcher import YarnLauncher
 from scribengin.launcher.yarn.launching import Kit
 from scribengin.launcher.yarn.trace import Traces
+from scribengin.testing.waiting import wait_until
 from scribengin_registry.kazoo_registry import connect
 
 
@@ -30,10 +35,38 @@ def main(hosts: str) -> None:
         kit = Kit(python=os.environ[PYTHON_VARIABLE])
         # An application's workers have one size for its life.
         words = verdict(
-            lambda: YarnLauncher(fleet, kit), lambda launcher: what_nobody_has_room_for_is_refused(launcher, 100_000)
+            lambda: YarnLauncher(fleet, kit),
+            lambda launcher: what_nobody_has_room_for_is_refused(launcher, 100_000),
+            a_node_that_does_not_answer_once_is_asked_again,
         )
         fleet.close()
         application.shutdown(succeeded=words == "held", message=words)
+
+
+class _DeafOnce:
+    """The way to a node, which does not tell a worker's exit code when it is first asked."""
+
+    def __init__(self) -> None:
+        self._open = node_web._DIRECT.open
+        self.asked = 0
+
+    def open(self, request: Any, timeout: float) -> Any:
+        if f"/logs/{EXIT_LOG}?" in str(request):
+            self.asked += 1
+            if self.asked == 1:
+                raise OSError("as an example")
+        return self._open(request, timeout=timeout)
+
+
+def a_node_that_does_not_answer_once_is_asked_again(launcher: YarnLauncher) -> None:
+    """Before it is said that nobody knows how a worker ended."""
+    request = ContainerRequest("here:1", "conformance", "told-late", [sys.executable, "-c", "raise SystemExit(3)"], 256)
+    with patch.object(node_web, "_DIRECT", deaf := _DeafOnce()):
+        container = launcher.launch(request)
+        wait_until(lambda: launcher.poll(container), what="word of its end")
+    told = launcher.poll(container)
+    assert told is not None
+    assert (told.kind, told.code, deaf.asked) == ("exited", 3, 2), f"told as {told}, asked {deaf.asked} times"
 
 
 if __name__ == "__main__":

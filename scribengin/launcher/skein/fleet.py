@@ -38,16 +38,19 @@ BUSY_BEAT_S = 0.2
 SILENCE_S = 15.0
 """After so long without word from skein's application master this one gives up: a partitioned one must not lead on."""
 _STDERR_BYTES = 4096
+_ASKED_MAX = 3  # times that a node is asked how a worker ended: who waits for a dead one waits for its replacement
 
 
 @dataclass(slots=True)
 class Worker(Member):
     """One container, and which instance of the service `worker` it is. Of one that was killed: `gone`, whether its node
-    has said that it ended, and `gone_by_s`, when it has had its time to."""
+    has said that it ended, and `gone_by_s`, when it has had its time to. Of one that ended by itself: `asked`, how often
+    its node has not told how."""
 
     instance: str | None = None
     gone: bool = False
     gone_by_s: float = 0.0
+    asked: int = 0
 
 
 class SkeinFleet(Roster[Worker]):
@@ -222,7 +225,12 @@ class SkeinFleet(Roster[Worker]):
         web, yarn_id = member.trace.web, member.trace.yarn_id
         code, stderr = b"", b""
         if web is not None and yarn_id is not None:
-            code = node_web.log_end(web, yarn_id, EXIT_LOG, _STDERR_BYTES)
+            try:
+                code = node_web.asked_log_end(web, yarn_id, EXIT_LOG, _STDERR_BYTES)
+            except LauncherError:
+                member.asked += 1
+                if member.asked < _ASKED_MAX:
+                    return  # the next look asks again
             stderr = node_web.log_end(web, yarn_id, "stderr", _STDERR_BYTES)
         how = exit_of_instance(instance, code, last_lines(stderr, 1), member.container.memory_mb)
         self._end(member, how)

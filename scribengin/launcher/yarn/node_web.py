@@ -24,14 +24,30 @@ def log_end(web: str, container: str, stream: str, bytes_max: int) -> bytes:
     return log_page(web, container, stream, bytes_max)[1]
 
 
+def asked_log_end(web: str, container: str, stream: str, bytes_max: int) -> bytes:
+    """As `log_end`, for whom it matters why there is nothing. Raises LauncherError: the node does not tell."""
+    return _log_page(web, container, stream, bytes_max)[1]
+
+
 def log_page(web: str, container: str, stream: str, bytes_max: int) -> tuple[int, bytes]:
     """How many bytes the whole log has, and its last ones, as `log_end`."""
+    try:
+        return _log_page(web, container, stream, bytes_max)
+    except LauncherError:
+        return 0, b""
+
+
+def _log_page(web: str, container: str, stream: str, bytes_max: int) -> tuple[int, bytes]:
     url = f"http://{web}/ws/v1/node/containers/{container}/logs/{stream}?size=-{bytes_max}"
     try:
         with _DIRECT.open(url, timeout=_TIMEOUT_S) as answer:
             page = answer.read()
-    except (OSError, http.client.HTTPException):
-        return 0, b""
+    except urllib.error.HTTPError as error:
+        if error.code == http.client.NOT_FOUND:
+            return 0, b""
+        raise LauncherError(f"{web} does not give {stream} of {container}: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise LauncherError(f"{web} does not answer: {stream} of {container} is not known: {error}") from error
     length = _LENGTH.search(page)
     return int(length[1]) if length else 0, contents(page)
 
