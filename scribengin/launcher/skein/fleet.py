@@ -44,8 +44,8 @@ _ASKED_MAX = 3  # times that a node is asked how a worker ended: who waits for a
 @dataclass(slots=True)
 class Worker(Member):
     """One container, and which instance of the service `worker` it is. Of one that was killed: `gone`, whether its node
-    has said that it ended, and `gone_by_s`, when it has had its time to. Of one that ended by itself: `asked`, how often
-    its node has not told how."""
+    has said that it ended, and `gone_by_s`, when it has had its time to. `asked`: how often the node of one that ended
+    did not tell how."""
 
     instance: str | None = None
     gone: bool = False

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.testing.servers.daemons import HadoopDaemons
 from scribengin.testing.servers.hadoop import (
     HOST,
     ask,
@@ -24,14 +22,13 @@ from scribengin.testing.servers.java_server import JavaServer, ports_of
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_START_TIMEOUT_S = 240.0
 _HEAP_MB = 384
 _PORTS_OF_NAME_NODE = 2
 _PORTS_OF_DATA_NODE = 3
 _HEALTHY = b"healthy"
 
 
-class HdfsServers:
+class HdfsServers(HadoopDaemons):
     """A NameNode and `data_nodes` DataNodes with their data in `folder`; a file has as many copies as there are nodes.
 
     `settings` override those of hdfs-site.xml. Started again there, they have their ports and their files. A DataNode
@@ -41,12 +38,9 @@ class HdfsServers:
     def __init__(
         self, folder: Path | str, *, data_nodes: int = 1, settings: Mapping[str, object] | None = None
     ) -> None:
-        self.folder = Path(folder).absolute()
+        super().__init__(folder)
         self.data_nodes = data_nodes
         self._settings = dict(settings or {})
-        self._ports: list[int] = []
-        self._name_node: JavaServer | None = None
-        self._data_nodes: list[JavaServer] = []
 
     @property
     def url(self) -> str:
@@ -60,80 +54,28 @@ class HdfsServers:
         assert self._ports, "HDFS was not started yet"
         return f"http://{HOST}:{self._ports[1]}"
 
-    @property
-    def conf_directory(self) -> Path:
-        """What clients have as HADOOP_CONF_DIR: core-site.xml and hdfs-site.xml."""
-        return self.folder / "conf"
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """The processes that run, by name: `namenode`, `datanode-0` and so on."""
-        return {server.name: server.pid for server in self._servers() if server.pid is not None}
-
-    def start(self) -> HdfsServers:
-        """Start what does not run, and wait until files can be written. Raises ArtifactUnavailable, ServerDown,
-        JavaMissing."""
-        if self._name_node is None:
-            self._prepare()
-        with ExitStack() as failed:
-            failed.callback(self.stop)
-            for server in self._servers():
-                server.start()
-            self.await_ready()
-            failed.pop_all()
-        return self
-
-    def await_ready(self) -> None:
-        """Wait until all DataNodes that run are known, and a file can be written. Raises ServerDown."""
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + _START_TIMEOUT_S
-        running = [server for server in self._servers() if server.pid is not None]
-        for server in running:
-            answers = self._serves if server is self._name_node else partial(self._stores, len(running) - 1)
-            server.await_answer(answers, max(1.0, deadline_s - SYSTEM_CLOCK.monotonic_s()))
-
-    def stop(self) -> None:
-        """Stop them; their data stays. Idempotent."""
-        for server in reversed(self._servers()):
-            server.stop()
-
     def kill_data_node(self, number: int) -> None:
         """Kill a DataNode with SIGKILL."""
-        self._data_nodes[number].kill()
+        self._kill(number)
 
     def start_data_node(self, number: int) -> None:
         """Start a DataNode again and wait until it is in use. Raises ServerDown."""
-        self._data_nodes[number].start()
-        self.await_ready()
-
-    def run(self, tool: str, arguments: Sequence[str]) -> str:
-        """Run one of Hadoop's tools, by its class, on these servers; what it printed. Raises ServerDown."""
-        return run_client(tool, arguments, self.folder, self.conf_directory)
+        self._start_again(number)
 
     def live_data_nodes(self) -> int:
         """How many DataNodes the NameNode believes in."""
         return int(self._bean("FSNamesystemState").get("NumLiveDataNodes", 0))
 
-    def __enter__(self) -> HdfsServers:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _servers(self) -> list[JavaServer]:
-        return [self._name_node, *self._data_nodes] if self._name_node is not None else []
-
     def _prepare(self) -> None:
-        """Configure all, and format the NameNode's directory when it is new."""
+        """And format the NameNode's directory when it is new."""
         self._ports = ports_of(self.folder, _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * self.data_nodes)
         write_site(self.conf_directory / "core-site.xml", core_settings(self.folder, self.url))
         write_site(self.conf_directory / "hdfs-site.xml", self._site())
         if not (self.folder / "name" / "current" / "VERSION").is_file():
             words = ["-format", "-force", "-nonInteractive"]
             run_client(_NAME_NODE, words, self.folder, self.conf_directory)
-        self._data_nodes = [self._data_node(number) for number in range(self.data_nodes)]
-        self._name_node = daemon("namenode", _NAME_NODE, self.folder, self.conf_directory, heap_mb=_HEAP_MB)
+        self._nodes = [self._data_node(number) for number in range(self.data_nodes)]
+        self._leader = daemon("namenode", _NAME_NODE, self.folder, self.conf_directory, heap_mb=_HEAP_MB)
 
     def _data_node(self, number: int) -> JavaServer:
         name = f"datanode-{number}"
@@ -172,6 +114,9 @@ class HdfsServers:
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
             **self._settings,
         }
+
+    def _readiness(self, server: JavaServer) -> Callable[[], bool]:
+        return self._serves if server is self._leader else partial(self._stores, len(self.pids) - 1)
 
     def _serves(self) -> bool:
         """Whether the NameNode is out of its start."""

@@ -6,16 +6,14 @@ import getpass
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Event
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
-from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
+from scribengin.testing.servers.daemons import HadoopDaemons
 from scribengin.testing.servers.hadoop import (
     HOST,
     application_jars,
@@ -24,7 +22,6 @@ from scribengin.testing.servers.hadoop import (
     copied_configuration,
     core_settings,
     daemon,
-    run_client,
     write_site,
 )
 from scribengin.testing.servers.hdfs import HdfsServers
@@ -39,7 +36,6 @@ _RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManag
 _NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 _SCHEDULER = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
-_START_TIMEOUT_S = 240.0
 # Of who starts the cluster, to containers. The last two are options of the JVMs of `spark-submit`.
 _PASSED_ON = ("JAVA_HOME", "HADOOP_CONF_DIR", "PATH", "LANG", "LC_ALL", "SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS")
 _LOOK_S = 0.02
@@ -49,7 +45,7 @@ _PORTS_OF_NODE = 4
 _STATES = "NEW,RUNNING,UNHEALTHY,LOST,REBOOTED,SHUTDOWN,DECOMMISSIONING,DECOMMISSIONED"
 
 
-class YarnServers:
+class YarnServers(HadoopDaemons):
     """A ResourceManager and `nodes` NodeManagers with their data in `folder`, on `hdfs` or on this machine's files.
 
     `settings` override those of yarn-site.xml. Started again there, they have their ports, and have forgotten their
@@ -65,13 +61,10 @@ class YarnServers:
         nodes: int = 2,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        self.folder = Path(folder).absolute()
+        super().__init__(folder)
         self.hdfs = hdfs
         self.nodes = nodes
         self._settings = dict(settings or {})
-        self._ports: list[int] = []
-        self._manager: JavaServer | None = None
-        self._nodes: list[JavaServer] = []
 
     @property
     def web_url(self) -> str:
@@ -79,44 +72,18 @@ class YarnServers:
         assert self._ports, "YARN was not started yet"
         return f"http://{HOST}:{self._ports[4]}"
 
-    @property
-    def conf_directory(self) -> Path:
-        """What clients have as HADOOP_CONF_DIR: core-site.xml, yarn-site.xml, and with HDFS hdfs-site.xml."""
-        return self.folder / "conf"
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """The processes that run, by name: `resourcemanager`, `nodemanager-0` and so on."""
-        return {server.name: server.pid for server in self._servers() if server.pid is not None}
-
-    def start(self) -> YarnServers:
-        """Start what does not run, and wait until applications can be submitted. HDFS must run.
-
-        Raises ArtifactUnavailable, ServerDown, JavaMissing.
-        """
-        if self._manager is None:
-            self._prepare()
-        with ExitStack() as failed:
-            failed.callback(self.stop)
-            for server in self._servers():
-                server.start()
-            self.await_ready()
+    def start(self) -> Self:
+        super().start()
+        try:
             self._tell("add-node-labels", {"nodeLabelInfo": [{"name": LABEL, "exclusivity": "false"}]})
-            failed.pop_all()
+        except ServerDown:
+            self.stop()
+            raise
         return self
-
-    def await_ready(self) -> None:
-        """Wait until all nodes that run are in use and an application may be submitted. Raises ServerDown."""
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + _START_TIMEOUT_S
-        for server in self._servers():
-            if server.pid is not None:
-                answers = self._accepts if server is self._manager else partial(self._is_running, self._id_of(server))
-                server.await_answer(answers, max(1.0, deadline_s - SYSTEM_CLOCK.monotonic_s()))
 
     def stop(self) -> None:
         """Stop them, and what containers they have left behind; their data stays. Idempotent."""
-        for server in reversed(self._servers()):
-            server.stop()
+        super().stop()
         while pids := self.container_processes():  # again and again: what is killed may just have started another
             for pid in pids:
                 _kill(pid)
@@ -124,16 +91,11 @@ class YarnServers:
 
     def kill_node(self, number: int) -> None:
         """Kill a NodeManager with SIGKILL. Its containers do not notice."""
-        self._nodes[number].kill()
+        self._kill(number)
 
     def start_node(self, number: int) -> None:
         """Start a NodeManager again and wait until it is in use. Raises ServerDown."""
-        self._nodes[number].start()
-        self.await_ready()
-
-    def run(self, tool: str, arguments: Sequence[str]) -> str:
-        """Run one of Hadoop's tools, by its class, on these servers; what it printed. Raises ServerDown."""
-        return run_client(tool, arguments, self.folder, self.conf_directory)
+        self._start_again(number)
 
     def node_id(self, number: int) -> str:
         """`host:port` of a NodeManager, as YARN's clients see it."""
@@ -155,17 +117,6 @@ class YarnServers:
         places = [self._node_folder(n) for n in (range(self.nodes) if number is None else [number])]
         return [pid for pid, place in _working_places() if any(place.is_relative_to(p / "local") for p in places)]
 
-    def __enter__(self) -> YarnServers:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _servers(self) -> list[JavaServer]:
-        return [self._manager, *self._nodes] if self._manager is not None else []
-
     def _node_folder(self, number: int) -> Path:
         return self.folder / f"nodemanager-{number}"
 
@@ -181,7 +132,7 @@ class YarnServers:
         write_site(self.conf_directory / "yarn-site.xml", self._site())
         write_site(self.conf_directory / "capacity-scheduler.xml", _scheduler_settings())
         configuration = self.conf_directory
-        self._manager = daemon("resourcemanager", _RESOURCE_MANAGER, self.folder, configuration, heap_mb=_HEAP_MB)
+        self._leader = daemon("resourcemanager", _RESOURCE_MANAGER, self.folder, configuration, heap_mb=_HEAP_MB)
         self._nodes = [self._node(number) for number in range(self.nodes)]
 
     def _node(self, number: int) -> JavaServer:
@@ -218,6 +169,9 @@ class YarnServers:
             **_SETTINGS,
             **self._settings,
         }
+
+    def _readiness(self, server: JavaServer) -> Callable[[], bool]:
+        return self._accepts if server is self._leader else partial(self._is_running, self._id_of(server))
 
     def _accepts(self) -> bool:
         """Whether a client is given an application's id, as before a submission."""
