@@ -16,14 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit, Sink, SinkStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
+from tests.integration.owners import owners_of
 from tests.servers.kafka_clients import committed_records
 
 RECORDS_PER_LOG = 50
@@ -118,24 +117,7 @@ def run_to_the_end(registry: Registry, place: Place, lease: int, owner: str) -> 
     """Own all tasks in one process, as one worker does, and run rounds until nothing is left; then merge the files."""
     environment = environment_of(registry, place)
     with Resources(place.config, environment) as resources:
-        for name, streams in resources.sink_streams(place.tasks).items():
-            resources.sinks[name].create(streams)
-        owners = [
-            TaskOwner(
-                registry,
-                FLOW,
-                task,
-                owner=owner,
-                lease=lease,
-                sources=resources.sources,
-                sinks=resources.sinks,
-                transform=EvenOdd(),
-                round_config=place.config.round,
-                errors=place.config.errors,
-                clock=SYSTEM_CLOCK,
-            )
-            for task in resources.tasks()
-        ]
+        owners = owners_of(registry, resources, EvenOdd(), owner=owner, lease=lease)
         for task_owner in owners:
             task_owner.take_over()
         while any(task_owner.lag() for task_owner in owners):

@@ -20,6 +20,7 @@ from scribengin.dataflow.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import failpoint
 from scribengin_registry.contract import Registry
+from tests.integration.owners import owners_of
 
 FLOW = "flow"
 
@@ -78,22 +79,10 @@ class Flow:
 
     def owner(self) -> TaskOwner:
         """The next owner, which has not taken over yet."""
-        for name, streams in self.opened.sink_streams(1).items():
-            self.opened.sinks[name].create(streams)
         self.lease += 1
-        return TaskOwner(
-            self.registry,
-            FLOW,
-            self.opened.tasks()[0],
-            owner=f"owner-{self.lease}",
-            lease=self.lease,
-            sources=self.opened.sources,
-            sinks=self.opened.sinks,
-            transform=ToAll(self.config.outputs),
-            round_config=self.config.round,
-            errors=self.config.errors,
-            clock=SYSTEM_CLOCK,
-        )
+        sent_to_all = ToAll(self.config.outputs)
+        (owner,) = owners_of(self.registry, self.opened, sent_to_all, owner=f"owner-{self.lease}", lease=self.lease)
+        return owner
 
     def taken(self) -> TaskOwner:
         """The next owner, which has taken over."""

@@ -1,4 +1,4 @@
-"""A dataflow run by one owner in this process, without masters and workers."""
+"""A dataflow of one task run by one owner in this process, with its own transformation, without masters and workers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from scribengin.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.round import TaskOwner
 from scribengin.spark.transformation import Transformation
 from scribengin_registry.contract import Registry
+from tests.integration.owners import owners_of
+
+
+def taken_over(registry: Registry, resources: Resources, spark: SparkSession, lease: int = 1) -> TaskOwner:
+    """The owner of the task under that lease, which it has taken over."""
+    transformation = Transformation.load(resources.transformation_spec(), spark)
+    (owner,) = owners_of(registry, resources, transformation, lease=lease)
+    owner.take_over()
+    return owner
 
 
 @contextmanager
@@ -22,22 +30,7 @@ def run_until_drained(
 ) -> Iterator[Resources]:
     """Run all rounds as the owner of that lease, give the task back, and yield what the dataflow has open."""
     with Resources(flow, Environment(registry=registry, dataflow=flow.name)) as resources:
-        for name, streams in resources.sink_streams(1).items():
-            resources.sinks[name].create(streams)
-        owner = TaskOwner(
-            registry,
-            flow.name,
-            resources.tasks()[0],
-            owner=f"test-{lease}",
-            lease=lease,
-            sources=resources.sources,
-            sinks=resources.sinks,
-            transform=Transformation.load(resources.transformation_spec(), spark),
-            round_config=flow.round,
-            errors=flow.errors,
-            clock=SYSTEM_CLOCK,
-        )
-        owner.take_over()
+        owner = taken_over(registry, resources, spark, lease)
         while owner.run_round() is not None:
             pass
         assert owner.lag() == 0

@@ -21,13 +21,13 @@ from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.holds import hold_back
 from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
 from scribengin.dataflow.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin.testing.clocks import JumpingClock
 from scribengin_registry.contract import Registry
 from scribengin_tools.draining import left_to_read
 from scribengin_tools.verifying import ends_of, generate, verify
+from tests.integration.owners import owners_of
 
 COUNT = 400
 
@@ -55,25 +55,7 @@ class Worker:
     ) -> None:
         environment = Environment(registry=registry, dataflow=config.name, clock=clock)
         resources = opened.enter_context(Resources(config, environment))
-        tasks = resources.tasks()
-        for name, streams in resources.sink_streams(len(tasks)).items():
-            resources.sinks[name].create(streams)
-        self.owners = [
-            TaskOwner(
-                registry,
-                config.name,
-                task,
-                owner=f"worker-{lease}",
-                lease=lease,
-                sources=resources.sources,
-                sinks=resources.sinks,
-                transform=Through(),
-                round_config=config.round,
-                errors=config.errors,
-                clock=clock,
-            )
-            for task in tasks
-        ]
+        self.owners = owners_of(registry, resources, Through(), owner=f"worker-{lease}", lease=lease, clock=clock)
         for owner in self.owners:
             opened.callback(owner.close)
             owner.take_over()

@@ -11,15 +11,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogNamespace
-from scribengin.spark.transformation import Transformation
 from scribengin_registry.contract import Registry
+from tests.integration.one_owner import taken_over
 
 pytestmark = pytest.mark.spark
 
@@ -54,26 +52,6 @@ def opened(registry: Registry, errors: dict[str, Any]) -> Resources:
     return Resources(config, Environment(registry=registry, dataflow="poison"))
 
 
-def owner(registry: Registry, resources: Resources, spark: SparkSession) -> TaskOwner:
-    for name, streams in resources.sink_streams(1).items():
-        resources.sinks[name].create(streams)
-    task = TaskOwner(
-        registry,
-        "poison",
-        resources.tasks()[0],
-        owner="test",
-        lease=1,
-        sources=resources.sources,
-        sinks=resources.sinks,
-        transform=Transformation.load(resources.transformation_spec(), spark),
-        round_config=resources.config.round,
-        errors=resources.config.errors,
-        clock=SYSTEM_CLOCK,
-    )
-    task.take_over()
-    return task
-
-
 def written(resources: Resources, sink: str) -> list[dict[str, Any]]:
     stream = resources.sink_streams(1)[sink][0]
     batches = resources.sinks[sink].committed(stream)
@@ -85,7 +63,7 @@ def test_it_ends_on_the_error_route_with_the_reason_and_all_others_are_delivered
 ) -> None:
     errors = {"action": "route", "sink": "bad", "sinks": {"bad": {"kind": "log", "log": "bad"}}}
     with opened(filled, errors) as resources:
-        task = owner(filled, resources, spark)
+        task = taken_over(filled, resources, spark)
         outcome = task.run_round()
         task.release()
         assert outcome is not None
@@ -100,7 +78,7 @@ def test_or_it_stops_the_task_which_says_where_it_is_and_nothing_of_the_round_is
     filled: Registry, spark: SparkSession
 ) -> None:
     with opened(filled, {"action": "stop"}) as resources:
-        task = owner(filled, resources, spark)
+        task = taken_over(filled, resources, spark)
         with pytest.raises(TransformationFailed, match=f"record {POISON} after .* of src/in/0"):
             task.run_round()
         assert task.owning, "nothing was staged, so the task is still owned"

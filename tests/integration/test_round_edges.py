@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.connectors.files.local import LocalFileSystem
@@ -28,6 +27,7 @@ from scribengin.testing.proxy import ChaosProxy, any_transaction
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 from scribengin_registry.kazoo_registry import connect
+from tests.integration.owners import owners_of
 
 
 class Copy:
@@ -74,21 +74,7 @@ LOG_SINK = {"kind": "log", "log": "out"}
 
 
 def owner(registry: Registry, opened: Resources, lease: int) -> TaskOwner:
-    for name, streams in opened.sink_streams(1).items():
-        opened.sinks[name].create(streams)
-    taken = TaskOwner(
-        registry,
-        "flow",
-        opened.tasks()[0],
-        owner=f"owner-{lease}",
-        lease=lease,
-        sources=opened.sources,
-        sinks=opened.sinks,
-        transform=Copy(*opened.sinks),
-        round_config=opened.config.round,
-        errors=opened.config.errors,
-        clock=SYSTEM_CLOCK,
-    )
+    (taken,) = owners_of(registry, opened, Copy(*opened.sinks), owner=f"owner-{lease}", lease=lease)
     taken.take_over()
     return taken
 

@@ -21,24 +21,11 @@ from scribengin.launcher.skein.client import attempt_of
 from scribengin.testing.servers.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
-from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
+from tests.integration.shipped_flow import feed, submit_shipped
+from tests.integration.yarn_cluster import YarnFlow, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1")
-SESSION_S = 20
-"""So long that who was not killed is not lost on a busy machine either, and so short that a killed master's session is
-over within the 20 s that `scribengin start` gives it."""
-TRANSFORMATION = """
-import os
-from pathlib import Path
-
-assert os.environ["FLAVOUR"] == 'a "quoted" $word', os.environ["FLAVOUR"]
-assert Path("notes.txt").read_text() == "of the submitter", "yarn.files did not come along"
-
-
-def transform(inputs, context):
-    return inputs["src"].select("payload")
-"""
 DIFFERENCES = """
 import sys
 from pathlib import Path
@@ -78,36 +65,15 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def flow(cluster: Cluster, yarn: YarnServers, tmp_path_factory: pytest.TempPathFactory) -> YarnFlow:
-    feed(cluster)
-    package = tmp_path_factory.mktemp("package")
-    (package / "shipped.py").write_text(TRANSFORMATION)
-    notes = package.with_name("notes-for-skein.txt")
-    notes.write_text("of the submitter")
-    return submit_on_yarn(
+    feed(cluster, LOGS)
+    return submit_shipped(
         cluster,
         yarn,
+        tmp_path_factory.mktemp("shipped"),
         launcher="skein",
-        name="flow",
-        sources={"src": {"kind": "log", "logs": "in/*"}},
-        sinks={"out": {"kind": "log", "log": "out"}},
-        transformation="shipped:transform",
-        package=str(package),
         workers=1,
-        container={"memory_mb": 1536},
-        round={"records_max": 50},
-        session_timeout_s=SESSION_S,
-        yarn={
-            "queue": "second",
-            "python": {"path": sys.executable},
-            "environment": {"FLAVOUR": 'a "quoted" $word'},
-            "files": {"notes.txt": str(notes)},
-        },
+        yarn={"python": {"path": sys.executable}},
     )
-
-
-def feed(cluster: Cluster, count: int = 200) -> None:
-    for log in LOGS:
-        cluster.append(log, count)
 
 
 def skein_master(flow: YarnFlow) -> int:
@@ -164,7 +130,7 @@ def test_what_the_command_line_prints_is_what_was_submitted(flow: YarnFlow) -> N
 
 def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     (victim,) = flow.ready_workers()
-    feed(cluster)
+    feed(cluster, LOGS)
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(flow.worker_pids()[victim], signal.SIGKILL)
     flow.wait_until_delivered(*LOGS)
@@ -177,7 +143,7 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
     workers, leader = flow.worker_pids(), flow.status.master
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(flow.master_pid(), signal.SIGKILL)
-    feed(cluster)
+    feed(cluster, LOGS)
     flow.wait_until_delivered(*LOGS)
     flow.wait(lambda: flow.status.master not in (None, leader), "the next master to lead")
     since(killed_ms, "master killed -> the next one leads")
@@ -190,11 +156,11 @@ def test_skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_t
 ) -> None:
     ours, (victim,) = flow.processes(), flow.ready_workers()
     before = [process for process in psutil.process_iter() if process.pid in ours]
-    feed(cluster)
+    feed(cluster, LOGS)
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(skein_master(flow), signal.SIGKILL)
     flow.wait(lambda: not any(process.is_running() for process in before), "all of the first attempt to end")
-    feed(cluster)
+    feed(cluster, LOGS)
     flow.wait_until_delivered(*LOGS)
     since(killed_ms, "skein's application master killed -> all delivered")
     flow.wait_until_replaced(victim, workers=1)
@@ -223,7 +189,7 @@ def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> Non
 def test_started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(
     flow: YarnFlow, cluster: Cluster
 ) -> None:
-    feed(cluster)
+    feed(cluster, LOGS)
     flow.command("start", "flow")
     flow.wait_until_delivered(*LOGS)
     flow.edit(desired_state="stopped")

@@ -16,24 +16,11 @@ from scribengin.clock import SYSTEM_CLOCK
 from scribengin.testing.servers.yarn import LABEL, YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
+from tests.integration.shipped_flow import feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
-SESSION_S = 20
-"""So long that who was not killed is not lost on a busy machine either, and so short that a killed master's session is
-over within the 20 s that `scribengin start` gives it."""
-TRANSFORMATION = """
-import os
-from pathlib import Path
-
-assert os.environ["FLAVOUR"] == 'a "quoted" $word', os.environ["FLAVOUR"]
-assert Path("notes.txt").read_text() == "of the submitter", "yarn.files did not come along"
-
-
-def transform(inputs, context):
-    return inputs["src"].select("payload")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -46,35 +33,8 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def flow(cluster: Cluster, yarn: YarnServers, tmp_path_factory: pytest.TempPathFactory) -> YarnFlow:
-    feed(cluster)
-    package = tmp_path_factory.mktemp("package")
-    (package / "shipped.py").write_text(TRANSFORMATION)
-    notes = package.with_name("notes-here.txt")
-    notes.write_text("of the submitter")
-    return submit_on_yarn(
-        cluster,
-        yarn,
-        name="flow",
-        sources={"src": {"kind": "log", "logs": "in/*"}},
-        sinks={"out": {"kind": "log", "log": "out"}},
-        transformation="shipped:transform",
-        package=str(package),
-        workers=2,
-        container={"memory_mb": 1536},
-        round={"records_max": 50},
-        session_timeout_s=SESSION_S,
-        yarn={
-            "queue": "second",
-            "priority": 3,
-            "environment": {"FLAVOUR": 'a "quoted" $word'},
-            "files": {"notes.txt": str(notes)},
-        },
-    )
-
-
-def feed(cluster: Cluster, count: int = 200) -> None:
-    for log in LOGS:
-        cluster.append(log, count)
+    feed(cluster, LOGS)
+    return submit_shipped(cluster, yarn, tmp_path_factory.mktemp("shipped"), workers=2, yarn={"priority": 3})
 
 
 def await_new_master(flow: YarnFlow, before: str | None) -> None:
@@ -98,7 +58,7 @@ def test_a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) ->
 
 def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     victim, pid = next(iter(flow.worker_pids().items()))
-    feed(cluster)
+    feed(cluster, LOGS)
     os.kill(pid, signal.SIGKILL)
     flow.wait_until_delivered(*LOGS)
     flow.wait_until_replaced(victim, workers=2)
@@ -109,11 +69,11 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
     workers, leader = flow.worker_pids(), flow.status.master
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(flow.master_pid(), signal.SIGKILL)
-    feed(cluster)
+    feed(cluster, LOGS)
     flow.wait_until_delivered(*LOGS)
     await_new_master(flow, leader)
     assert flow.worker_pids() == workers
-    feed(cluster)
+    feed(cluster, LOGS)
     flow.wait_until_delivered(*LOGS)
     started = [flow.view.worker(name).started_ms for name in flow.view.workers()]
     assert max(started) < killed_ms, "a worker was started although none was lost"
@@ -122,7 +82,7 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
 
 def test_master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     leader, (victim, pid) = flow.status.master, next(iter(flow.worker_pids().items()))
-    feed(cluster)
+    feed(cluster, LOGS)
     os.kill(flow.master_pid(), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     await_new_master(flow, leader)
@@ -143,7 +103,7 @@ def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> Non
 def test_started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(
     flow: YarnFlow, cluster: Cluster
 ) -> None:
-    feed(cluster)
+    feed(cluster, LOGS)
     flow.command("start", "flow")
     flow.wait_until_delivered(*LOGS)
     flow.edit(desired_state="stopped")

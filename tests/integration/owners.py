@@ -1,0 +1,39 @@
+"""The tasks of a dataflow owned by this process, without masters and workers."""
+
+from __future__ import annotations
+
+from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.round import RoundTransform, TaskOwner
+from scribengin_registry.contract import Registry
+
+
+def owners_of(
+    registry: Registry,
+    resources: Resources,
+    transform: RoundTransform,
+    *,
+    owner: str = "test",
+    lease: int = 1,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[TaskOwner]:
+    """An owner for each task, who has not taken it over yet. The sinks' streams are made."""
+    tasks, config = resources.tasks(), resources.config
+    for name, streams in resources.sink_streams(len(tasks)).items():
+        resources.sinks[name].create(streams)
+    return [
+        TaskOwner(
+            registry,
+            config.name,
+            task,
+            owner=owner,
+            lease=lease,
+            sources=resources.sources,
+            sinks=resources.sinks,
+            transform=transform,
+            round_config=config.round,
+            errors=config.errors,
+            clock=clock,
+        )
+        for task in tasks
+    ]
