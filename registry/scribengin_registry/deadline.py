@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+
+_SLICE_S = 0.5
+_LOOK_MAX_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
 class Deadline:
-    """A point of monotonic time."""
+    """So much time, of which counts what this process runs: no more than 2 s pass from one look to the next.
 
-    at_s: float
+    A machine that stood still for longer than the time there was leaves whoever waited the time to hear an answer that
+    has come meanwhile, and to ask again. For one thread.
+    """
 
-    @classmethod
-    def after(cls, timeout_s: float) -> Deadline:
-        """The deadline that passes `timeout_s` from now."""
-        return cls(time.monotonic() + timeout_s)
+    __slots__ = ("_left_s", "_looked_s")
 
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until it passes, 0 when it has."""
-        return max(0.0, self.at_s - time.monotonic())
+    def __init__(self, timeout_s: float) -> None:
+        self._left_s = timeout_s
+        self._looked_s = time.monotonic()
 
     @property
     def passed(self) -> bool:
         """Whether there is no time left."""
-        return self.remaining_s == 0.0
+        before_s, self._looked_s = self._looked_s, time.monotonic()
+        self._left_s -= min(self._looked_s - before_s, _LOOK_MAX_S)
+        return self._left_s <= 0.0
+
+    def wait(self, waits: Callable[[float], object]) -> bool:
+        """Whether `waits`, called with the seconds that it may wait, came true in time. It is called once at least."""
+        while not waits(min(_SLICE_S, max(0.0, self._left_s))):
+            if self.passed:
+                return False
+        return True
 
     def pause(self, longest_s: float) -> None:
         """Give others the time to do what we wait for: `longest_s`, or what remains."""
-        threading.Event().wait(min(longest_s, self.remaining_s))
+        threading.Event().wait(min(longest_s, max(0.0, self._left_s)))

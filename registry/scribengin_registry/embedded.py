@@ -96,7 +96,7 @@ class EmbeddedZooKeeper:
             return self
         self.stop()
         try:
-            self._start(self._java or find_java(), Deadline.after(self._start_timeout_s))
+            self._start(self._java or find_java(), Deadline(self._start_timeout_s))
         except OSError as error:
             self.stop()
             raise ServerFailed(

@@ -28,6 +28,7 @@ from kazoo.exceptions import (
     WriterNotClosedException,
 )
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
@@ -89,7 +90,7 @@ def connect(
     identity = parse_auth(auth or os.environ.get(AUTH_VARIABLE))
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
-    if not (client.start_async().wait(connect_timeout_s) or client.connected):  # this process may have stood still
+    if not Deadline(connect_timeout_s).wait(client.start_async().wait):
         # kazoo's thread may hang in connect() for as long as a session: whoever waits for an answer need not.
         threading.Thread(target=registry.close, name="registry-give-up", daemon=True).start()
         raise RegistryUnreachable(
@@ -292,12 +293,12 @@ class ZooKeeperRegistry(Registry):
     def _read(self, act: str, path: str, send: Callable[[], Any]) -> Any:
         """The answer to a request that may be repeated, asked for until the limit."""
         checked_path(path)
-        deadline = Deadline.after(self._limit_s)
+        deadline = Deadline(self._limit_s)
         while True:
             state = self._tracker.await_usable(deadline)
             self._refuse_unusable(state, act, path, deadline)
             try:
-                return send().get(timeout=deadline.remaining_s)
+                return _answer(send(), deadline)
             except BROKEN:
                 continue
             except KazooException as error:
@@ -306,14 +307,14 @@ class ZooKeeperRegistry(Registry):
     def _write(self, act: str, path: str, send: Callable[[], Any]) -> Any:
         """The answer to a request that must not be repeated, sent only under the session that stood when we began."""
         checked_path(path)
-        deadline = Deadline.after(self._limit_s)
+        deadline = Deadline(self._limit_s)
         session_id = self._tracker.session_id
         state = self._tracker.await_settled(deadline)
         if state is SessionState.LOST or self._tracker.session_id != session_id:
             raise translated(SessionExpiredError(), act, path)
         self._refuse_unusable(state, act, path, deadline)
         try:
-            return send().get(timeout=deadline.remaining_s)
+            return _answer(send(), deadline)
         except (*BROKEN, RuntimeError) as error:  # RuntimeError: kazoo could not make sense of the reply
             raise OutcomeUnknown(
                 f"the connection broke while asking to {act} {path}: it may or may not have been done; sync and read",
@@ -339,6 +340,12 @@ class ZooKeeperRegistry(Registry):
         if any(isinstance(result, KazooException) for result in results):
             raise RegistryError(f"the transaction on {operations[0].path} failed, and ZooKeeper does not say why")
         return [_version(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+
+def _answer(result: IAsyncResult, deadline: Deadline) -> Any:
+    """What the request brought. Raises what kazoo raises for it: KazooTimeoutError when there is nothing in time."""
+    deadline.wait(result.wait)
+    return result.get(block=False)
 
 
 def _node(data: bytes | None, stat: ZnodeStat) -> Node:

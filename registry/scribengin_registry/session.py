@@ -66,14 +66,14 @@ class SessionTracker:
     def await_settled(self, deadline: Deadline) -> SessionState:
         """Wait until the session is not SUSPENDED, or the deadline: the state then."""
         with self._changed:
-            self._changed.wait_for(lambda: self._state is not SessionState.SUSPENDED, deadline.remaining_s)
+            deadline.wait(partial(self._changed.wait_for, lambda: self._state is not SessionState.SUSPENDED))
             return self._state
 
     def await_usable(self, deadline: Deadline) -> SessionState:
         """Wait until the session is CONNECTED (maybe a new one) or CLOSED, or the deadline: the state then."""
         usable = (SessionState.CONNECTED, SessionState.CLOSED)
         with self._changed:
-            self._changed.wait_for(lambda: self._state in usable, deadline.remaining_s)
+            deadline.wait(partial(self._changed.wait_for, lambda: self._state in usable))
             return self._state
 
     def _release_parked(self) -> None:

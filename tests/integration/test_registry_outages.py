@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
+from scribengin.clock import SYSTEM_CLOCK
 from scribengin.testing.proxy import ChaosProxy, any_transaction
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Create, Registry, SessionState, Set, WatchEvent
@@ -17,6 +22,19 @@ from scribengin_registry.kazoo_registry import connect
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 TIMEOUT_S = 60.0
+READER = """
+import sys
+from scribengin_registry.errors import SessionLost
+from scribengin_registry.kazoo_registry import connect
+
+with connect(sys.argv[1], session_timeout_s=4) as registry:
+    print("connected", flush=True)
+    sys.stdin.readline()
+    try:
+        print(registry.get("/a").data.decode(), flush=True)
+    except SessionLost:
+        print("its session is over", flush=True)
+"""
 
 
 @dataclass
@@ -225,6 +243,29 @@ def test_a_read_across_the_end_of_a_session_is_answered_or_says_so(short_lived: 
 def test_a_server_that_falls_silent_is_noticed(short_lived: Behind) -> None:
     short_lived.proxy.pause()
     short_lived.wait_for(SUSPENDED)
+
+
+def test_a_process_that_stood_still_does_not_say_that_nobody_answered(registry_hosts: str, registry: Registry) -> None:
+    """For longer than it waits for an answer: it looks again before it gives up."""
+    registry.create("/a", b"read")
+    address, _, chroot = registry_hosts.partition("/")
+    with ChaosProxy(address) as proxy:
+        words = [sys.executable, "-c", READER, f"{proxy.address}/{chroot}"]
+        reader = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "connected\n"
+        proxy.pause()
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        wait_until(lambda: proxy.held, TIMEOUT_S, "a request")
+        os.kill(reader.pid, signal.SIGSTOP)
+        stopped_s = SYSTEM_CLOCK.monotonic_s()
+        wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - stopped_s > 10, TIMEOUT_S, "its limit of 8 s to pass")
+        proxy.heal()
+        os.kill(reader.pid, signal.SIGCONT)
+        said, _ = reader.communicate(timeout=120)
+    assert said in ("read\n", "its session is over\n"), said
 
 
 def test_a_server_that_never_answers_is_given_up_in_time(registry_hosts: str) -> None:

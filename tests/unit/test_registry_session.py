@@ -56,11 +56,11 @@ def test_what_waits_for_the_session_to_settle_happens_once_when_it_does() -> Non
 
 def test_waiting_ends_with_the_change_or_the_deadline() -> None:
     tracker = SessionTracker(at_once)
-    assert tracker.await_settled(Deadline.after(0)) is SUSPENDED
-    assert tracker.await_usable(Deadline.after(0)) is SUSPENDED
+    assert tracker.await_settled(Deadline(0)) is SUSPENDED
+    assert tracker.await_usable(Deadline(0)) is SUSPENDED
     moving = threading.Thread(target=tracker.move, args=(CONNECTED,))
     moving.start()
-    assert tracker.await_usable(Deadline.after(10)) is CONNECTED
+    assert tracker.await_usable(Deadline(10)) is CONNECTED
     moving.join()
     tracker.move(LOST)
-    assert tracker.await_settled(Deadline.after(10)) is LOST
+    assert tracker.await_settled(Deadline(10)) is LOST
