@@ -1,4 +1,4 @@
-"""What failed while this machine stood still is run once more, and the run says so at its end.
+"""What failed while this machine stood still is run again, and the run says so at its end.
 
 Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
 that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
@@ -12,13 +12,14 @@ import threading
 from itertools import chain
 
 import pytest
-from _pytest.runner import call_and_report, runtestprotocol
+from _pytest.runner import runtestprotocol
 
 from scribengin.clock import SYSTEM_CLOCK
 
 STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
 _AGAIN = "run again"
+_AGAIN_MAX = 2
 
 
 def standstill_s(passed_s: float, processor_s: float) -> float:
@@ -60,18 +61,21 @@ class Again:
 
     @pytest.hookimpl
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test, and once more if it failed in a file in which the machine stood still: a file's tests share
-        servers. They are started anew then."""
+        """Run a test, and again if it failed in a file in which the machine stood still: a file's tests share servers,
+        which are started anew then. What fails in a second try in which the machine ran has failed."""
         if item.path != self._file:
             self._file = item.path
             self._watch.forget()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        failed = next((report for report in reports if report.failed), None)
-        if failed is not None and (still_s := self._watch.longest_s()):
-            call_and_report(item, "teardown", log=False, nextitem=None)
+        for _ in range(_AGAIN_MAX):
+            failed = next((report for report in reports if report.failed), None)
+            if failed is None or not (still_s := self._watch.longest_s()):
+                break
+            _end_all_fixtures(item)
             item.user_properties.append((_AGAIN, f"after {still_s:.1f} s of standstill: {_said(failed)}"))
             item._initrequest()
+            self._watch.forget()
             reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
@@ -92,6 +96,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, said in report.user_properties:
                 if name == _AGAIN:
                     terminalreporter.write_line(f"run again: {report.nodeid}, {said}")
+
+
+def _end_all_fixtures(item: pytest.Item) -> None:
+    """Those of the file and of the run as well. What goes wrong then is the standstill's, as what went wrong before."""
+    end = item.session._setupstate.teardown_exact  # not the hook, which ends a test once
+    pytest.CallInfo.from_call(lambda: end(None), when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
 
 
 def _processor_s() -> float:

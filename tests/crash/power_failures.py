@@ -219,7 +219,7 @@ def all_wrong(directory: Path, hosts: str, states: Sequence[CrashState]) -> list
     with ExitStack() as stack, ThreadPoolExecutor(_MACHINES) as pool:
         machines: queue.SimpleQueue[Machine] = queue.SimpleQueue()
         for number in range(_MACHINES):
-            session = stack.enter_context(connect(f"{hosts}/machine-{number}", session_timeout_s=30))
+            session = stack.enter_context(connect(f"{hosts}/machine-{number}", session_timeout_s=100))
             machines.put(Machine(directory / f"machine-{number}", session))
         stack.enter_context(instant_syncs())
 

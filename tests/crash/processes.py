@@ -29,7 +29,7 @@ UNREACHABLE = 4
 FINISHED = 0
 KILLED = -signal.SIGKILL
 _TRIES_MAX = 5
-_SESSION_S = 30  # nobody waits for one to end: owners give way to leases, and an undisturbed one must not lose its own
+_SESSION_S = 100  # nobody waits for one to end: owners give way to leases, and an undisturbed one must not lose its own
 
 
 @dataclass(frozen=True)

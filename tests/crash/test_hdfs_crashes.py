@@ -49,7 +49,7 @@ def new_place(zookeeper: EmbeddedZooKeeper, hdfs: HdfsServers, tmp_path: Path) -
         name = uuid.uuid4().hex[:12]
         url = f"{hdfs.url}/crash/{name}"
         place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), TASKS, files_url=url)
-        with connect(place.hosts) as registry:
+        with connect(place.hosts, session_timeout_s=100) as registry:
             prepare(place, registry)
         return place
 
@@ -59,7 +59,7 @@ def new_place(zookeeper: EmbeddedZooKeeper, hdfs: HdfsServers, tmp_path: Path) -
 def wrong(place: Place, case: object) -> list[str]:
     """What is not as in an undisturbed run, for our readers and for others: empty when everything is there once, and in
     order where an order is promised (within a partition)."""
-    with connect(place.hosts) as registry:
+    with connect(place.hosts, session_timeout_s=100) as registry:
         found = outputs(registry, place)
     wanted = expected(place)
     problems = [] if found["even/0"] == wanted["even/0"] else [f"{case}: the log holds {len(found['even/0'])} records"]

@@ -63,7 +63,7 @@ def new_place(zookeeper: EmbeddedZooKeeper, kafka: KafkaServer, tmp_path: Path) 
     def make(tasks: int) -> Place:
         name = uuid.uuid4().hex[:12]
         place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), tasks, kafka.bootstrap)
-        with connect(place.hosts) as registry:
+        with connect(place.hosts, session_timeout_s=100) as registry:
             prepare(place, registry)
         return place
 

@@ -60,7 +60,7 @@ def test_power_that_fails_again_during_recovery_changes_nothing(
     states = list(crash_states(recorded(tmp_path, registry, seed), seed, at_most=3))
     undecided = [state for state in states if state.expected.possible] or states
     again = []
-    with instant_syncs(), connect(f"{registry_hosts}/again") as session:
+    with instant_syncs(), connect(f"{registry_hosts}/again", session_timeout_s=100) as session:
         machine = Machine(tmp_path / "again", session)
         for state in random.Random(seed).sample(undecided, min(len(undecided), 24)):
             again.extend(states_of_recovery(machine, state, at_most=3))

@@ -100,7 +100,7 @@ def new_place(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Callable[[int], P
     def make(tasks: int) -> Place:
         name = uuid.uuid4().hex[:12]
         place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), tasks)
-        with connect(place.hosts) as registry:
+        with connect(place.hosts, session_timeout_s=100) as registry:
             prepare(place, registry)
         return place
 
@@ -116,7 +116,7 @@ def record(place: Place, lease: int) -> list[str]:
 
 def wrong(place: Place, case: object) -> list[str]:
     """What is not as in an undisturbed run: empty when everything is there once and in order."""
-    with connect(place.hosts) as registry:
+    with connect(place.hosts, session_timeout_s=100) as registry:
         found = {name: [numbered(row) for row in rows] for name, rows in outputs(registry, place).items()}
     wanted = {name: [numbered(row) for row in rows] for name, rows in expected(place).items()}
     problems = [f"{case}: {name} holds {found.get(name)}" for name, rows in wanted.items() if found.get(name) != rows]

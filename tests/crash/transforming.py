@@ -26,7 +26,7 @@ def start_transformer(hosts: str, stop: str, occurrence: int) -> ForkServerProce
 
 
 def _transform(hosts: str, stop: str, occurrence: int) -> None:
-    with connect(hosts, session_timeout_s=30) as registry, failpoint(stop, kill_this_process, occurrence=occurrence):
+    with connect(hosts, session_timeout_s=100) as registry, failpoint(stop, kill_this_process, occurrence=occurrence):
         namespace = LogNamespace.open("/logs", registry=registry)
         transformer = Transformer(namespace, SOURCE, TARGET, _as_they_are, steal=True, records_max=3)
         try:

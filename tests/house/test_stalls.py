@@ -1,4 +1,4 @@
-"""What fails while the machine stands still is run once more; what fails on one that ran has failed."""
+"""What fails while the machine stands still is run again; what fails on one that ran has failed."""
 
 from __future__ import annotations
 
@@ -41,11 +41,20 @@ def test_it(server):
         stand_still()
         assert False, "too late"
     assert server == ["used"], "it is a new one"
+
+def test_another(server):
+    assert server == ["used"], "it is still the new one"
 """
 WRONG_AND_LATE = """
 def test_it():
     tried()
     stand_still()
+    assert False, "wrong"
+"""
+LATE_THEN_WRONG = """
+def test_it():
+    if tried() == 1:
+        stand_still()
     assert False, "wrong"
 """
 WRONG = """
@@ -62,6 +71,9 @@ def server():
 
 def test_it(server):
     pass
+
+def test_another(server):
+    pass
 """
 
 
@@ -70,10 +82,11 @@ def test_it(server):
     [
         (LATE_ONCE, 2, False, "AssertionError: too late"),
         (UNREADY_ONCE, 2, False, "OSError: it does not answer"),
-        (WRONG_AND_LATE, 2, True, "AssertionError: wrong"),
+        (WRONG_AND_LATE, 3, True, "AssertionError: wrong"),
+        (LATE_THEN_WRONG, 2, True, "AssertionError: wrong"),
         (WRONG, 1, True, ""),
     ],
-    ids=["late once", "a server that was late", "wrong, and late", "wrong"],
+    ids=["late once", "a server that was late", "wrong, and late", "late, then wrong", "wrong"],
 )
 @pytest.mark.parametrize("side_by_side", [False, True], ids=["alone", "side by side"])
 def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(

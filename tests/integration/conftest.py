@@ -40,7 +40,7 @@ def package(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
     """The test's own `namespace`, through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
+    with connect(registry_hosts, session_timeout_s=100) as session:
         yield LogNamespace.open(namespace.path, registry=session)
 
 

@@ -117,7 +117,7 @@ def test_a_stale_transformer_cannot_write_after_another_took_over(namespace: Log
     stale.run_once()
     stale.flush()
     stale.run_once()  # under way when the other takes over
-    with connect(registry_hosts) as session:
+    with connect(registry_hosts, session_timeout_s=100) as session:
         elsewhere = LogNamespace.open(namespace.path, registry=session)
         with Transformer(elsewhere, SOURCE, TARGET, as_they_are, records_max=1, steal=True) as owner:
             owner.run_once()

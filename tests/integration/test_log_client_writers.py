@@ -43,7 +43,7 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 @pytest.fixture
 def elsewhere(namespace: LogNamespace, registry_hosts: str) -> Iterator[LogNamespace]:
     """The same namespace through a session of its own, as another process has it."""
-    with connect(registry_hosts) as session:
+    with connect(registry_hosts, session_timeout_s=100) as session:
         yield LogNamespace.open(namespace.path, registry=session)
 
 

@@ -40,7 +40,7 @@ def test_a_namespace_is_opened_by_its_uri(registry_hosts: str, tmp_path: Path) -
         namespace.create("a")
         with namespace.open_writer("a") as writer:
             writer.write(b"x")
-    with connect(registry_hosts) as registry:
+    with connect(registry_hosts, session_timeout_s=100) as registry:
         bare = LogNamespace.open("/some/where", registry=registry)
         assert payloads_read(bare, "a") == [b"x"]
         bare.close()

@@ -46,5 +46,5 @@ def registry_hosts(zookeeper: EmbeddedZooKeeper) -> Iterator[str]:
 @pytest.fixture
 def registry(registry_hosts: str) -> Iterator[ZooKeeperRegistry]:
     """A session under a chroot that no other test sees."""
-    with connect(registry_hosts, session_timeout_s=30.0) as session:
+    with connect(registry_hosts, session_timeout_s=100) as session:
         yield session
