@@ -31,6 +31,22 @@ could not be started: No such file or directory: '/no/such'
 """
 
 
+OVER = """[2026-11-22 20:48:03.361]Container exited with a non-zero exit code 96. Error file: prelaunch.err.
+Last 4096 bytes of prelaunch.err :
+Last 4096 bytes of stderr :
+[2026-11-22 20:48:03.300] INFO a line of the program's own
+held 150 MiB of memory, and container.memory_mb is 128: give it more, or less to do
+
+"""
+CLEANED_UP = """
+[2026-11-22 20:48:03.369]Exception when trying to cleanup container container_1_0004_01_000009: \
+java.io.FileNotFoundException: /local/nmPrivate/container_1_0004_01_000009.pid (No such file or directory)
+	at java.base/java.io.FileInputStream.open0(Native Method)
+	at java.base/java.lang.Thread.run(Thread.java:840)
+
+"""
+
+
 @pytest.mark.parametrize(
     ("status", "words", "killing", "kind", "code", "reason"),
     [
@@ -48,6 +64,9 @@ could not be started: No such file or directory: '/no/such'
             -signal.SIGKILL,
             "held 150 MiB of memory, and container.memory_mb is 128",
         ),
+        (OVER_MEMORY, OVER, False, "memory", -signal.SIGKILL, "held 150 MiB of memory, and container.memory_mb is 128"),
+        (OVER_MEMORY, OVER + CLEANED_UP, False, "memory", -signal.SIGKILL, "held 150 MiB of memory, and container"),
+        (127, f"{FAILED}{CLEANED_UP}", False, "exited", 127, "could not be started: No such file or directory"),
         (OVER_MEMORY, "", False, "exited", OVER_MEMORY, "exit code 96"),
         (-105, "Container killed by the ApplicationMaster.", True, "killed", -signal.SIGKILL, "the launcher"),
         (-102, "Container preempted by scheduler", False, "killed", None, "preempted"),

@@ -17,6 +17,9 @@ _SIGNALLED = 128
 _WORDS_MAX = 500
 _USED = re.compile(r"Current usage: (\S+ ?\S*) of \S+ ?\S* physical memory used", re.IGNORECASE)
 _STDERR = re.compile(r"Last \d+ bytes of stderr ?:")
+# Behind what it quotes YARN may have more to say, as of its own cleaning up: begun as it begins all, with no blank
+# between the time and a capital.
+_NEXT_ENTRY = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\](?=[A-Z])", re.MULTILINE)
 
 
 def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> ContainerExit:
@@ -48,14 +51,9 @@ def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> 
 def last_words(diagnostics: str) -> str:
     """The last line of what the container wrote to stderr, which YARN puts into the diagnostics of a failure."""
     parts = _STDERR.split(diagnostics)
-    lines = [line.strip() for line in parts[-1].splitlines() if line.strip()] if len(parts) > 1 else []
+    stderr = _NEXT_ENTRY.split(parts[-1], maxsplit=1)[0] if len(parts) > 1 else ""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return lines[-1][:_WORDS_MAX] if lines else ""
-
-
-def stderr_of(diagnostics: str) -> str:
-    """The end of stderr as YARN quotes it, or an empty string."""
-    parts = _STDERR.split(diagnostics)
-    return parts[-1].strip() if len(parts) > 1 else ""
 
 
 def _code(status: int) -> int:
