@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -116,6 +116,12 @@ class Flow:
         """Wait until so many workers have started Spark and every task has one."""
         self.wait(lambda: len(self.ready_workers()) == count, f"{count} workers")
         self.wait(lambda: not self.status.tasks_unassigned and self.spread() <= 1, "all tasks to be placed evenly")
+
+    def up(self) -> Self:
+        """Itself, once it runs with all its workers: any test of it may then be the first, as after a standstill."""
+        self.wait_for_workers(self.config.workers)
+        self.wait_for_state("running")
+        return self
 
     def wait_until_replaced(self, victim: str, workers: int) -> None:
         """Wait until others are at work in place of a worker that was killed, which is one of them as long as its lease

@@ -44,7 +44,7 @@ def flow(cluster: Cluster) -> Flow:
         workers=1,
         round={"records_max": 50},
         session_timeout_s=20,
-    )
+    ).up()
 
 
 class Commits:

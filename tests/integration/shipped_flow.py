@@ -29,8 +29,8 @@ def transform(inputs, context):
 def submit_shipped(
     cluster: Cluster, servers: YarnServers, folder: Path, *, workers: int, yarn: dict[str, Any], **config: Any
 ) -> YarnFlow:
-    """Submit it, with its package and its file in `folder`. It reads all logs below `in/`, and has more of `yarn`'s
-    settings."""
+    """Submit it, with its package and its file in `folder`, and wait until it runs. It reads all logs below `in/`, and
+    has more of `yarn`'s settings."""
     package = folder / "package"
     package.mkdir()
     (package / "shipped.py").write_text(_TRANSFORMATION)
@@ -55,7 +55,7 @@ def submit_shipped(
             **yarn,
         },
         **config,
-    )
+    ).up()
 
 
 def feed(cluster: Cluster, logs: Sequence[str], count: int = 200) -> None:

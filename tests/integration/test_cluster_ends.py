@@ -35,7 +35,7 @@ def flow(cluster: Cluster) -> Flow:
         sinks={"out": {"kind": "log", "log": "out"}},
         sql="SELECT payload FROM src",
         session_timeout_s=20,
-    )
+    ).up()
 
 
 def test_a_paused_dataflow_reads_nothing_and_goes_on_where_it_was(flow: Flow, cluster: Cluster) -> None:

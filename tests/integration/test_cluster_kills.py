@@ -45,7 +45,7 @@ def flow(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Flow:
         workers=2,
         round={"records_max": 50},
         session_timeout_s=20,
-    )
+    ).up()
 
 
 def feed(cluster: Cluster) -> None:

@@ -70,7 +70,7 @@ def flow(cluster: Cluster) -> Flow:
         sql="SELECT payload FROM src",
         round={"records_max": 50},
         session_timeout_s=SESSION_TIMEOUT_S,
-    )
+    ).up()
 
 
 def feed(cluster: Cluster) -> None:

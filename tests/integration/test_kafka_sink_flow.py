@@ -57,7 +57,7 @@ def flow(cluster: Cluster, kafka: KafkaServer) -> Flow:
         sql=SQL,
         round={"records_max": 50},
         session_timeout_s=6,
-    )
+    ).up()
 
 
 def feed(cluster: Cluster) -> None:

@@ -54,7 +54,7 @@ def flow(cluster: Cluster, kafka: KafkaServer, side: KafkaSide) -> Flow:
         sql="SELECT log, n, _partition = cast(substring(log, 4) AS INT) AS same, _offset, _timestamp FROM src",
         round={"records_max": 150},
         session_timeout_s=6,
-    )
+    ).up()
 
 
 def records(cluster: Cluster, partition: int, count: int) -> list[bytes]:
