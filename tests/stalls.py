@@ -2,12 +2,13 @@
 
 Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
 that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
-machine that ran has failed.
+machine that ran has failed. And so has, standstill or not, what put out something else than was put in (WrongOutput).
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from itertools import chain
 
@@ -28,28 +29,60 @@ def standstill_s(passed_s: float, processor_s: float) -> float:
     return passed_s if passed_s >= STANDSTILL_MIN_S and processor_s < passed_s / 2 else 0.0
 
 
+class WrongOutput(AssertionError):
+    """Something is lost, or twice, or damaged. No standstill excuses that: such a test is never run again."""
+
+
+def expect_output(right: bool, said: str) -> None:
+    """Raises WrongOutput, with what is wrong, unless what came out is right."""
+    if not right:
+        raise WrongOutput(said)
+
+
 class Watch:
     """Looks at the clock again and again, from a thread of its own, and so notices when it cannot."""
 
     def __init__(self) -> None:
+        self._changed = threading.Lock()
         self._longest_s = 0.0
-        threading.Thread(target=self._look, name="watch for standstills", daemon=True).start()
+        self._looked_s, self._had_s = SYSTEM_CLOCK.monotonic_s(), _processor_s()
+        threading.Thread(target=self._run, name="watch for standstills", daemon=True).start()
 
     def longest_s(self) -> float:
-        """The longest standstill since `forget`, 0 for none."""
+        """The longest standstill since `forget`, 0 for none: that which has just ended as well."""
+        self._look()
         return self._longest_s
 
     def forget(self) -> None:
-        """Begin anew."""
-        self._longest_s = 0.0
+        """Begin anew, behind what has just ended."""
+        self._look()
+        with self._changed:
+            self._longest_s = 0.0
 
     def _look(self) -> None:
-        pause = threading.Event()
+        with self._changed:
+            now_s, had_s = SYSTEM_CLOCK.monotonic_s(), _processor_s()
+            self._longest_s = max(self._longest_s, standstill_s(now_s - self._looked_s, had_s - self._had_s))
+            self._looked_s, self._had_s = now_s, had_s
+
+    def _run(self) -> None:
         while True:
-            before_s, had_s = SYSTEM_CLOCK.monotonic_s(), _processor_s()
-            pause.wait(_LOOK_S)
-            still_s = standstill_s(SYSTEM_CLOCK.monotonic_s() - before_s, _processor_s() - had_s)
-            self._longest_s = max(self._longest_s, still_s)
+            threading.Event().wait(_LOOK_S)
+            self._look()
+
+
+class Limit:
+    """The time that pytest-timeout has just given to a test, by an alarm: which it takes back when the test fails."""
+
+    def __init__(self) -> None:
+        self._handler = signal.getsignal(signal.SIGALRM)
+        self._left_s = signal.getitimer(signal.ITIMER_REAL)[0]
+
+    def begin(self) -> None:
+        """Give it so much time again, from now on. It is taken back with the test's end."""
+        if self._left_s:
+            signal.signal(signal.SIGALRM, self._handler)
+            signal.setitimer(signal.ITIMER_REAL, self._left_s)
 
 
 class Again:
@@ -57,30 +90,44 @@ class Again:
 
     def __init__(self) -> None:
         self._watch = Watch()
-        self._file: object = None
+        self._path: object = None
+        self._earlier: list[pytest.Item] = []
 
     @pytest.hookimpl
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Run a test, and again if it failed in a file in which the machine stood still: a file's tests share servers,
-        which are started anew then. What fails in a second try in which the machine ran has failed."""
-        if item.path != self._file:
-            self._file = item.path
+        which are started anew then. What fails in another try in which the machine ran has failed."""
+        if item.path != self._path:
+            self._path, self._earlier = item.path, []
             self._watch.forget()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        limit = Limit()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for _ in range(_AGAIN_MAX):
-            failed = next((report for report in reports if report.failed), None)
-            if failed is None or not (still_s := self._watch.longest_s()):
+            failed = _failure(reports)
+            if failed is None or _is_wrong(failed) or not (still_s := self._watch.longest_s()):
                 break
-            _end_all_fixtures(item)
             item.user_properties.append((_AGAIN, f"after {still_s:.1f} s of standstill: {_said(failed)}"))
-            item._initrequest()
-            self._watch.forget()
-            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+            reports = self._again(item, nextitem, limit)
+        self._earlier.append(item)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    def _again(self, item: pytest.Item, nextitem: pytest.Item | None, limit: Limit) -> list[pytest.TestReport]:
+        """All that the tests of the run share begins anew, and so does a file whose tests follow from each other."""
+        limit.begin()
+        _end_all_fixtures(item)
+        self._watch.forget()
+        tests = [*(self._earlier if item.get_closest_marker("in_order") else ()), item]
+        reports: list[pytest.TestReport] = []
+        for test, following in zip(tests, [*tests[1:], nextitem], strict=True):
+            limit.begin()
+            reports = runtestprotocol(test, log=False, nextitem=following)
+            if _failure(reports) is not None:
+                break
+        return reports
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,6 +149,14 @@ def _end_all_fixtures(item: pytest.Item) -> None:
     """Those of the file and of the run as well. What goes wrong then is the standstill's, as what went wrong before."""
     end = item.session._setupstate.teardown_exact  # not the hook, which ends a test once
     pytest.CallInfo.from_call(lambda: end(None), when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
+
+
+def _failure(reports: list[pytest.TestReport]) -> pytest.TestReport | None:
+    return next((report for report in reports if report.failed), None)
+
+
+def _is_wrong(report: pytest.TestReport) -> bool:
+    return _said(report).partition(":")[0].endswith(WrongOutput.__name__)
 
 
 def _processor_s() -> float:

@@ -31,11 +31,12 @@ class Deadline:
         return self._left_s <= 0.0
 
     def wait(self, waits: Callable[[float], object]) -> bool:
-        """Whether `waits`, called with the seconds that it may wait, came true in time. It is called once at least."""
-        while not waits(min(_SLICE_S, max(0.0, self._left_s))):
-            if self.passed:
-                return False
-        return True
+        """Whether `waits`, called with the seconds that it may wait, came true in time. It is asked once more when no
+        time is left: a standstill may have taken all of it."""
+        while not self.passed:
+            if waits(min(_SLICE_S, self._left_s)):
+                return True
+        return bool(waits(0.0))
 
     def pause(self, longest_s: float) -> None:
         """Give others the time to do what we wait for: `longest_s`, or what remains."""

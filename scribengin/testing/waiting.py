@@ -21,7 +21,7 @@ def wait_until(
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Return once `condition()` is true. Raises AssertionError, naming `what`, when it is not within `timeout_s`: of
-    the time that this process ran, as no more than 5 s pass from one look to the next."""
+    the time that this process ran, as no more than 5 s pass from one look to the next, however long a look takes."""
     left_s, looked_s = timeout_s, clock.monotonic_s()
     while not condition():
         if left_s < 0:

@@ -33,6 +33,7 @@ from tests.crash.processes import (
     wait_until_stopped,
 )
 from tests.crash.test_round_crashes import COMMITTED, UNDECIDED, numbered, record, stops_to_try
+from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(1800)
 SEED = 5
@@ -104,7 +105,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @SOME_OR_ALL
@@ -123,7 +124,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[], Pla
             assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
             assert own_to_the_end(place, 3) == FINISHED, (base, stop)
             problems += wrong(place, (base, stop))
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @SOME_OR_ALL
@@ -141,4 +142,4 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
             finish(stalled)
             assert own_to_the_end(place, 3) == FINISHED, stop
             problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))

@@ -35,6 +35,7 @@ from tests.crash.processes import (
 )
 from tests.crash.test_round_crashes import record, stops_to_try, wrong
 from tests.house.effects import effect_names
+from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -86,7 +87,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
             assert finish(start_owner(place, 1, stop)) == KILLED, stop
             assert own_to_the_end(place, 2) == FINISHED, stop
             problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @ALL
@@ -109,7 +110,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(
                 assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
                 assert own_to_the_end(place, 3) == FINISHED, (base, stop)
                 problems += wrong(place, (base, stop))
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @ALL
@@ -126,7 +127,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
                 assert first in (STALE, UNREACHABLE), stop
                 assert own_to_the_end(place, 2) == FINISHED, stop
             problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @ALL
@@ -145,7 +146,7 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
             finish(stalled)
             assert own_to_the_end(place, 3) == FINISHED, stop  # which would see what the stale one had put back
             problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 def test_an_owner_that_dies_while_the_broker_commits_is_taken_over(

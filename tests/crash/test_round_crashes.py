@@ -30,6 +30,7 @@ from tests.crash.processes import (
     wait_until_stopped,
 )
 from tests.house.effects import effect_names
+from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
 TASKS = pytest.mark.parametrize("tasks", [1, 3])
@@ -148,7 +149,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(new_place: Callab
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @TASKS
@@ -168,7 +169,7 @@ def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], 
         assert finish(start_owner(place, 2, stop)) == KILLED, stop
         assert own_to_the_end(place, 3) == FINISHED, stop
         problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @TASKS
@@ -184,7 +185,7 @@ def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
             assert first == STALE, stop
             assert own_to_the_end(place, 2) == FINISHED, stop
         problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 @TASKS
@@ -202,7 +203,7 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
         # And a third one, which would read again whatever the stale one had put back.
         assert own_to_the_end(place, 3) == FINISHED, stop
         problems += wrong(place, stop)
-    assert not problems, "\n".join(problems)
+    expect_output(not problems, "\n".join(problems))
 
 
 def test_every_effect_in_the_code_is_one_of_the_stops(new_place: Callable[[int], Place]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.faults.faults import FAULTS, Fault, struck
 from tests.faults.world import PIPELINES, Pipeline, World, running_world
 
-pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(1500)]
 RECORDS = 800
 RECORDS_AFTER = 20
 SEED = 9  # with which the second dataflow of the chain loses master and worker

@@ -51,6 +51,49 @@ def test_it():
     stand_still()
     assert False, "wrong"
 """
+OUTPUT_IS_WRONG = """
+from tests.stalls import expect_output
+
+def test_it():
+    tried()
+    stand_still()
+    expect_output(False, "1 too often")
+"""
+HANGS_AFTERWARDS = """
+@pytest.mark.timeout(8)
+def test_it():
+    if tried() == 1:
+        stand_still()
+        assert False, "too late"
+    threading.Event().wait(60)
+"""
+ONE_AFTER_THE_OTHER = """
+pytestmark = pytest.mark.in_order
+
+@pytest.fixture(scope="module")
+def steps():
+    return []
+
+def test_the_first_step(steps):
+    steps.append("first")
+
+def test_it(steps):
+    steps.append("second")
+    if tried() == 1:
+        stand_still()
+        assert False, "too late"
+    assert steps == ["first", "second"]
+
+def test_the_third_step(steps):
+    assert steps == ["first", "second"]
+"""
+LATE_BEFORE = """
+def test_before():
+    stand_still()
+
+def test_it():
+    assert tried() == 2, "what stood still shows late"
+"""
 LATE_THEN_WRONG = """
 def test_it():
     if tried() == 1:
@@ -84,9 +127,16 @@ def test_another(server):
         (UNREADY_ONCE, 2, False, "OSError: it does not answer"),
         (WRONG_AND_LATE, 3, True, "AssertionError: wrong"),
         (LATE_THEN_WRONG, 2, True, "AssertionError: wrong"),
+        (OUTPUT_IS_WRONG, 1, True, ""),
+        (HANGS_AFTERWARDS, 2, True, "AssertionError: too late"),
+        (ONE_AFTER_THE_OTHER, 2, False, "AssertionError: too late"),
+        (LATE_BEFORE, 2, False, "AssertionError: what stood still shows late"),
         (WRONG, 1, True, ""),
     ],
-    ids=["late once", "a server that was late", "wrong, and late", "late, then wrong", "wrong"],
+    ids=[
+        *("late once", "a server that was late", "wrong, and late", "late, then wrong", "its output is wrong"),
+        *("hangs afterwards", "one after the other", "late before", "wrong"),
+    ],
 )
 @pytest.mark.parametrize("side_by_side", [False, True], ids=["alone", "side by side"])
 def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
@@ -94,15 +144,31 @@ def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
 ) -> None:
     file = tmp_path / "test_sample.py"
     file.write_text(STANDS_STILL + program)
-    words = ["-p", "tests.stalls", "-c", "/dev/null", f"--rootdir={tmp_path}", "-p", "no:cacheprovider"]
-    shared = ["-n", "1"] if side_by_side else []
-    command = [sys.executable, "-m", "pytest", *words, *shared, str(file)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = run_tests(file, side_by_side=side_by_side)
     assert len(file.with_suffix(".tries").read_text()) == tries, ended.stdout
     assert ended.returncode == int(failed), ended.stdout
     again = [line for line in ended.stdout.splitlines() if line.startswith("run again")]
     assert len(again) == tries - 1
     assert all("test_it, after" in line and line.endswith(said) for line in again), again
+
+
+def test_a_standstill_is_no_excuse_for_another_file(tmp_path: Path) -> None:
+    before, wrong = tmp_path / "test_before.py", tmp_path / "test_wrong.py"
+    before.write_text(f"{STANDS_STILL}\ndef test_it():\n    stand_still()\n")
+    wrong.write_text(STANDS_STILL + WRONG)
+    ended = run_tests(before, wrong)
+    assert len(wrong.with_suffix(".tries").read_text()) == 1, ended.stdout
+    assert ended.returncode == 1
+    assert "run again" not in ended.stdout
+
+
+def run_tests(*files: Path, side_by_side: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run pytest on files that are none of the project's, with the plugin."""
+    folder = files[0].parent
+    words = ["-p", "tests.stalls", "-c", "/dev/null", f"--rootdir={folder}", "-p", "no:cacheprovider"]
+    shared = ["-n", "1"] if side_by_side else []
+    command = [sys.executable, "-m", "pytest", *words, *shared, *map(str, files)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

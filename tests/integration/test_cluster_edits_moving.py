@@ -16,7 +16,7 @@ from tests.integration import edited_flow
 from tests.integration.cluster import Cluster, Flow
 from tests.integration.edited_flow import LOGS, LOOK_S, steady_load
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
 cluster, flow = edited_flow.cluster, edited_flow.flow
 
 

@@ -12,7 +12,7 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
 NEVER_12 = """
     SELECT payload, 12 / (12 - CAST(get_json_object(CAST(payload AS STRING), '$.n') AS INT)) AS quotient FROM src
 """

@@ -16,7 +16,7 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
 
 

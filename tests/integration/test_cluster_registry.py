@@ -23,7 +23,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.kazoo_registry import connect
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1")
 AWAY_S = 60.0
 SESSION_TIMEOUT_S = 8.0

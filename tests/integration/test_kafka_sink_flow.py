@@ -21,7 +21,7 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.servers.kafka_clients import committed_records
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
 LOGS = ("in/0", "in/1")
 START_S = SYSTEM_CLOCK.now_ms() // 1000 - 3600  # neither in the future nor so old that the broker deletes it
 SQL = f"""

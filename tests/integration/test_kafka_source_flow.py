@@ -16,7 +16,7 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster, start
 from tests.servers.kafka_side import KafkaSide, transactional
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
 TOPIC = "in"
 
 

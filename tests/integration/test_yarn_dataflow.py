@@ -19,7 +19,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.shipped_flow import feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
 
 

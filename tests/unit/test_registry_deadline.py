@@ -34,7 +34,7 @@ def test_a_wait_is_as_long_as_there_is_time(clock: ManualClock) -> None:
         return False
 
     assert not Deadline(1.75).wait(in_vain)
-    assert waits == [0.5, 0.5, 0.5, 0.25]
+    assert waits == [0.5, 0.5, 0.5, 0.25, 0.0]
     waits.clear()
     assert not Deadline(0.0).wait(in_vain)
     assert waits == [0.0], "one look"
@@ -50,5 +50,17 @@ def test_after_a_standstill_there_is_time_to_look_again(clock: ManualClock) -> N
         return looks == 3
 
     assert Deadline(5.0).wait(late)
-    assert not Deadline(5.0).wait(late), "three looks, and no end of standstills"
-    assert looks == 6
+    assert not Deadline(5.0).wait(late), "no end of standstills"
+    assert looks == 7
+
+
+def test_a_standstill_that_took_all_the_time_leaves_one_look(clock: ManualClock) -> None:
+    came = False
+
+    def while_it_stands_still(_seconds: float) -> bool:
+        nonlocal came
+        before, came = came, True
+        clock.advance_s(3.0)
+        return before
+
+    assert Deadline(1.0).wait(while_it_stands_still)

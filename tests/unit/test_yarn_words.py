@@ -34,7 +34,7 @@ could not be started: No such file or directory: '/no/such'
 OVER = """[2026-11-22 20:48:03.361]Container exited with a non-zero exit code 96. Error file: prelaunch.err.
 Last 4096 bytes of prelaunch.err :
 Last 4096 bytes of stderr :
-[2026-11-22 20:48:03.300] INFO a line of the program's own
+[2026-11-22 20:48:03.300]INFO a line of the program's own
 held 150 MiB of memory, and container.memory_mb is 128: give it more, or less to do
 
 """

@@ -224,14 +224,14 @@ class SkeinFleet(Roster[Worker]):
             return
         web, yarn_id = member.trace.web, member.trace.yarn_id
         code, stderr = b"", b""
-        if web is not None and yarn_id is not None:
+        if instance is not None and instance.state != "KILLED" and web is not None and yarn_id is not None:
             try:
                 code = node_web.asked_log_end(web, yarn_id, EXIT_LOG, _STDERR_BYTES)
+                stderr = node_web.log_end(web, yarn_id, "stderr", _STDERR_BYTES)
             except LauncherError:
                 member.asked += 1
                 if member.asked < _ASKED_MAX:
                     return  # the next look asks again
-            stderr = node_web.log_end(web, yarn_id, "stderr", _STDERR_BYTES)
         how = exit_of_instance(instance, code, last_lines(stderr, 1), member.container.memory_mb)
         self._end(member, how)
 

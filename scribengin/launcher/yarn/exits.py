@@ -17,9 +17,8 @@ _SIGNALLED = 128
 _WORDS_MAX = 500
 _USED = re.compile(r"Current usage: (\S+ ?\S*) of \S+ ?\S* physical memory used", re.IGNORECASE)
 _STDERR = re.compile(r"Last \d+ bytes of stderr ?:")
-# Behind what it quotes YARN may have more to say, as of its own cleaning up: begun as it begins all, with no blank
-# between the time and a capital.
-_NEXT_ENTRY = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\](?=[A-Z])", re.MULTILINE)
+# A NodeManager may have more to say behind what it quotes: that its own cleaning up found no pid file any more.
+_CLEANING_UP = re.compile(r"^\[[^\]]*\]Exception when trying to cleanup container ", re.MULTILINE)
 
 
 def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> ContainerExit:
@@ -51,7 +50,7 @@ def exit_of(status: int, diagnostics: str, memory_mb: int, *, killing: bool) -> 
 def last_words(diagnostics: str) -> str:
     """The last line of what the container wrote to stderr, which YARN puts into the diagnostics of a failure."""
     parts = _STDERR.split(diagnostics)
-    stderr = _NEXT_ENTRY.split(parts[-1], maxsplit=1)[0] if len(parts) > 1 else ""
+    stderr = _CLEANING_UP.split(parts[-1], maxsplit=1)[0] if len(parts) > 1 else ""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return lines[-1][:_WORDS_MAX] if lines else ""
 

@@ -67,7 +67,7 @@ class HdfsServers(HadoopDaemons):
         return int(self._bean("FSNamesystemState").get("NumLiveDataNodes", 0))
 
     def _prepare(self) -> None:
-        """And format the NameNode's directory when it is new."""
+        """The NameNode's directory is formatted when it is new."""
         self._ports = ports_of(self.folder, _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * self.data_nodes)
         write_site(self.conf_directory / "core-site.xml", core_settings(self.folder, self.url))
         write_site(self.conf_directory / "hdfs-site.xml", self._site())

@@ -76,7 +76,7 @@ class YarnServers(HadoopDaemons):
         super().start()
         try:
             self._tell("add-node-labels", {"nodeLabelInfo": [{"name": LABEL, "exclusivity": "false"}]})
-        except ServerDown:
+        except BaseException:
             self.stop()
             raise
         return self
