@@ -314,7 +314,7 @@ class ZooKeeperRegistry(Registry):
             raise translated(SessionExpiredError(), act, path)
         self._refuse_unusable(state, act, path, deadline)
         try:
-            return _answer(send(), deadline)
+            answer = _answer(send(), deadline)
         except (*BROKEN, RuntimeError) as error:  # RuntimeError: kazoo could not make sense of the reply
             raise OutcomeUnknown(
                 f"the connection broke while asking to {act} {path}: it may or may not have been done; sync and read",
@@ -322,6 +322,8 @@ class ZooKeeperRegistry(Registry):
             ) from error
         except KazooException as error:
             raise translated(error, act, path) from error
+        self._tracker.await_told(deadline)  # the server tells of a write before it answers, kazoo on another thread
+        return answer
 
     def _refuse_unusable(self, state: SessionState, act: str, path: str, deadline: Deadline) -> None:
         if state is SessionState.CLOSED:

@@ -76,6 +76,13 @@ class SessionTracker:
             deadline.wait(partial(self._changed.wait_for, lambda: self._state in usable))
             return self._state
 
+    def await_told(self, deadline: Deadline) -> None:
+        """Wait until everybody has been told what had been dispatched by now, or the session is CLOSED, or the
+        deadline."""
+        told = threading.Event()
+        self._dispatch(told.set)
+        deadline.wait(lambda timeout_s: told.wait(timeout_s) or self._state is SessionState.CLOSED)
+
     def _release_parked(self) -> None:
         parked, self._parked = self._parked, []
         for action in parked:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import queue
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -224,6 +227,47 @@ def test_a_watch_of_the_children_fires_for_children_only(registry: Registry) -> 
     registry.children("/a/c", events.put)
     registry.delete("/a/c")
     assert next_event(events) == WatchEvent("deleted", "/a/c")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda registry: registry.set("/a/b", b"1"),
+        lambda registry: registry.create("/a/b/c"),
+        lambda registry: registry.delete("/a/b"),
+        lambda registry: registry.commit([Check("/a", 0), Set("/a/b", b"1")]),
+    ],
+    ids=["set", "create", "delete", "commit"],
+)
+def test_a_write_returns_after_the_watches_that_it_fired(registry: Registry, write: Callable[[Registry], Any]) -> None:
+    registry.create("/a/b", parents=True)
+    returned = threading.Event()
+    told: list[bool] = []
+
+    def slow(_event: WatchEvent) -> None:
+        told.append(returned.wait(0.5))
+
+    registry.get("/a/b", slow)
+    registry.children("/a/b", slow)
+    write(registry)
+    returned.set()
+    assert told
+    assert not any(told)
+
+
+def test_a_session_that_is_closed_waits_for_no_watch(registry_hosts: str) -> None:
+    session = connect(registry_hosts, session_timeout_s=100)
+    session.create("/a")
+    closing = threading.Thread(target=session.close)
+
+    def close(_event: WatchEvent) -> None:
+        closing.start()
+        wait_until(lambda: session.state is SessionState.CLOSED, what="the session is closed")
+
+    session.get("/a", close)
+    session.set("/a", b"1")
+    closing.join(120)
+    assert not closing.is_alive()
 
 
 def test_another_session_sees_a_change_after_sync(registry: Registry, registry_hosts: str) -> None:
