@@ -165,8 +165,8 @@ def _undecided(decider: str, said: Decision | None, wanted: Decision, last: Deci
 def _contradiction(decider: str, said: Decision | None, last: Decision, paths: list[str]) -> str:
     return (
         f"'{decider}' says that {_told(said)} was committed, and the registry knows of {_told(last)}: one of the two "
-        f"was brought back from an older copy. Bring both to the same state, and set the positions in the commit logs "
-        f"({paths[0]}, ...) by hand if need be; then delete what '{decider}' says"
+        f"was brought back from an older copy, or a broker that was killed lost it. Bring both to the same state, and "
+        f"set the positions in the commit logs ({paths[0]}, ...) by hand if need be; then delete what '{decider}' says"
     )
 
 

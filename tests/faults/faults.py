@@ -16,6 +16,7 @@ from scribengin.testing.waiting import wait_until
 from tests.faults.world import LIMIT_S, Pipeline
 from tests.integration.yarn_cluster import YarnFlow
 
+_TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 Fault = Callable[[Pipeline], Iterator[None]]
 """Strikes, yields while everything has to arrive, then looks at the aftermath."""
 
@@ -68,9 +69,16 @@ def node(pipeline: Pipeline) -> Iterator[None]:
 
 
 def broker(pipeline: Pipeline) -> Iterator[None]:
-    """The Kafka broker, which comes back."""
+    """The Kafka broker, which comes back.
+
+    Not between its word that a transaction is committed and the transaction's markers, which is some milliseconds: a
+    lone broker of Kafka 4.3.1 that is back within its session takes the topics for deleted then, leaves the markers out
+    (nine times in ten), and so loses what it has acknowledged. See ARCHITECTURE.md, "What a lone broker may lose".
+    """
     kafka = pipeline.world.kafka
-    kafka.kill()
+    with _writing_nothing(pipeline):
+        wait_until(lambda: "PrepareCommit" not in kafka.run(_TRANSACTIONS, ["list"]), LIMIT_S, "the markers")
+        kafka.kill()
     kafka.start()
     yield
 
@@ -115,6 +123,19 @@ def struck(fault: Fault, pipeline: Pipeline) -> Iterator[None]:
     next(steps)
     yield
     next(steps, None)
+
+
+@contextmanager
+def _writing_nothing(pipeline: Pipeline) -> Iterator[None]:
+    """All workers stand still, for less than a session, wherever they are just then."""
+    pids = [pid for flow in pipeline.flows for pid in flow.worker_pids().values()]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def _a_worker(pipeline: Pipeline) -> tuple[YarnFlow, str, int]:
