@@ -10,8 +10,8 @@ Reads are retried by the implementation and raise only `RegistryUnreachable` or 
 Not promised: that a watch fires once for each change. A watch says "look again"; it fires at least once after a change,
 also after the session was re-established, and several changes may share one event. A watch fires at most once per
 registration, as ZooKeeper's do; set it again by reading again. Nor that it fires at once when another session made the
-change; what a session writes itself its own watches are told of before the write returns, so that whoever reads behind
-it, on any thread, is not misled by what it knew before.
+change. But a write returns after the watches of its own session that it fired: whoever goes by them is not behind what
+was written.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -76,7 +76,7 @@ def broker(pipeline: Pipeline) -> Iterator[None]:
     (nine times in ten), and so loses what it has acknowledged. See ARCHITECTURE.md, "What a lone broker may lose".
     """
     kafka = pipeline.world.kafka
-    with _writing_nothing(pipeline):
+    with _standing_still([pid for flow in pipeline.flows for pid in flow.worker_pids().values()]):
         wait_until(lambda: "PrepareCommit" not in kafka.run(_TRANSACTIONS, ["list"]), LIMIT_S, "the markers")
         kafka.kill()
     kafka.start()
@@ -104,10 +104,8 @@ def stall(pipeline: Pipeline) -> Iterator[None]:
     """A worker that stands still for longer than its session, and then goes on, in the middle of its round, while
     others take its tasks over: it must not write."""
     flow, name, pid = _a_worker(pipeline)
-    os.kill(pid, signal.SIGSTOP)
-    flow.wait(lambda: not flow.view.lease(name), "the session of the stalled worker to end")
-    with suppress(ProcessLookupError):  # the master has killed it for not leaving by itself
-        os.kill(pid, signal.SIGCONT)
+    with _standing_still([pid]):
+        flow.wait(lambda: not flow.view.lease(name), "the session of the stalled worker to end")
     yield
     wait_until(lambda: not psutil.pid_exists(pid), LIMIT_S, "the stalled worker to be gone")
     pipeline.compare()
@@ -126,16 +124,16 @@ def struck(fault: Fault, pipeline: Pipeline) -> Iterator[None]:
 
 
 @contextmanager
-def _writing_nothing(pipeline: Pipeline) -> Iterator[None]:
-    """All workers stand still, for less than a session, wherever they are just then."""
-    pids = [pid for flow in pipeline.flows for pid in flow.worker_pids().values()]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+def _standing_still(pids: Sequence[int]) -> Iterator[None]:
+    """These processes do nothing while the block lasts, wherever they are just then."""
     try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # the master has killed it for not leaving by itself
+                os.kill(pid, signal.SIGCONT)
 
 
 def _a_worker(pipeline: Pipeline) -> tuple[YarnFlow, str, int]:
