@@ -11,6 +11,7 @@ ScribenginError
 ├── DescriptorUnreadable       a registry node does not hold what it should
 ├── LogError
 │   ├── LogNotFound · LogExists · InvalidLogName · NamespaceNotBound     exit code 2
+│   ├── StoreNotMounted        the directory of a namespace is another one, or empty, on this machine
 │   ├── LogBusy                the log cannot be changed so while somebody uses it            exit code 2
 │   │   └── ReaderBehind       a registered reader has not read what was to be given up
 │   ├── ConfigConflict         somebody else has changed the log's configuration meanwhile
@@ -42,6 +43,7 @@ ScribenginError
 │   ├── TableFailed            Spark could not read or write a table of `kind: spark`; says what its system said
 │   └── CommitTooLarge         a round's transaction would exceed what the registry takes
 ├── SystemUnreachable          the system of a source or sink (a broker) does not answer; tried again and again
+│   └── OutOfRoom              a disk or a quota is full; the same
 ├── LauncherError              a container could not be started
 │   └── ContainerUnreachable   it was told to end, and its machine does not say that it has
 ├── SparkUnavailable           no Java, or Spark did not start
@@ -51,6 +53,8 @@ ScribenginError
 """
 
 from __future__ import annotations
+
+import errno
 
 from scribengin_registry.errors import RegistryError, ScribenginError
 
@@ -109,6 +113,12 @@ class InvalidLogName(LogError):
 
 class NamespaceNotBound(LogError):
     """The namespace has no store bound to it, or is bound to another one."""
+
+    exit_code = 2
+
+
+class StoreNotMounted(LogError):
+    """The directory is not that of the namespace: its disk is not mounted, or on another machine."""
 
     exit_code = 2
 
@@ -187,6 +197,10 @@ class InconsistentLog(LogError):
     """The list of segments has a gap or contradicts itself."""
 
 
+class SegmentsMoved(LogError):
+    """The list of segments changed while it was looked at. Look again."""
+
+
 class RecoveryRefused(LogError):
     """Recovery would lose data: valid entries follow the damage, or a pending round cannot be resolved."""
 
@@ -253,11 +267,16 @@ class DecisionMissing(DataflowError):
 
 
 class TransformationFailed(DataflowError):
-    """The user's code raised. The message begins with their traceback; `reason` is its last line."""
+    """The user's code raised. The message begins with their traceback; `reason` is its last line.
 
-    def __init__(self, message: str, *, reason: str) -> None:
+    `row` is the place, in the records of that run, of the one where it seems to have stopped, if that is known: a
+    guess.
+    """
+
+    def __init__(self, message: str, *, reason: str, row: int | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.row = row
 
 
 class RecordRefused(DataflowError):
@@ -278,6 +297,10 @@ class CommitTooLarge(DataflowError):
 
 class SystemUnreachable(ScribenginError):
     """The system of a source or a sink does not answer. What was asked of it is asked again, as long as it takes."""
+
+
+class OutOfRoom(SystemUnreachable):
+    """A disk or a quota is full. What was not written is written once there is room, as long as it takes."""
 
 
 class LauncherError(ScribenginError):
@@ -306,6 +329,16 @@ class ArtifactUnavailable(ServerError):
 
 class ServerDown(ServerError):
     """The server, or a tool of its, did not start or has ended. The message carries the end of what it wrote."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a full disk or quota is behind an error."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OutOfRoom) or (isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT)):
+            return True
+        seen = seen.__cause__
+    return False
 
 
 __all__ = [
@@ -340,6 +373,7 @@ __all__ = [
     "LogWriteFailed",
     "NamespaceNotBound",
     "NotNarrow",
+    "OutOfRoom",
     "OverCapacity",
     "OwnershipAcquireFailed",
     "PackageInvalid",
@@ -360,9 +394,11 @@ __all__ = [
     "SourceMissing",
     "SparkUnavailable",
     "StaleOwner",
+    "StoreNotMounted",
     "SystemUnreachable",
     "TableFailed",
     "TooManyBadRecords",
     "TransactionIdOutOfOrder",
     "TransformationFailed",
+    "is_full",
 ]

@@ -7,10 +7,10 @@ both refuse unknown keys, both travel as JSON.
 from __future__ import annotations
 
 import json
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 
@@ -56,6 +56,24 @@ class Descriptor(Part):
         except ValidationError as error:
             why = "; ".join(_readable(e) for e in error.errors())
             raise DescriptorUnreadable(f"{path} does not hold a {cls.__name__}: {why}") from None
+
+
+def _within(value: str) -> str:
+    if value.startswith("/") or "\0" in value or any(part in ("", ".", "..") for part in value.split("/")):
+        raise ValueError(f"'{value}' leads out of its directory: somebody has changed the node")
+    return value
+
+
+def _entry(value: str) -> str:
+    if "/" in value:
+        raise ValueError(f"'{value}' is not the name of one file or directory: somebody has changed the node")
+    return _within(value)
+
+
+PathWithin = Annotated[str, AfterValidator(_within)]
+"""A path as a node names it, below a directory that is known: wherever whoever wrote the node wants to lead."""
+EntryName = Annotated[str, AfterValidator(_entry)]
+"""The same, right below that directory."""
 
 
 def node_name(name: str) -> str:

@@ -26,9 +26,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, NamedTuple
@@ -53,6 +55,9 @@ QUICK, SPARK, SERVERS = "not spark and not servers", "spark and not servers", "s
 SIDE_BY_SIDE = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder")
 TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
 LOG_LINES_SHOWN = 40
+RUN_VARIABLE, PATIENCE_VARIABLE = "SCRIBENGIN_TEST_RUN", "SCRIBENGIN_REGISTRY_PATIENCE_S"
+TESTS_PATIENCE_S = 900  # what outlives even this script ends by itself once its registry has been gone for so long
+KILLED_LOOK_S = 0.05
 CLEAN_UP_S = 300.0  # a soak drains its dataflows first
 CACHES = (".cache", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 GENERATED = (".venv", *CACHES, "build", "dist", "spark-warehouse", "metastore_db", "derby.log")
@@ -98,12 +103,53 @@ def run_tests(arguments: Sequence[str]) -> int:
     say(f"Python {platform.python_version()} in {VENV}, {java_in_use()}")
     codes = []
     parts = pytest_arguments(kind, arguments)
-    with jars_fetched_meanwhile() if len(parts) > 1 else nullcontext():
+    with nothing_left_running(), jars_fetched_meanwhile() if len(parts) > 1 else nullcontext():
         for part in parts:
             codes.append(run([str(VENV_PYTHON), "-m", "pytest", *part], folder=ROOT))
             if codes[-1] not in (0, TESTS_FAILED, NO_TESTS):
                 return codes[-1]  # interrupted, or called wrongly
     return TESTS_FAILED if TESTS_FAILED in codes else min(codes)
+
+
+@contextmanager
+def nothing_left_running() -> Iterator[None]:
+    """Whatever tests start has a mark in its environment, and is ended with them, also after Ctrl-C: masters, workers
+    and servers are in sessions of their own, and a test that is broken off takes nothing down."""
+    mark = uuid.uuid4().hex
+    before = dict(os.environ)
+    os.environ.update({PATIENCE_VARIABLE: str(TESTS_PATIENCE_S), **before, RUN_VARIABLE: mark})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        ended = end_marked(mark)
+        if ended:
+            say(f"ended {len(ended)} processes that tests have left behind")
+
+
+def end_marked(mark: str) -> set[int]:
+    """SIGKILL every process of a run of tests until there is none: which ones it were. One may fork meanwhile."""
+    ended: set[int] = set()
+    while True:
+        found = _marked(f"{RUN_VARIABLE}={mark}".encode())
+        if not found:
+            return ended
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        ended |= found
+        threading.Event().wait(KILLED_LOOK_S)
+
+
+def _marked(word: bytes) -> set[int]:
+    """The processes that carry this word in their environment. Linux only: elsewhere there is none to be found."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if word in (folder / "environ").read_bytes().split(b"\0"):
+                found.add(int(folder.name))
+    return found - {os.getpid()}
 
 
 @contextmanager

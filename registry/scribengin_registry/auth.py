@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
-from kazoo.security import ACL, make_acl, make_digest_acl
+from kazoo.security import ACL, Permissions, make_acl, make_digest_acl
 
 from scribengin_registry.errors import RegistryError
 
@@ -56,6 +56,11 @@ def _user_and_password(text: str, form: str) -> tuple[str, str]:
     if not (user and colon and password):
         raise RegistryError(f"the registry's user must be given as {form}")
     return user, password
+
+
+def is_open(acl: ACL) -> bool:
+    """Whether it lets anybody do more than read."""
+    return acl.id.scheme == "world" and bool(acl.perms & ~Permissions.READ)
 
 
 _READABLE = make_acl("world", "anyone", read=True)

@@ -130,6 +130,10 @@ class Registry(ABC):
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
         """The node, or None. The watch is set in both cases: it also fires when the node is created."""
 
+    def find_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """As `find` for each of them, not at one moment; asked for together where the registry can."""
+        return [self.find(path) for path in paths]
+
     @abstractmethod
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """The names of the children, sorted. Raises NodeMissing."""

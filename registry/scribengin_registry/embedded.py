@@ -149,7 +149,7 @@ class EmbeddedZooKeeper:
         return (free_port(last) if last else 0) or server_port()
 
     def _launch(self, java: JavaRuntime, classpath: str, deadline: Deadline) -> None:
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked_log(deadline) as log:
             (self.data_dir / "zoo.cfg").write_text(self._config())
             command = [str(java.executable), *_JVM_OPTIONS, "-cp", classpath, SERVER_CLASS, "./zoo.cfg"]

@@ -2,6 +2,7 @@
 
     ScribenginError
     ├── JavaMissing               no Java runtime of a usable version on this machine; exit code 2
+    ├── ReferenceMissing          ${env:...} or ${file:...} names what this process does not have; exit code 2
     └── RegistryError
         ├── ServerFailed          the embedded ZooKeeper did not start; carries the end of its log
         ├── RegistryUnreachable   no server answered in time
@@ -28,6 +29,12 @@ class ScribenginError(Exception):
 
 class JavaMissing(ScribenginError):
     """No Java runtime of a usable version. The message names what was looked at, and how to get one."""
+
+    exit_code = 2
+
+
+class ReferenceMissing(ScribenginError):
+    """`${env:...}` or `${file:...}` names what this process does not have."""
 
     exit_code = 2
 

@@ -16,6 +16,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,7 +33,7 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
-from scribengin_registry.auth import SessionAuth, parse_auth
+from scribengin_registry.auth import SessionAuth, is_open, parse_auth
 from scribengin_registry.contract import (
     ANY_VERSION,
     Check,
@@ -55,7 +56,8 @@ from scribengin_registry.errors import (
     RegistryUnreachable,
 )
 from scribengin_registry.kazoo_errors import BROKEN, BYSTANDER, translated
-from scribengin_registry.paths import checked_path, checked_size, parent_of
+from scribengin_registry.paths import checked_operations, checked_path, checked_size, parent_of
+from scribengin_registry.references import resolved
 from scribengin_registry.session import SessionTracker
 
 # A server that is away is an exception or a state for whoever asks, not a line on stderr; the level keeps kazoo from
@@ -68,6 +70,7 @@ AUTH_VARIABLE = "SCRIBENGIN_REGISTRY_AUTH"
 """The registry's user for every process of a deployment: containers inherit their launcher's environment."""
 
 _RECONNECT_DELAY_MAX_S = 1.0
+_ASKED_TOGETHER_MAX = 512
 _KINDS: dict[str, Literal["created", "deleted", "changed", "children"]] = {
     EventType.CREATED: "created",
     EventType.DELETED: "deleted",
@@ -82,12 +85,13 @@ def connect(
     """Open a session with the ensemble at `hosts` (`host:port,host:port/chroot`); a missing chroot is created.
 
     With `auth` (as in `auth.py`, by default from SCRIBENGIN_REGISTRY_AUTH) the session is that user's, and nodes it
-    creates can be changed by that user only, and read by anyone. The server may shorten or lengthen
+    creates can be changed by that user only, and read by anyone. `${env:...}` and `${file:...}` in it are what they
+    name. The server may shorten or lengthen
     `session_timeout_s` to what it allows. Raises RegistryUnreachable, RegistryError when `hosts` or `auth` cannot be
-    understood, NotAuthorised.
+    understood, NotAuthorised, ReferenceMissing.
     """
     servers, _, chroot = hosts.partition("/")
-    identity = parse_auth(auth or os.environ.get(AUTH_VARIABLE))
+    identity = parse_auth(resolved(auth or os.environ.get(AUTH_VARIABLE) or ""))
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
     if not Deadline(connect_timeout_s).wait(client.start_async().wait):
@@ -193,6 +197,19 @@ class ZooKeeperRegistry(Registry):
         except NodeMissing:
             return None
 
+    def find_all(self, paths: Sequence[str]) -> list[Node | None]:
+        deadline = Deadline(self._limit_s)
+        found: list[Node | None] = []
+        for start in range(0, len(paths), _ASKED_TOGETHER_MAX):
+            part = paths[start : start + _ASKED_TOGETHER_MAX]
+            self._tracker.await_usable(deadline)
+            for path, asked in [(path, self._client.get_async(checked_path(path))) for path in part]:
+                try:
+                    found.append(_node(*_answer(asked, deadline)))
+                except (*BROKEN, KazooException):  # not there, or the connection broke: that is found out one by one
+                    found.append(self.find(path))
+        return found
+
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         watcher = self._watcher(path, watch)
         names = self._read("list", path, lambda: self._client.get_children_async(path, watch=watcher))
@@ -228,10 +245,7 @@ class ZooKeeperRegistry(Registry):
     def commit(self, operations: Sequence[Operation]) -> list[int]:
         if not operations:
             return []
-        for operation in operations:
-            checked_path(operation.path)
-        largest = max(operations, key=_size)
-        checked_size("commit a transaction with", largest.path, sum(map(_size, operations)))
+        checked_operations(operations)
         transaction = self._client.transaction()
         for operation in operations:
             _add(transaction, operation)
@@ -258,6 +272,41 @@ class ZooKeeperRegistry(Registry):
         if chroot != "/":
             self._create_all(chroot)
             self._client.chroot = chroot
+
+    @property
+    def has_user(self) -> bool:
+        """Whether the session is somebody's, so that what it creates is theirs."""
+        return self._client.default_acl is not None
+
+    def is_open(self, path: str) -> bool:
+        """Whether anybody may change the node, or what stands right below it. False for one that is not there."""
+        try:
+            acls, _stat = self._read("look at the rights on", path, lambda: self._client.get_acls_async(path))
+        except NodeMissing:
+            return False
+        return any(is_open(acl) for acl in acls)
+
+    def protect(self, path: str) -> int:
+        """Make the session's user the owner of `path` and of all below it that anybody may change now: how many that
+        were. Raises RegistryError (the session is nobody's), NotAuthorised."""
+        if not self.has_user:
+            raise RegistryError(f"the session is nobody's, so nothing can be theirs: set {AUTH_VARIABLE}")
+        count = 0
+        if self.is_open(path):
+            rights = self._client.default_acl
+            self._write("protect", path, lambda: self._client.set_acls_async(path, rights))
+            count += 1
+        try:
+            below = self.children(path)
+        except NodeMissing:
+            return count  # it vanished meanwhile
+        for name in below:
+            child = f"{path.rstrip('/')}/{name}"
+            if child == "/zookeeper":  # the servers' own
+                continue
+            with suppress(NodeMissing):
+                count += self.protect(child)
+        return count
 
     def _create_all(self, path: str) -> None:
         if path == "/" or self._read("look at", path, lambda: self._client.exists_async(path)) is not None:
@@ -359,12 +408,6 @@ def _node(data: bytes | None, stat: ZnodeStat) -> Node:
         owner_session=stat.ephemeralOwner,
         children_count=stat.numChildren,
     )
-
-
-def _size(operation: Operation) -> int:
-    """About what the operation takes in a request, in bytes."""
-    data = operation.data if isinstance(operation, Create | Set) else b""
-    return 128 + len(operation.path.encode()) + len(data)
 
 
 def _add(transaction: Any, operation: Operation) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import RegistryError
 
 REQUEST_BYTES_MAX = 900 * 1024
@@ -25,6 +28,20 @@ def checked_size(act: str, path: str, size_bytes: int) -> None:
             "transaction of the registry may have; store it elsewhere, and its place here",
             path=path,
         )
+
+
+def checked_operations(operations: Sequence[Operation]) -> None:
+    """Raises RegistryError when a transaction has a path that is none, or is larger than a server takes."""
+    for operation in operations:
+        checked_path(operation.path)
+    largest = max(operations, key=operation_bytes)
+    checked_size("commit a transaction with", largest.path, sum(map(operation_bytes, operations)))
+
+
+def operation_bytes(operation: Operation) -> int:
+    """About what the operation takes in a request."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return 128 + len(operation.path.encode()) + len(data)
 
 
 def parent_of(path: str) -> str:

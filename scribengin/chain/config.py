@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, field_validator
 
 from scribengin.connectors.kafka.connection import KafkaConnectionConfig
@@ -16,6 +15,7 @@ from scribengin.dataflow.config import NAME_PATTERN, DataflowConfig, load_config
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogConfig
 from scribengin.model import Config
+from scribengin.yaml_text import parse_yaml
 
 STREAMS_MAX = 10_000
 
@@ -59,8 +59,8 @@ def is_chain(source: str | Path) -> bool:
     """Whether a file describes a chain rather than one dataflow. False for what cannot be read: that is told by who
     reads it."""
     try:
-        value = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        value = parse_yaml(Path(source).read_text(encoding="utf-8"), source=str(source), aliases=True)
+    except (OSError, UnicodeDecodeError, ConfigInvalid):
         return False
     return isinstance(value, dict) and "dataflows" in value
 
@@ -133,11 +133,12 @@ def _overrides_by_flow(overrides: Mapping[str, str], flows: Mapping[str, Any]) -
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError:
         raise ConfigInvalid(f"{path}: there is no such file; name a chain's file (YAML or JSON)") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigInvalid(f"{path} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError:
+        raise ConfigInvalid(f"{path} is not text: name a chain's file (YAML or JSON)") from None
+    value = parse_yaml(text, source=str(path), aliases=True)
     if not isinstance(value, dict):
         raise ConfigInvalid(f"{path} holds no mapping: a chain begins with keys like name and dataflows")
     return value

@@ -13,7 +13,7 @@ from scribengin.model import Descriptor, JsonObject, Part, from_node_name, node_
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown
 
-_BAD = ("missing", "unreadable", "failed", "killed", "stalled", "deleting", "stopping", "starting")
+_BAD = ("missing", "unreadable", "failed", "killed", "stalled", "leaderless", "deleting", "stopping", "starting")
 CHAINS = f"{paths.ROOT}/chains"
 
 

@@ -290,9 +290,14 @@ class SinkStreamWriter(ABC):
         a round, when the outcome of its transaction was unknown.
         """
 
+    @property
+    def payload_bytes_max(self) -> int | None:
+        """The largest payload that it takes; None: there is no such limit. Error records are cut to it."""
+        return None
+
     def check(self, batch: pa.RecordBatch) -> None:  # noqa: B027  for sinks that can tell beforehand
         """Raise RecordTooLarge or RecordRefused for a record that `write` would refuse, staging nothing: then what it
-        came from is a bad record, and goes where those go."""
+        came from is a bad record, and goes where those go. Called for every batch: by columns, and not by rows."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -338,6 +343,10 @@ class Sink(ABC):
     def rests_on(self) -> str:
         """What the guarantee rests on, in a few words for people, where that is not the same for all such sinks."""
         return ""
+
+    def refuse_unwritable(self) -> None:  # noqa: B027  most systems tell only who tries
+        """Raise ConfigInvalid where this process can see that it may not write there. Changes nothing. Asked before a
+        dataflow is started, by whoever starts it."""
 
     @abstractmethod
     def streams(self, count: int) -> list[SinkStreamDescriptor]:

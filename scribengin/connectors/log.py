@@ -28,6 +28,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
+from scribengin.connectors.files.local import why_unwritable
 from scribengin.connectors.log_holds import HeldBy, create_stream, hold_as_first, hold_for
 from scribengin.errors import (
     ConfigInvalid,
@@ -38,6 +39,8 @@ from scribengin.errors import (
     LogExists,
     LogNotFound,
     PositionTruncated,
+    RecordRefused,
+    RecordTooLarge,
     SourceMissing,
     StaleOwner,
 )
@@ -224,6 +227,13 @@ class LogSink(Sink):
     def resource(self) -> str:
         return f"log:{self._namespace.path}/{self._config.log.strip('/')}"
 
+    def refuse_unwritable(self) -> None:
+        why = why_unwritable(self._namespace.descriptor.location)
+        if why is not None:
+            raise ConfigInvalid(
+                f"sinks.{self._name}: the store of {self._namespace.path}: {why}: let this user write there"
+            )
+
     def streams(self, count: int) -> list[SinkStreamDescriptor]:
         return [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
 
@@ -281,6 +291,18 @@ class LogSinkWriter(SinkStreamWriter):
         if self._writer is None:
             self._writer = self._open(named)
         self._writer.recover(named)
+
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._opened().record_bytes_max
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        try:
+            refused = self._opened().refused(batch)
+        except LogError as error:  # a value that cannot be what its column is in a log
+            raise RecordRefused(str(error)) from None
+        for row in refused:
+            raise row.error if isinstance(row.error, RecordTooLarge) else RecordRefused(str(row.error))
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._opened().stage(batch)

@@ -1,24 +1,34 @@
-"""Finding the records that a transformation cannot take: bisection of a range that failed. Pure but for the runs.
+"""Finding the records that a transformation cannot take, in a range that failed. Pure but for the runs.
 
-A failing range is cut in halves until single records fail alone. The good parts come out in order, so the round
-delivers everything else; one bad record among n costs about 2 log2(n) runs, each half as large as the one before.
+What cannot be decoded is found by one look at all records. If what is left fails, too, it is cut until single records
+fail alone: where a failed run says at which record it stopped, there, which costs about three runs a bad record; else
+in halves, about 2 log2(n) runs. The ranges of one step are run side by side. The good parts come out in order, so the
+round delivers everything else.
+
+Where to cut is only a guess: of what was decoded, no record is bad that has not failed alone.
 """
 
 from __future__ import annotations
 
-import base64
+import itertools
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import PAYLOAD
+from scribengin.dataflow.error_records import error_record, fair_share
 from scribengin.errors import TooManyBadRecords, TransformationFailed
 from scribengin.model import Position
 
 Outputs = Mapping[str, Sequence[pa.RecordBatch]]
+Run = Callable[[Mapping[str, pa.Table]], Outputs]
+"""Transforms records in hand. Raises TransformationFailed. Several threads may call it at once."""
+Undecodable = Callable[[Mapping[str, pa.Table]], Mapping[str, Mapping[int, str]]]
+"""By source, the rows that cannot be decoded, and why."""
+RUNS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +65,172 @@ class Isolated:
     bad: list[BadRecord]
 
 
-def isolate(
-    pieces: Sequence[Piece], run: Callable[[Mapping[str, pa.Table]], Outputs], bad_max: int, *, stop_at_first: bool
-) -> Isolated:
-    """Run a range that failed as a whole, in halves, down to the records that fail alone.
+@dataclass(frozen=True, slots=True)
+class Isolating:
+    """How far a search is: after `runs` runs, so many records are bad, and so many ranges hold at least one more.
+    `reason` is what the last run that failed said."""
 
-    Raises TooManyBadRecords beyond `bad_max`; with `stop_at_first` the first bad record is the only one in the result.
+    records: int
+    runs: int
+    bad: int
+    pending: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The good records [first, end), which failed together; `at` is the one where that run seems to have stopped."""
+
+    first: int
+    end: int
+    at: int | None = None
+
+    def cut(self) -> list[tuple[int, int]]:
+        """Its parts, in order."""
+        marks = [(self.first + self.end) // 2] if self.at is None else [self.at, self.at + 1]
+        edges = [self.first, *marks, self.end]
+        return [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+
+
+def isolate(
+    pieces: Sequence[Piece],
+    run: Run,
+    undecodable: Undecodable,
+    bad_max: int,
+    *,
+    stop_at_first: bool,
+    reason: str = "",
+    told: Callable[[Isolating], None] = lambda _: None,
+) -> Isolated:
+    """Find the bad records of a range that failed as a whole (for `reason`), and what becomes of all others.
+
+    Raises TooManyBadRecords beyond `bad_max`; with `stop_at_first` the result has the first bad record only. `told` is
+    called before each step, and at the end.
     """
-    result = Isolated({}, [])
-    total = sum(piece.rows.num_rows for piece in pieces)
-    pending = list(reversed(_halves(0, total)))
-    while pending:
-        first, end = pending.pop()
-        try:
-            outputs = run(_tables(pieces, first, end))
-        except TransformationFailed as error:
-            if end - first > 1:
-                pending.extend(reversed(_halves(first, end)))
-                continue
-            result.bad.append(_bad_record(pieces, first, error.reason))
-            if stop_at_first:
-                return result
-            if len(result.bad) > bad_max:
-                raise TooManyBadRecords(_too_many(result.bad, bad_max, total)) from error
-            continue
-        for name, batches in outputs.items():
-            result.outputs.setdefault(name, []).extend(batches)
+    return _Search(pieces, run, bad_max, reason, told).search(undecodable, stop_at_first=stop_at_first)
+
+
+class _Search:
+    """One search. Records have numbers: all pieces are laid end to end. `_good` are the numbers of those decoded."""
+
+    def __init__(
+        self, pieces: Sequence[Piece], run: Run, bad_max: int, reason: str, told: Callable[[Isolating], None]
+    ) -> None:
+        self._pieces, self._run, self._bad_max, self._told = pieces, run, bad_max, told
+        self._total = sum(piece.rows.num_rows for piece in pieces)
+        self._bad: dict[int, str] = {}
+        self._done: dict[int, Outputs] = {}
+        self._runs, self._reason, self._guessing = 0, reason, True
+
+    def search(self, undecodable: Undecodable, *, stop_at_first: bool) -> Isolated:
+        self._tell(1)
+        self._bad = _numbered(self._pieces, undecodable(_tables(self._pieces, 0, self._total)))
+        self._good = [number for number in range(self._total) if number not in self._bad]
+        self._rows = _without(self._pieces, self._bad)
+        whole = (0, len(self._good))
+        if stop_at_first and self._bad:
+            return self._result(stop_at_first=stop_at_first)
+        if not self._good:
+            pending = []
+        elif self._bad:
+            pending = self._tried([whole])
+        else:  # as a whole they have just failed
+            pending = [_Failed(*whole)]
+        while pending:
+            narrow = stop_at_first or len(self._bad) + len(pending) > self._bad_max
+            if narrow and self._bad:
+                break
+            self._tell(len(pending))
+            step, later = (pending[:1], pending[1:]) if narrow else (pending, [])
+            pending = self._tried([part for failed in step for part in failed.cut()]) + later
+            self._guessing = self._guessing and all(self._good[f.at] in self._bad for f in step if f.at is not None)
+        self._tell(0)
+        if len(self._bad) + len(pending) > self._bad_max and not stop_at_first:
+            raise TooManyBadRecords(self._too_many())
+        return self._result(stop_at_first=stop_at_first)
+
+    def _tried(self, ranges: Sequence[tuple[int, int]]) -> list[_Failed]:
+        """Run ranges of good records, side by side. Those that failed are returned, or are one record, which is bad."""
+        self._runs += len(ranges)
+        with ThreadPoolExecutor(min(RUNS_AT_ONCE, len(ranges)), thread_name_prefix="isolating") as threads:
+            runs = [threads.submit(self._run, _tables(self._rows, first, end)) for first, end in ranges]
+        failed = []
+        for (first, end), run in zip(ranges, runs, strict=True):
+            try:
+                self._done[first] = run.result()
+            except TransformationFailed as error:
+                self._reason = error.reason
+                if end - first == 1:
+                    self._bad[self._good[first]] = error.reason
+                else:
+                    failed.append(_Failed(first, end, self._guess(first, end, error)))
+        return failed
+
+    def _guess(self, first: int, end: int, error: TransformationFailed) -> int | None:
+        at = first + error.row if error.row is not None else end
+        return at if self._guessing and at < end else None
+
+    def _result(self, *, stop_at_first: bool) -> Isolated:
+        outputs: dict[str, list[pa.RecordBatch]] = {}
+        for first in sorted(self._done):
+            for name, batches in self._done[first].items():
+                outputs.setdefault(name, []).extend(batches)
+        numbers = sorted(self._bad)[: 1 if stop_at_first else None]
+        return Isolated(outputs, [_bad_record(self._pieces, number, self._bad[number]) for number in numbers])
+
+    def _too_many(self) -> str:
+        first = self._result(stop_at_first=True).bad[0]
+        return (
+            f"more than errors.records_max = {self._bad_max} of the {self._total} records of one round failed, so it "
+            f"is not the records; the first is {first.describe()}: {first.reason}"
+        )
+
+    def _tell(self, pending: int) -> None:
+        self._told(Isolating(self._total, self._runs, len(self._bad), pending, self._reason))
+
+
+def _numbered(pieces: Sequence[Piece], undecodable: Mapping[str, Mapping[int, str]]) -> dict[int, str]:
+    """The reasons of rows of sources, by the numbers of the records."""
+    result: dict[int, str] = {}
+    begun: Counter[str] = Counter()
+    at = 0
+    for piece in pieces:
+        size, before = piece.rows.num_rows, begun[piece.source]
+        rows = undecodable.get(piece.source, {})
+        result.update({at + row - before: why for row, why in rows.items() if before <= row < before + size})
+        begun[piece.source] += size
+        at += size
     return result
 
 
-def error_batch(bad: Iterable[BadRecord]) -> pa.RecordBatch:
-    """The error route's records: one JSON object a bad record, with where it stood, why it failed and what it was."""
-    payloads = [json.dumps(_as_json(record), ensure_ascii=False).encode() for record in bad]
+def _without(pieces: Sequence[Piece], bad: Collection[int]) -> list[Piece]:
+    """The pieces without those records."""
+    result, at = [], 0
+    for piece in pieces:
+        size = piece.rows.num_rows
+        kept = [at + row not in bad for row in range(size)]
+        result.append(piece if all(kept) else replace(piece, rows=piece.rows.filter(pa.array(kept))))
+        at += size
+    return result
+
+
+def error_batch(bad: Sequence[BadRecord], bytes_max: int | None = None) -> pa.RecordBatch:
+    """The error route's records: one JSON object a bad record, with where it stood, why it failed and what it was. Cut
+    to what its sink takes at most, `bytes_max`."""
+    fit = fair_share(bytes_max, len(bad))
+    payloads = [
+        error_record(
+            source=record.source,
+            stream=record.stream,
+            after=record.start,
+            index=record.index,
+            reason=record.reason,
+            row=record.row,
+            bytes_max=fit,
+        )
+        for record in bad
+    ]
     return pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])
-
-
-def _halves(first: int, end: int) -> list[tuple[int, int]]:
-    middle = (first + end) // 2
-    return [(a, b) for a, b in ((first, middle), (middle, end)) if a < b]
 
 
 def _tables(pieces: Sequence[Piece], first: int, end: int) -> dict[str, pa.Table]:
@@ -113,44 +251,3 @@ def _bad_record(pieces: Sequence[Piece], index: int, reason: str) -> BadRecord:
             return BadRecord(piece.source, piece.stream, piece.start, at, piece.rows.slice(at, 1), reason)
         at -= piece.rows.num_rows
     raise IndexError(f"record {index} of {sum(piece.rows.num_rows for piece in pieces)}")
-
-
-def _as_json(record: BadRecord) -> dict[str, object]:
-    row = {name: _shown(value) for name, value in record.row.to_pylist()[0].items()}
-    return {
-        "source": record.source,
-        "stream": record.stream,
-        "after": record.start,
-        "index": record.index,
-        "reason": record.reason,
-        # A record's columns are known; those of a table may be called like ours.
-        **(row if PAYLOAD in row else {"record": row}),
-    }
-
-
-def _shown(value: object) -> object:
-    """A value as JSON has it; what JSON has nothing for, as text."""
-    if isinstance(value, bytes):
-        return _text(value)
-    if isinstance(value, Mapping):
-        return {str(_shown(key)): _shown(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if isinstance(value, int | float | str | bool | None) else str(value)
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(value).decode()
-
-
-def _too_many(bad: Sequence[BadRecord], bad_max: int, total: int) -> str:
-    return (
-        f"more than errors.records_max = {bad_max} of the {total} records of one round failed, so it is not the "
-        "records; "
-        f"the first is {bad[0].describe()}: {bad[0].reason}"
-    )

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, field_validator, model_validator
 
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
@@ -19,6 +18,7 @@ from scribengin.connectors.contract import RoundLimits
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.model import Config
+from scribengin.yaml_text import parse_yaml
 
 DEFAULT_STALLED_AFTER_S = 60.0
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
@@ -45,11 +45,11 @@ class RoundConfig(Config):
 
 
 class ErrorsConfig(Config):
-    """What happens to a record that the transformation cannot take.
+    """What happens to a record that the transformation cannot take, or a sink what comes of it.
 
     `stop`: the task stops before it, and the dataflow's status says which record it was. `route`: it goes to the sink
-    `sink` as JSON with the reason. More than `records_max` in one round stop the task in any case: then it is not the
-    records.
+    `sink` as JSON with the reason. What is too large for that sink is cut; its length and its SHA-256 are told. More
+    than `records_max` in one round stop the task in any case: then it is not the records.
     """
 
     action: Literal["stop", "route"] = "stop"
@@ -61,6 +61,16 @@ class ErrorsConfig(Config):
         if (self.action == "route") != (self.sink is not None):
             raise ValueError("errors.action: route goes with errors.sink, and only with it")
         return self
+
+
+class PatienceConfig(Config):
+    """How long a task in trouble is tried again before it has failed, and the dataflow with it."""
+
+    away_s: float | None = Field(default=None, ge=0)
+    """While a system of a source or a sink does not answer, or a disk is full. None: for as long as it takes."""
+    failing_s: float = Field(default=15.0, ge=0)
+    """While there is an error of another kind that may pass; at least five times. What cannot pass is not tried again,
+    and the registry is waited for in any case."""
 
 
 class SparkConfig(Config):
@@ -85,13 +95,15 @@ class DataflowConfig(Config):
     settings: dict[str, Any] = {}
     """Handed to the transformation as `context.settings`."""
     tasks: int | None = Field(default=None, ge=1)
-    """How many tasks the streams are grouped into. Default: one a stream of the largest source."""
+    """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
+    one a stream of the largest source, and of those that are found later."""
     workers: int = Field(default=1, ge=0)
     executors_per_worker: int = Field(default=1, ge=1)
     container: ContainerConfig = ContainerConfig()
     spark: SparkConfig = SparkConfig()
     round: RoundConfig = RoundConfig()
     errors: ErrorsConfig = ErrorsConfig()
+    patience: PatienceConfig = PatienceConfig()
     launcher: Literal["local", "yarn", "skein"] = "local"
     """Where masters and workers run: processes of this machine, or containers of the cluster of HADOOP_CONF_DIR, asked
     for by the master itself or through skein."""
@@ -134,6 +146,11 @@ class DataflowConfig(Config):
     def _names_that_exist(self) -> DataflowConfig:
         if self.errors.sink is not None and self.errors.sink not in self.sinks:
             raise ValueError(f"errors.sink '{self.errors.sink}' is none of the sinks ({', '.join(self.sinks)})")
+        if self.errors.sink is not None and getattr(self.sinks[self.errors.sink], "partition", None) is not None:
+            raise ValueError(
+                f"errors.sink '{self.errors.sink}' has a partition, and error records have nothing but a payload: "
+                "leave `partition` out"
+            )
         for sink in self.statements():
             if sink not in self.outputs:
                 raise ValueError(f"sql names '{sink}', which is none of the sinks ({', '.join(self.outputs)})")
@@ -180,11 +197,10 @@ def _descriptor_path(path: Path) -> Path:
 
 def _read_yaml(path: Path) -> Any:
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigInvalid(f"{path} is not text: name a dataflow descriptor (YAML or JSON)") from None
-    except yaml.YAMLError as error:
-        raise ConfigInvalid(f"{path} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    value = parse_yaml(text, source=str(path), aliases=True)
     if not isinstance(value, dict):
         raise ConfigInvalid(f"{path} holds no mapping: a dataflow descriptor begins with keys like name and sources")
     return value
@@ -198,5 +214,5 @@ def _overridden(value: dict[str, Any], overrides: Mapping[str, str]) -> dict[str
             node = node.setdefault(parent, {}) if isinstance(node, dict) else None
         if not isinstance(node, dict):
             raise ConfigInvalid(f"--set {dotted}: '{'.'.join(parents)}' is not a mapping in the descriptor")
-        node[last] = yaml.safe_load(text)
+        node[last] = parse_yaml(text, source=f"--set {dotted}: the value")
     return value

@@ -15,7 +15,7 @@ DataflowState = Literal[
 STATUS_TASKS_MAX = 1000
 """A status must fit into one node."""
 FINAL_STATES: tuple[DataflowState, ...] = ("stopped", "finished", "failed", "killed")
-TaskState = Literal["taking_over", "running", "idle", "finished", "failed", "released"]
+TaskState = Literal["taking_over", "waiting", "running", "isolating", "idle", "finished", "failed", "released"]
 
 
 class TaskDescriptor(Descriptor):
@@ -58,7 +58,9 @@ class TaskAssignment(Descriptor):
 
 class PlacementHead(Descriptor):
     """The data of the `workers` node: who places tasks. Every change that a master makes below checks its version, so
-    a master that was replaced can place nothing any more. Names and leases are never used twice.
+    a master that was replaced can place nothing any more. Names and leases are never used twice (numbers.py):
+    `first_worker`, `first_master` and `first_lease` are where this dataflow began to count. Who has a lower number is
+    of an earlier one of its name.
 
     `unsettled` counts the leaderships in a row that ended before they had lasted: what the next one's patience grows
     with.
@@ -75,6 +77,27 @@ class PlacementHead(Descriptor):
     unsettled: int = 0
     balanced: tuple[str, ...] = ()
     rebalanced: int = 0
+    first_worker: int = 1
+    first_master: int = 1
+    first_lease: int = 1
+
+    @classmethod
+    def beginning(cls, worker: int = 1, master: int = 1, lease: int = 1) -> PlacementHead:
+        """The head of a dataflow that has done nothing yet, but for its first master's name."""
+        return cls(
+            next_worker=worker,
+            next_master=master + 1,
+            next_lease=lease,
+            first_worker=worker,
+            first_master=master,
+            first_lease=lease,
+        )
+
+    def is_foreign(self, process: str) -> bool:
+        """Whether a process of that name (`worker-3`, `master-1`) was an earlier dataflow's."""
+        kind, _, number = process.rpartition("-")
+        first = {"worker": self.first_worker, "master": self.first_master}.get(kind, 0)
+        return number.isdecimal() and int(number) < first
 
 
 class ConfigNumbers(Part):
@@ -185,6 +208,8 @@ class TaskReport(Descriptor):
     lag_records: int = 0
     lag_paused: int = 0
     """How many of those are of paused sources."""
+    lag_age_s: float | None = None
+    """How long ago that was looked up; a round may take long. None: nobody has looked yet, and no lag is known."""
     last_commit_ms: int | None = None
     round_ms: float | None = None
     error: str | None = None

@@ -17,6 +17,7 @@ from scribengin.dataflow.nodes import as_json, config_to_bytes, refuse_too_large
 from scribengin.dataflow.view import DataflowView
 from scribengin.effect import effect
 from scribengin.errors import ConfigInvalid, EditConflict
+from scribengin.masking import masked
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 
@@ -146,7 +147,22 @@ def _too_old(view: DataflowView, version: int) -> list[Operation]:
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """What differs, as `dotted.field: old -> new`."""
-    return [f"{'.'.join(path)}: {shown(a)} -> {shown(b)}" for path, a, b in changed_values(old, new)]
+    return [difference(path, a, b) for path, a, b in changed_values(old, new)]
+
+
+def difference(path: tuple[str, ...], before: Any, after: Any, named: str | None = None) -> str:
+    """What differs at one place. What looks like a secret is only said to do so: histories are kept, and shown."""
+    was, became = (_without_secret(path, value) for value in (before, after))
+    return f"{named or '.'.join(path)}: {shown(was)} -> {shown(became)}"
+
+
+def _without_secret(path: tuple[str, ...], value: Any) -> Any:
+    for name in reversed(path):
+        value = {name: value}
+    value = masked(value)
+    for name in path:
+        value = value[name]
+    return value
 
 
 def changed_values(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any, Any]]:

@@ -1,12 +1,12 @@
 """Everything about a dataflow that can be checked without running it.
 
 `submit` refuses what `explain` finds wrong. Each check stands alone, so that one run shows all that is wrong and not
-the first thing only.
+the first thing only. The transformation, which takes Spark some seconds, is looked at once the rest is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from scribengin.connectors import Environment
@@ -20,18 +20,16 @@ from scribengin.dataflow.view import dataflow_names
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
-    DataflowExists,
+    DataflowError,
     LogError,
     ScribenginError,
     SystemUnreachable,
-    TableFailed,
-    TransformationFailed,
 )
 from scribengin.model import Descriptor
 from scribengin.spark.spec import CheckedPlan, TransformationSpec
 from scribengin_registry.contract import Registry
 
-_TOLD = (ConfigError, LogError, DataflowExists, SystemUnreachable, TableFailed, TransformationFailed)
+_TOLD = (ConfigError, LogError, DataflowError, SystemUnreachable)
 
 
 class Explanation(Descriptor):
@@ -64,12 +62,14 @@ def explain(
     check_transformation: Callable[[Callable[[], TransformationSpec]], CheckedPlan],
     *,
     exists: bool = False,
+    expected: tuple[type[ScribenginError], ...] = (),
 ) -> tuple[Explanation, list[ScribenginError]]:
     """Check a dataflow that is not submitted yet, or `exists` and is to become this. Returns what it would be, and the
     errors behind `problems`.
 
-    `check_transformation` is given what makes the specification, which may need Spark: a table's columns do. Changes
-    nothing. Raises only what makes every answer impossible (the registry is away).
+    `check_transformation` is given what makes the specification, which may need Spark: a table's columns do. That takes
+    long, so it is asked only when nothing else is wrong but what is `expected`. Changes nothing. Raises only what makes
+    every answer impossible (the registry is away).
     """
     errors: list[ScribenginError] = []
     found = Explanation(dataflow=config.name)
@@ -88,6 +88,10 @@ def explain(
         )
         with _collected(errors):
             _check_resources(registry, config, found.sinks)
+        if config.launcher == "local":  # elsewhere it is not this machine that writes
+            for sink in resources.sinks.values():
+                with _collected(errors):
+                    sink.refuse_unwritable()
         with _collected(errors):
             streams = resources.source_streams()
             found = found.model_copy(
@@ -97,11 +101,17 @@ def explain(
                 }
             )
         with _collected(errors):
+            if any(not isinstance(error, expected) for error in errors):
+                return _with_problems(found, errors), errors
             plan = check_transformation(resources.transformation_spec)
             found = found.model_copy(
                 update={"inputs": plan.inputs, "outputs": plan.outputs, "operators": list(plan.operators)}
             )
-    return found.model_copy(update={"problems": [str(error) for error in errors]}), errors
+    return _with_problems(found, errors), errors
+
+
+def _with_problems(found: Explanation, errors: Sequence[ScribenginError]) -> Explanation:
+    return found.model_copy(update={"problems": [str(error) for error in errors]})
 
 
 @contextmanager

@@ -23,9 +23,10 @@ from scribengin.dataflow.descriptors import (
 from scribengin.dataflow.paths import DataflowPaths
 from scribengin.errors import ConfigInvalid, DataflowExists, ResourceTaken
 from scribengin.model import node_name
+from scribengin.yaml_text import TEXT_BYTES_MAX
 from scribengin_registry.contract import Create, Node, Operation
 
-CONFIG_BYTES_MAX = 256 * 1024
+CONFIG_BYTES_MAX = TEXT_BYTES_MAX
 """A submission writes a config three times in one transaction, the history's copies indented a little further, and
 ZooKeeper takes 1 MiB of one."""
 _VERSIONS_APART = 1000
@@ -79,6 +80,7 @@ def first_nodes(
     now_ms: int,
     guarantees: Mapping[str, Guarantee],
     author: str | None,
+    head: PlacementHead,
 ) -> list[Operation]:
     """What stands below a dataflow's root when it is submitted, the root included."""
     status = DataflowStatus(
@@ -98,7 +100,7 @@ def first_nodes(
         Create(paths.history, History().to_bytes()),
         Create(paths.master, in_force(config, 0).to_bytes()),
         Create(paths.task_descriptors, TaskSet().to_bytes()),
-        Create(paths.workers, PlacementHead().to_bytes()),
+        Create(paths.workers, head.to_bytes()),
     ]
 
 

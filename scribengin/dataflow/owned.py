@@ -35,8 +35,10 @@ class OwnedTask:
         owner: str,
         lease: int,
         sinks: Mapping[str, Sink],
+        member: str | None = None,
     ) -> None:
-        """`sinks` are open and stay the caller's. Raises ConfigInvalid when more than one system would decide."""
+        """`sinks` are open and stay the caller's; `member`: see TaskOwnership. Raises ConfigInvalid when more
+        than one system would decide."""
         self.task = task
         self._sinks = sinks
         self._deciding = deciding_stream(sinks, task.sinks)
@@ -46,7 +48,7 @@ class OwnedTask:
         self.source_logs = tuple(paths.commit_log(path) for path in sources)
         """The paths of the commit logs, in the order of the task's streams."""
         self.sink_logs = tuple(paths.commit_log(path) for path in streams)
-        self.ownership = TaskOwnership(registry, dataflow, task.name, owner, lease, [*sources, *streams])
+        self.ownership = TaskOwnership(registry, dataflow, task.name, owner, lease, [*sources, *streams], member)
         self.writers: dict[str, SinkStreamWriter] = {}
         """By sink."""
         self.decider: Decider | None = None

@@ -7,19 +7,22 @@ Rules, each of which the crash tests hold:
    are the fence. A lock of a lower lease is broken at once: the master gave the task away because its owner is gone.
 3. After an unknown outcome nothing is concluded: `sync`, and take over again from oneself.
 4. Fencing keeps a prepared round as it is: only the system that decides about it can say what becomes of it.
+5. Every change says of whose dataflow it is: it holds that the owner's `member` node stands. Versions begin anew where
+   nodes are deleted and made again, with the dataflow; names of its workers never do (numbers.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from scribengin.commit import CommitLog, Decision, Judgement
 from scribengin.dataflow import paths
 from scribengin.effect import effect
 from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
 from scribengin.model import Position
-from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 
 TRANSACTION_BYTES_MAX = 256 * 1024
@@ -30,14 +33,23 @@ class TaskOwnership:
     """The streams of one task, on behalf of one owner under one lease. Used by one thread."""
 
     def __init__(
-        self, registry: Registry, dataflow: str, task: str, owner: str, lease: int, streams: Sequence[str]
+        self,
+        registry: Registry,
+        dataflow: str,
+        task: str,
+        owner: str,
+        lease: int,
+        streams: Sequence[str],
+        member: str | None = None,
     ) -> None:
-        """`streams` are the registry paths of the task's streams (paths.py); `owner` is unique to this attempt."""
+        """`streams` are the registry paths of the task's streams (paths.py); `owner` is unique to this attempt. Once
+        the node `member` is gone (its worker's; None: there is no such node) nothing is written any more."""
         self._registry = registry
         self._dataflow = dataflow
         self._task = task
         self.owner = owner
         self.lease = lease
+        self._member = member
         self._streams = tuple(streams)
         self._logs: dict[str, CommitLog] = {}
         self._versions: dict[str, int] = {}
@@ -65,6 +77,7 @@ class TaskOwnership:
         """
         for tries_left in reversed(range(_TRIES_MAX)):
             try:
+                self._refuse_if_removed()
                 for stream in self._streams:
                     self._lock(stream)
                 self._fence()
@@ -84,8 +97,8 @@ class TaskOwnership:
         """
         moved = {path: self._logs[path].model_copy(update={"position": at}) for path, at in positions.items()}
         operations = self._operations(moved)
-        with effect("ownership.begin"):
-            versions = self._registry.commit(operations)
+        with self._as_member(), effect("ownership.begin"):
+            versions = self._registry.commit(self._by_member(operations))
         self._moved(moved, versions)
 
     def commit(self, moved: Mapping[str, CommitLog]) -> None:
@@ -94,8 +107,8 @@ class TaskOwnership:
         Raises CommitTooLarge before anything was sent, VersionConflict (this owner was fenced), OutcomeUnknown.
         """
         operations = self._bounded_operations(moved)
-        with effect("round.commit"):
-            versions = self._registry.commit(operations)
+        with self._as_member(), effect("round.commit"):
+            versions = self._registry.commit(self._by_member(operations))
         self._moved(moved, versions)
 
     def prepare(self, moved: Mapping[str, CommitLog], decision: Decision) -> dict[str, CommitLog]:
@@ -103,16 +116,16 @@ class TaskOwnership:
         is decided. Raises as `commit`."""
         prepared = {path: self._logs[path].preparing(log, decision) for path, log in moved.items()}
         operations = self._bounded_operations(prepared)
-        with effect("round.prepare"):
-            versions = self._registry.commit(operations)
+        with self._as_member(), effect("round.prepare"):
+            versions = self._registry.commit(self._by_member(operations))
         self._moved(prepared, versions)
         return {path: log.forward() for path, log in prepared.items()}
 
     def resolve(self, judgement: Judgement) -> None:
         """Bring a prepared round to its end, as was decided. Raises VersionConflict (fenced), OutcomeUnknown."""
         operations = self._operations(judgement.changed)
-        with effect("ownership.resolve"):
-            versions = self._registry.commit(operations)
+        with self._as_member(), effect("ownership.resolve"):
+            versions = self._registry.commit(self._by_member(operations))
         self._moved(judgement.changed, versions)
 
     def refuse_if_stale(self) -> None:
@@ -136,6 +149,26 @@ class TaskOwnership:
         """The commit log at `path` as this owner's next round would leave it."""
         return self._logs[path].model_copy(update={"round": self.round + 1, **changes})
 
+    def _by_member(self, operations: Sequence[Operation]) -> list[Operation]:
+        """The same, and that the owner's worker was not removed."""
+        return [*operations, *([] if self._member is None else [Check(self._member, ANY_VERSION)])]
+
+    @contextmanager
+    def _as_member(self) -> Iterator[None]:
+        """Around a transaction: raises StaleOwner when it was refused because the owner's worker was removed."""
+        try:
+            yield
+        except NodeMissing:
+            self._refuse_if_removed()
+            raise
+
+    def _refuse_if_removed(self) -> None:
+        if self._member is not None and self._registry.find(self._member) is None:
+            raise self._removed(self._member)
+
+    def _removed(self, member: str) -> StaleOwner:
+        return StaleOwner(f"{member} is gone: {self.owner} was removed, and task {self._task} is others' now")
+
     def _bounded_operations(self, moved: Mapping[str, CommitLog]) -> list[Set]:
         operations = self._operations(moved)
         size = sum(len(operation.data) + len(operation.path) for operation in operations)
@@ -151,7 +184,7 @@ class TaskOwnership:
 
     def _moved(self, moved: Mapping[str, CommitLog], versions: Sequence[int]) -> None:
         self._logs.update(moved)
-        self._versions.update(zip(moved, versions, strict=True))
+        self._versions.update(zip(moved, versions[: len(moved)], strict=True))
 
     def _lock(self, stream: str) -> None:
         path = paths.lock(stream)
@@ -168,8 +201,8 @@ class TaskOwnership:
         elif self._registry.find(stream) is None:
             with effect("ownership.create"):
                 self._registry.create(stream, parents=True)
-        with effect("ownership.lock"):
-            self._registry.commit(operations)
+        with self._as_member(), effect("ownership.lock"):
+            self._registry.commit(self._by_member(operations))
 
     def _fence(self) -> None:
         """Rewrite every commit log with a higher epoch and this owner's name, in one version-checked transaction."""
@@ -183,15 +216,16 @@ class TaskOwnership:
         for path, log in found.items():
             if log is not None:
                 self._refuse(path, log)
-        epoch = 1 + max((log.epoch for log in found.values() if log is not None), default=0)
+        last = max((log.epoch for log in found.values() if log is not None), default=0)
+        epoch = max(self.lease, 1 + last)  # leases grow for ever; what stands in a commit log may have been deleted
         fenced = {path: self._taken(log, epoch) for path, log in found.items()}
         operations: list[Operation] = []
         for (path, log), node in zip(fenced.items(), nodes.values(), strict=True):
             operations.append(Create(path, log.to_bytes()) if node is None else Set(path, log.to_bytes(), node.version))
-        with effect("ownership.fence"):
-            versions = self._registry.commit(operations)
+        with self._as_member(), effect("ownership.fence"):
+            versions = self._registry.commit(self._by_member(operations))
         self._logs = fenced
-        self._versions = dict(zip(fenced, versions, strict=True))
+        self._versions = dict(zip(fenced, versions[: len(fenced)], strict=True))
 
     def _refuse(self, path: str, log: CommitLog) -> None:
         if log.lease > self.lease:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from scribengin.model import node_name
 
 ROOT = "/scribengin"
+NUMBERS = f"{ROOT}/numbers"
+"""What numbers have been used by dataflows that were deleted; below it by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class DataflowPaths:
     def source_stream(self, source: str, stream: str) -> str:
         """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
         return f"{ROOT}/locks/sources/{node_name(f'{self.dataflow}.{source}')}/{node_name(stream)}"
+
+
+def numbers_of_name(dataflow: str) -> str:
+    """What dataflows of that name that were deleted have used."""
+    return f"{NUMBERS}/{node_name(dataflow)}"
 
 
 def sink_resource(resource: str) -> str:

@@ -28,7 +28,10 @@ from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreada
 from scribengin.model import Part
 from scribengin_registry.contract import Registry, Watch
 
-ShownState = DataflowState | Literal["stalled", "unreadable"]
+ShownState = DataflowState | Literal["stalled", "leaderless", "unreadable"]
+"""`leaderless`: its tasks go on, and nobody is there who would replace a worker, or do what is asked for."""
+_LED: tuple[DataflowState, ...] = ("running", "paused", "stopping")
+"""What no dataflow is for long without a master."""
 SOURCE_STREAMS_MAX = 20
 """Of how many streams of one source the lag is shown."""
 
@@ -174,7 +177,7 @@ def picture(sight: Sight, now_ms: int) -> DataflowPicture:
     rates = _rates(sight, now_ms)
     return DataflowPicture(
         dataflow=status.dataflow,
-        state="stalled" if stalled and status.state == "running" else status.state,
+        state=_shown_state(sight, stalled=bool(stalled)),
         desired_state=config.desired_state if config is not None else "running",
         config_version=status.config_version,
         config_version_latest=sight.config_version,
@@ -202,6 +205,14 @@ def picture(sight: Sight, now_ms: int) -> DataflowPicture:
         submitted_ms=status.submitted_ms,
         guarantees=status.guarantees,
     )
+
+
+def _shown_state(sight: Sight, *, stalled: bool) -> ShownState:
+    """What its last master wrote, or what is worse."""
+    state = sight.status.state
+    if stalled and state == "running":
+        return "stalled"
+    return "leaderless" if not sight.masters and state in _LED else state
 
 
 def _edited(view: DataflowView, found: CountedConfig) -> tuple[DataflowConfig | None, str | None]:

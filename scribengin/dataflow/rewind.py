@@ -7,7 +7,8 @@ written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,9 +20,9 @@ from scribengin.dataflow import paths
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.view import DataflowView
 from scribengin.effect import effect
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy
+from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
 from scribengin.model import Position
-from scribengin_registry.contract import Create, Operation, Set
+from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
 TRANSACTION_BYTES_MAX = 768 * 1024
@@ -44,6 +45,7 @@ class _Move:
     """A stream's move, and the commit log as it was found; version None: there is none."""
 
     told: Rewound
+    stream: SourceStreamDescriptor
     path: str
     log: CommitLog
     version: int | None
@@ -64,7 +66,8 @@ class Rewind:
         wanted = {name: value for name, value in config.sources.items() if source in (None, name)}
         environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock, has_tasks=lambda: True)
         only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
-        with Resources(only_sources, environment) as resources:
+        self._at, self._open = at, partial(Resources, only_sources, environment)
+        with self._open() as resources:
             self._moves = [
                 self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))
                 for task, stream in self._streams()
@@ -81,8 +84,8 @@ class Rewind:
     def apply(self) -> None:
         """Move all streams, or none.
 
-        Raises DataflowBusy when a task has been taken over meanwhile, CommitTooLarge; then nothing was changed. And
-        OutcomeUnknown.
+        Raises DataflowBusy when a task has been taken over meanwhile, or retention has taken what was to be read again,
+        CommitTooLarge; then nothing was changed. And OutcomeUnknown.
         """
         operations = [self._operation(move) for move in self._moves]
         size = sum(len(operation.path) + len(operation.data) for operation in operations)
@@ -97,11 +100,34 @@ class Rewind:
         everything: list[Operation] = [*operations]
         try:
             with effect("rewind.commit"):
-                self._view.registry.commit(everything)
+                versions = self._view.registry.commit(everything)
         except (VersionConflict, NodeExists, NodeMissing):
             raise DataflowBusy(
                 f"a task of '{self._view.dataflow}' was taken over meanwhile: nothing was rewound; pause it, then try "
                 "again"
+            ) from None
+
+        if self._at.kind in ("dlsn", "time", "offset"):  # the ends of a stream move, and are where they are
+            self._keep_or_move_back(versions)
+
+    def _keep_or_move_back(self, versions: Sequence[int]) -> None:
+        """A log is held back for the dataflow only from where that stands. So until the positions had moved anybody
+        could take what lies before; from now on nobody can. Raises DataflowBusy."""
+        try:
+            with self._open() as resources:
+                for move in self._moves:
+                    with closing(resources.sources[move.stream.source].open_reader(move.stream)) as reader:
+                        reader.lag(move.told.after)
+        except PositionTruncated as error:
+            back: list[Operation] = [
+                Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
+                for move, version in zip(self._moves, versions, strict=True)
+            ]
+            with effect("rewind.back"):
+                self._view.registry.commit(back)
+            raise DataflowBusy(
+                f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
+                "rewind it to a later place"
             ) from None
 
     def _streams(self) -> Iterator[tuple[str, SourceStreamDescriptor]]:
@@ -119,15 +145,14 @@ class Rewind:
         node = self._view.registry.find(path)
         if node is None:
             log = CommitLog(dataflow=self._view.dataflow, task=task, owner="rewind", lease=0, epoch=0, round=0)
-            return _Move(Rewound(task, stream.source, stream.name, None, after(None)), path, log, None)
+            return _Move(Rewound(task, stream.source, stream.name, None, after(None)), stream, path, log, None)
         log = CommitLog.from_bytes(node.data, path=path)
         if log.prepared is not None:
             raise DataflowBusy(
                 f"a round of {task} is prepared and not decided yet: let '{self._view.dataflow}' run, then pause it"
             )
-        return _Move(
-            Rewound(task, stream.source, stream.name, log.position, after(log.position)), path, log, node.version
-        )
+        told = Rewound(task, stream.source, stream.name, log.position, after(log.position))
+        return _Move(told, stream, path, log, node.version)
 
     def _operation(self, move: _Move) -> Create | Set:
         data = move.log.model_copy(update={"position": move.told.after}).to_bytes()

@@ -10,7 +10,7 @@ What may go wrong, and what then holds:
 
 | in        | what                     | then                                                                      |
 |-----------|--------------------------|---------------------------------------------------------------------------|
-| plan, run | the user's code raises   | bisect; route or raise; nothing is staged, still owning                   |
+| plan, run | the user's code raises   | isolate; route or raise; nothing is staged, still owning                   |
 | run       | a sink refuses a record  | the same                                                                  |
 | stage     | anything                 | not owning; the next `take_over` rolls back                               |
 | stage     | a decider is fenced      | take over again, which raises StaleOwner if it is somebody else's now     |
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,7 +40,7 @@ from scribengin.connectors.contract import (
     Source,
     SourceStreamReader,
 )
-from scribengin.dataflow.bad_records import Isolated, Piece, error_batch, isolate
+from scribengin.dataflow.bad_records import Isolated, Isolating, Piece, error_batch, isolate
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.descriptors import StreamLag, TaskDescriptor
 from scribengin.dataflow.owned import OwnedTask
@@ -68,7 +68,11 @@ class RoundTransform(Protocol):
         ...
 
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Sequence[pa.RecordBatch]]:
-        """The same on records in hand, for finding the bad ones."""
+        """The same on records in hand, for finding the bad ones. Several threads may call it at once."""
+        ...
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
+        """The rows that cannot be decoded, by source, and why: one look at all of them."""
         ...
 
 
@@ -85,6 +89,7 @@ class RoundOutcome:
     prepare_s: float
     commit_s: float
     complete_s: float
+    errors_sink: str | None = None
 
     @property
     def records_in(self) -> int:
@@ -93,8 +98,8 @@ class RoundOutcome:
 
     @property
     def records_out(self) -> int:
-        """Into all sinks."""
-        return sum(self.written.values())
+        """Into all sinks but that of bad records, which are counted as such."""
+        return sum(records for sink, records in self.written.items() if sink != self.errors_sink)
 
     @property
     def total_s(self) -> float:
@@ -142,13 +147,17 @@ class TaskOwner:
         errors: ErrorsConfig,
         clock: Clock,
         paused: Collection[str] = (),
+        member: str | None = None,
+        isolating: Callable[[Isolating], None] = lambda _: None,
     ) -> None:
         """`sources` and `sinks` are open and stay the caller's; the streams' readers and writers are this object's.
-        Of the sources `paused` nothing is read."""
+        Of the sources `paused` nothing is read. `member` is the node of the worker that this is (TaskOwnership).
+        `isolating` is told how the search for bad records goes."""
         self._transform = transform
+        self._isolating = isolating
         self.reconfigure(round_config, errors, paused)
         self._clock = clock
-        self._owned = OwnedTask(registry, dataflow, task, owner=owner, lease=lease, sinks=sinks)
+        self._owned = OwnedTask(registry, dataflow, task, owner=owner, lease=lease, sinks=sinks, member=member)
         self._ownership = self._owned.ownership
         self._inputs = [
             _Input(s.source, s.name, log_path, sources[s.source].schema, sources[s.source].open_reader(s))
@@ -274,6 +283,7 @@ class TaskOwner:
             prepare_s=staged_s - ran_s,
             commit_s=committed_s - staged_s,
             complete_s=self._clock.monotonic_s() - committed_s,
+            errors_sink=self._errors.sink,
         )
 
     def _read_by_source(self, planned: Mapping[str, PlannedRange]) -> Counter[str]:
@@ -296,16 +306,17 @@ class TaskOwner:
             outputs = self._accepted(self._transform.run(splits))
             return {name: list(batches) for name, batches in outputs.items()}, 0
         except TransformationFailed as error:
-            isolated = self._isolate(planned)
+            isolated = self._isolate(planned, error.reason)
             if isolated.bad and self._errors.sink is None:
                 raise TransformationFailed(
                     f"{error}\n(at {isolated.bad[0].describe()})", reason=error.reason
                 ) from error
         if isolated.bad and self._errors.sink is not None:
-            isolated.outputs.setdefault(self._errors.sink, []).append(error_batch(isolated.bad))
+            bytes_max = self._owned.writers[self._errors.sink].payload_bytes_max
+            isolated.outputs.setdefault(self._errors.sink, []).append(error_batch(isolated.bad, bytes_max))
         return isolated.outputs, len(isolated.bad)
 
-    def _isolate(self, planned: Mapping[str, PlannedRange]) -> Isolated:
+    def _isolate(self, planned: Mapping[str, PlannedRange], reason: str) -> Isolated:
         pieces = []
         for source in self._inputs:
             if (plan := planned.get(source.log_path)) is not None:
@@ -315,7 +326,15 @@ class TaskOwner:
         missing = [s for s in self._inputs if all(piece.source != s.source for piece in pieces)]
         pieces += [Piece(s.source, s.stream, self._position(s), s.schema.empty_table()) for s in missing]
         stop_at_first = self._errors.action == "stop"
-        return isolate(pieces, self._run_tables, self._errors.records_max, stop_at_first=stop_at_first)
+        return isolate(
+            pieces,
+            self._run_tables,
+            self._transform.undecodable,
+            self._errors.records_max,
+            stop_at_first=stop_at_first,
+            reason=reason,
+            told=self._isolating,
+        )
 
     def _run_tables(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Sequence[pa.RecordBatch]]:
         return self._accepted(self._transform.run_tables(inputs))

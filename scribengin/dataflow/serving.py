@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,11 +19,16 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
 
+from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ConfigInvalid
 from scribengin.log.metrics import exposition
 from scribengin.saying import complain
 
 PORTS_TRIED_MAX = 100
+CONNECTIONS_MAX = 32
+"""The one that is here longest goes when there are more: who scrapes is answered, whoever else only connects."""
+ANSWERED_S = 10.0
+"""From the connection until the answer was taken."""
 _ANYWHERE = ("", "0.0.0.0", "::")
 
 
@@ -90,11 +96,57 @@ class _Server(ThreadingTCPServer):
 
     def __init__(self, host: str, port: int, health: Callable[[], Health]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._open: dict[socket.socket, float] = {}  # in the order in which they came
+        self._threads_now = 0
+        self._changing = threading.Lock()
         super().__init__((host, port), _handler(health))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Have a thread answer, in the place of another if need be."""
+        with self._changing:
+            full = self._threads_now >= 2 * CONNECTIONS_MAX  # all of them work on an answer
+            if not full:
+                self._threads_now += 1
+                self._open[request] = SYSTEM_CLOCK.monotonic_s()
+            if len(self._open) > CONNECTIONS_MAX:
+                _give_up(self._open, next(iter(self._open)))
+        if full:
+            self.close_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Its thread is done with it."""
+        with self._changing:
+            self._threads_now -= 1
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who asked has gone, or was given up: that is no event. Anything else is."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            complain("metrics_unanswered", f"a request for metrics or health failed: {error!r}")
+
+    def service_actions(self) -> None:
+        """Several times a second: give up what takes too long."""
+        oldest_s = SYSTEM_CLOCK.monotonic_s() - ANSWERED_S
+        with self._changing:
+            for request in [request for request, since_s in self._open.items() if since_s < oldest_s]:
+                _give_up(self._open, request)
+
+
+def _give_up(open_: dict[socket.socket, float], request: socket.socket) -> None:
+    """Its thread finds the connection at its end, and closes it."""
+    del open_[request]
+    with contextlib.suppress(OSError):  # who asked has gone
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _handler(health: Callable[[], Health]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = ANSWERED_S
+
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/metrics":
@@ -108,7 +160,7 @@ def _handler(health: Callable[[], Health]) -> type[BaseHTTPRequestHandler]:
                     self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there are /metrics and /health\n")
 
         def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-            with contextlib.suppress(ConnectionError):  # who asked has gone
+            with contextlib.suppress(ConnectionError, TimeoutError):  # who asked has gone
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))

@@ -2,8 +2,9 @@
 
 A process that lives says nothing about its work. A task is *stalled* when it has had something to do for longer than
 its limit, and nothing was committed: records wait, or a round or a take-over goes on without an end. What waits in a
-paused source is nothing to do. The limit is `stalled_after_s` of the config, and longer where rounds are: STALL_TURNS
-times what its worker's tasks take for a round each, because tasks take turns.
+paused source is nothing to do. A search for bad records moves with each of its steps. The limit is `stalled_after_s` of
+the config, and longer where rounds are: STALL_TURNS times what its worker's tasks take for a round each, because tasks
+take turns.
 
 `behind_s` is measured by the worker, on a clock that does not jump. A worker that has said nothing for SILENT_S is
 taken at its last word: what was waiting then is waiting still, and what else it has may be waiting, too. How old a word
@@ -19,7 +20,7 @@ from scribengin.dataflow.descriptors import TaskReport, TaskState, WorkerReport
 STALL_TURNS = 3
 SILENT_S = 15.0
 """Three times as long as a worker may leave its report unwritten."""
-WORKING_STATES: tuple[TaskState, ...] = ("taking_over", "running", "idle")
+WORKING_STATES: tuple[TaskState, ...] = ("taking_over", "waiting", "running", "isolating", "idle")
 
 
 def age_s(report: WorkerReport, now_ms: int) -> float:

@@ -7,11 +7,12 @@ Nothing is decided here. Masters, workers and tools read through it and write th
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from scribengin.commit import CommitLog
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
@@ -44,11 +45,12 @@ from scribengin.dataflow.nodes import (
     refuse_too_large,
     task_nodes,
 )
+from scribengin.dataflow.numbers import Numbers, first_numbers, keep_numbers
 from scribengin.dataflow.paths import DataflowPaths
 from scribengin.dataflow.tasks import task_name
-from scribengin.errors import ConfigInvalid, DataflowNotFound, ResourceTaken
+from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, ResourceTaken
 from scribengin.model import from_node_name
-from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, Set, Watch
+from scribengin_registry.contract import Check, Create, Delete, Node, Operation, Registry, Set, Watch
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, VersionConflict
 
 _DELETE_TRIES = 10
@@ -97,7 +99,7 @@ class DataflowView:
     def submit(
         self,
         config: DataflowConfig,
-        resources: Iterable[str],
+        resources: Collection[str],
         now_ms: int,
         guarantees: Mapping[str, Guarantee] | None = None,
         author: str | None = None,
@@ -107,14 +109,30 @@ class DataflowView:
         refuse_too_large(config)
         for path in (f"{paths.ROOT}/dataflows", f"{paths.ROOT}/locks/sinks", f"{paths.ROOT}/locks/sources"):
             self._ensure(path)
-        nodes = first_nodes(self.paths, config, now_ms, guarantees or {}, author)
-        claims = [self._claim(resource) for resource in resources]
+        claims = [claim for resource in resources if (claim := self._claim(resource)) is not None]
+        numbers, version = first_numbers(self.registry, self.dataflow)
+        head = PlacementHead.beginning(numbers.worker, numbers.master, numbers.lease)
+        nodes = first_nodes(self.paths, config, now_ms, guarantees or {}, author, head)
         try:
-            self.registry.commit(nodes + [claim for claim in claims if claim is not None])
+            self.registry.commit([*nodes, *claims, Check(paths.NUMBERS, version)])
+        except VersionConflict as error:
+            if error.path == paths.NUMBERS:  # another dataflow has just been deleted
+                self.submit(config, resources, now_ms, guarantees, author)
+                return
+            raise
         except NodeExists as error:
             if error.path == self.paths.root:
                 raise already_there(self.dataflow) from None
             raise ResourceTaken(f"another dataflow has just claimed {error.path}: submit again to see which") from None
+
+    def claim(self, resources: Iterable[str]) -> None:
+        """Have these sinks belong to the dataflow, which is there already. Raises ResourceTaken."""
+        for resource in resources:
+            operation = self._claim(resource)
+            try:
+                self.registry.commit([] if operation is None else [operation])
+            except (NodeExists, VersionConflict):
+                raise ResourceTaken(f"another dataflow has just claimed {resource}: look again which") from None
 
     def _claim(self, resource: str) -> Operation | None:
         path = paths.sink_resource(resource)
@@ -129,20 +147,37 @@ class DataflowView:
         called again: until the last step, one transaction, it is `deleting`, and nobody starts what is half gone.
         """
         self.set_status(self.status().model_copy(update={"state": "deleting"}))
-        prefix = f"{paths.ROOT}/locks/sources"
-        for child in self._children(prefix):
-            if from_node_name(child).split(".", 1)[0] == self.dataflow:
-                self.registry.delete(f"{prefix}/{child}", recursive=True)
-        prefix = f"{paths.ROOT}/locks/sinks"
-        for child in self._children(prefix):
-            node = self.registry.find(f"{prefix}/{child}")
-            if node is not None and owner_of_resource(node) == self.dataflow:
-                self.registry.delete(f"{prefix}/{child}", recursive=True)
+        keep_numbers(self.registry, self.dataflow, self.numbers_reached())
+        for path in self._locks():
+            self.registry.delete(path, recursive=True)
         for _ in range(_DELETE_TRIES - 1):
             with suppress(NodeMissing, NodeNotEmpty):  # a master that was being started stood, and leaves again
                 self._delete_nodes()
                 return
         self._delete_nodes()
+
+    def numbers_reached(self) -> Numbers:
+        """Up to where names, leases and epochs were used."""
+        node = self.registry.find(self.paths.workers)
+        head = PlacementHead() if node is None else PlacementHead.from_bytes(node.data, path=self.paths.workers)
+        epochs = [0]
+        for path in (f"{lock}/{child}" for lock in self._locks() for child in self._children(lock)):
+            log = self.registry.find(paths.commit_log(path))
+            with suppress(DescriptorUnreadable):
+                epochs += [] if log is None else [CommitLog.from_bytes(log.data, path=path).epoch]
+        return Numbers(worker=head.next_worker, master=head.next_master, lease=max(head.next_lease, max(epochs) + 1))
+
+    def _locks(self) -> Iterator[str]:
+        """The nodes of its sources' and sinks' streams."""
+        prefix = f"{paths.ROOT}/locks/sources"
+        for child in self._children(prefix):
+            if from_node_name(child).split(".", 1)[0] == self.dataflow:
+                yield f"{prefix}/{child}"
+        prefix = f"{paths.ROOT}/locks/sinks"
+        for child in self._children(prefix):
+            node = self.registry.find(f"{prefix}/{child}")
+            if node is not None and owner_of_resource(node) == self.dataflow:
+                yield f"{prefix}/{child}"
 
     def _delete_nodes(self) -> None:
         for path in (self.paths.workers, self.paths.task_descriptors, self.paths.master):
@@ -282,6 +317,16 @@ class DataflowView:
             *created,
             Set(self.paths.task_descriptors, TaskSet(count=count, grouped_for=grouped_for).to_bytes()),
         ]
+
+    def growth_of_task(self, task: TaskDescriptor) -> list[Operation]:
+        """A task that is there gets what it has not yet, for `commit_placement`.
+
+        In several chunks it counts once the last operation was applied; what a master left that died before stays.
+        """
+        there = set(self._subtree(self.paths.task_descriptor(task.name)))
+        path = self.paths.task_descriptor(task.name)
+        made = [one for one in self.task_operations(task) if isinstance(one, Create) and one.path not in there]
+        return [*made, Set(path, task.to_bytes())]
 
     def _deletion_of_tasks(self, beside: Collection[str]) -> list[Operation]:
         there = [from_node_name(child) for child in self._children(self.paths.task_descriptors)]

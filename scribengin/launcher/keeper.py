@@ -6,7 +6,8 @@ waits for a line on its standard input: whoever launched it has written `contain
 starts.
 
 Files of the directory: `request.json` (what to run), `container.json` (its descriptor), `exit.json` (how it ended,
-written once: the first word counts), `stdout.log`, `stderr.log`, `keeper.log`.
+written once: the first word counts), `stdout.log`, `stderr.log`, `keeper.log`. It writes the logs itself (output.py):
+a full disk is no trouble of who prints.
 
 It imports as little as it can: one of it runs for every container.
 """
@@ -25,6 +26,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from scribengin.launcher.output import OutputFile, pump
 from scribengin.launcher.processes import MARK, Footprint, Group
 
 REQUEST, DESCRIPTOR, EXIT = "request.json", "container.json", "exit.json"
@@ -32,6 +34,9 @@ STDOUT, STDERR, KEEPER_LOG = "stdout.log", "stderr.log", "keeper.log"
 GO = b"go\n"
 _MEMORY_LOOK_S = 0.5
 _PAUSE_S = 0.005
+_ROOM_LOOK_S = 0.5
+_LAST_OUTPUT_MAX_S = 5.0
+"""What was printed is in the pipe by then; only who left the container with the pipe's end can still hold it open."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -45,26 +50,43 @@ def main(directory: Path) -> None:
     request = json.loads((directory / REQUEST).read_text())
     group = Group(os.getpid(), mark_of(directory))
     try:
-        process = _start(request, directory)
+        process, outputs = _start(request, directory)
     except OSError as error:
-        write_exit(directory, "exited", 127, f"could not be started: {error}")
+        write_exit_when_there_is_room(directory, "exited", 127, f"could not be started: {error}")
         return
     over = watch(process, group, request["memory_mb"])
     group.kill(pause)
     code = process.wait()
+    for output in outputs:
+        output.join(_LAST_OUTPUT_MAX_S)
     if over is None:
-        write_exit(directory, "exited", code, describe(code))
+        write_exit_when_there_is_room(directory, "exited", code, describe(code))
     else:
-        write_exit(directory, "memory", code, over)
+        write_exit_when_there_is_room(directory, "memory", code, over)
 
 
 def write_exit(directory: Path, kind: str, code: int | None, reason: str) -> None:
-    """Write down how the container ended, unless that has been done. The file appears whole or not at all."""
+    """Write down how the container ended, unless that has been done. The file appears whole or not at all. Raises
+    OSError."""
     draft = directory / f".{EXIT}-{os.getpid()}-{threading.get_ident()}"
-    draft.write_text(json.dumps({"kind": kind, "code": code, "reason": reason}))
-    with contextlib.suppress(FileExistsError):  # somebody else's word was first
-        os.link(draft, directory / EXIT)
-    draft.unlink()
+    try:
+        draft.write_text(json.dumps({"kind": kind, "code": code, "reason": reason}))
+        with contextlib.suppress(FileExistsError):  # somebody else's word was first
+            os.link(draft, directory / EXIT)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_exit_when_there_is_room(directory: Path, kind: str, code: int | None, reason: str) -> None:
+    """How the container ended is what its master goes by: the keeper stays until the disk takes it, or it is killed."""
+    while True:
+        try:
+            write_exit(directory, kind, code, reason)
+            return
+        except FileNotFoundError:
+            return  # the container's directory was deleted: nobody asks any more
+        except OSError:
+            threading.Event().wait(_ROOM_LOOK_S)
 
 
 def mark_of(directory: Path) -> str:
@@ -87,18 +109,29 @@ def pause() -> None:
     threading.Event().wait(_PAUSE_S)
 
 
-def _start(request: dict[str, Any], directory: Path) -> subprocess.Popen[bytes]:
+def _start(request: dict[str, Any], directory: Path) -> tuple[subprocess.Popen[bytes], list[threading.Thread]]:
+    """The process, and the threads that write down what it prints. Raises OSError."""
     keeper = os.getpid()
-    with (directory / STDOUT).open("ab") as stdout, (directory / STDERR).open("ab") as stderr:
-        return subprocess.Popen(
+    pipes = {STDOUT: os.pipe(), STDERR: os.pipe()}
+    try:
+        process = subprocess.Popen(
             request["argv"],
             env={**os.environ, **request["env"], MARK: mark_of(directory)},
             cwd=directory,
             stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            preexec_fn=lambda: in_the_container(keeper),  # safe: the keeper has one thread
+            stdout=pipes[STDOUT][1],
+            stderr=pipes[STDERR][1],
+            preexec_fn=lambda: in_the_container(keeper),  # safe: the keeper has one thread as yet
         )
+    finally:
+        for _, end in pipes.values():
+            os.close(end)
+    outputs = []
+    for name, (end, _) in pipes.items():
+        file = OutputFile(directory / name)
+        outputs.append(threading.Thread(target=pump, args=(end, file), name=name, daemon=True))
+        outputs[-1].start()
+    return process, outputs
 
 
 def in_the_container(keeper: int) -> None:

@@ -35,10 +35,14 @@ from scribengin.launcher.contract import (
     LogName,
     tail_of_log,
 )
+from scribengin.launcher.output import rotated
 from scribengin.launcher.processes import MARK, Group, start_token
-from scribengin.model import node_name
+from scribengin.model import from_node_name, node_name
+from scribengin.private import PRIVATE_MODE, private_directory
 
 _DEATH_TIMEOUT_S = 10.0
+_LAST_OUTPUT_S = 1.0
+"""So long a keeper has to write down what its container, which is dead, had printed."""
 KEPT_MAX = 100
 """Of so many containers of a dataflow the directories stay, with their logs; then the oldest ended ones go."""
 
@@ -76,6 +80,7 @@ class LocalLauncher(ContainerLauncher):
     # -- the contract
 
     def launch(self, request: ContainerRequest) -> ContainerDescriptor:
+        directory: Path | None = None
         try:
             directory = self._new_directory(request)
             (directory / keeper.REQUEST).write_text(
@@ -83,6 +88,8 @@ class LocalLauncher(ContainerLauncher):
             )
             child = _start_keeper(directory)
         except OSError as error:
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)  # or each try on a full disk would leave another one
             raise LauncherError(
                 f"container '{request.name}' of {request.dataflow} could not be started: {error}"
             ) from error
@@ -121,7 +128,8 @@ class LocalLauncher(ContainerLauncher):
     def kill(self, container: ContainerDescriptor) -> None:
         if self.poll(container) is not None:
             return
-        keeper.write_exit(Path(container.directory), "killed", -signal.SIGKILL, "killed by the launcher")
+        with contextlib.suppress(OSError):  # a full disk must not keep it alive
+            keeper.write_exit(Path(container.directory), "killed", -signal.SIGKILL, "killed by the launcher")
         _group(container).kill(keeper.pause)
         self._kill_keeper(container)
         self._sweep(container)
@@ -140,8 +148,20 @@ class LocalLauncher(ContainerLauncher):
                 found.append(ContainerDescriptor.from_bytes(file.read_bytes(), path=str(file)))
         return sorted(found, key=lambda container: (container.launched_ms, container.id))
 
+    def dataflows(self) -> list[str]:
+        """The dataflows (of any registry) that have left a container's directory here."""
+        return sorted(from_node_name(path.name) for path in self._root.glob("*") if path.is_dir())
+
+    def forget(self, container: ContainerDescriptor) -> None:
+        """End the container, and delete its directory with its output."""
+        self.kill(container)
+        shutil.rmtree(container.directory, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others of its dataflow are still there
+            Path(container.directory).parent.rmdir()
+
     def log_tail(self, container: ContainerDescriptor, name: LogName, lines_max: int = 12) -> str:
-        return tail_of_log(getattr(self.logs(container), name), lines_max)
+        path = getattr(self.logs(container), name)
+        return tail_of_log(path, lines_max) or tail_of_log(rotated(path), lines_max)
 
     def logs(self, container: ContainerDescriptor) -> ContainerLogs:
         """Its log files; they stay after its end."""
@@ -169,12 +189,12 @@ class LocalLauncher(ContainerLauncher):
     def _new_directory(self, request: ContainerRequest) -> Path:
         """A directory of its own, named for the container; with a number where the name is taken."""
         parent = self._root / node_name(request.dataflow)
-        parent.mkdir(parents=True, exist_ok=True)
+        private_directory(parent)
         number = 1
         while True:
             directory = parent / (node_name(request.name) + (f".{number}" if number > 1 else ""))
             try:
-                directory.mkdir()
+                directory.mkdir(mode=PRIVATE_MODE)
             except FileExistsError:
                 number += 1
                 continue
@@ -210,9 +230,12 @@ class LocalLauncher(ContainerLauncher):
             child.stdin.close()
         except OSError as error:
             child.kill()
-            raise LauncherError(
-                f"container '{container.name}' did not start: {error}; {_keeper_log(directory)}"
-            ) from error
+            child.wait()
+            with self._lock:
+                self._children.pop(container.id, None)
+            word = _keeper_log(directory)
+            shutil.rmtree(directory, ignore_errors=True)
+            raise LauncherError(f"container '{container.name}' did not start: {error}; {word}") from error
 
     def _forget_oldest(self, dataflow: str) -> None:
         """Something that dies at once and is launched again for days must not fill the disk."""
@@ -250,7 +273,9 @@ class LocalLauncher(ContainerLauncher):
         """Make sure that nothing of a container is left whose keeper has gone, also when somebody killed the keeper."""
         if start_token(container.pid) is None:
             _group(container).kill(keeper.pause)
-        keeper.write_exit(Path(container.directory), "lost", None, "its keeper ended without a word (was it killed?)")
+        with contextlib.suppress(OSError):  # the next one who asks writes it, when there is room
+            reason = "its keeper ended without a word (was it killed?)"
+            keeper.write_exit(Path(container.directory), "lost", None, reason)
 
     def _kill_keeper(self, container: ContainerDescriptor) -> None:
         try:
@@ -259,9 +284,11 @@ class LocalLauncher(ContainerLauncher):
             return
         try:
             if start_token(container.pid) == container.start_token:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 with selectors.DefaultSelector() as gone:
                     gone.register(pidfd, selectors.EVENT_READ)
+                    if gone.select(_LAST_OUTPUT_S):
+                        return
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     gone.select(_DEATH_TIMEOUT_S)
         finally:
             os.close(pidfd)
@@ -284,7 +311,10 @@ def _group(container: ContainerDescriptor) -> Group:
 
 
 def _read_exit(directory: Path) -> ContainerExit:
-    value = json.loads((directory / keeper.EXIT).read_text())
+    try:
+        value = json.loads((directory / keeper.EXIT).read_text())
+    except FileNotFoundError:
+        return ContainerExit("lost", None, f"how it ended could not be written down: is there room for {directory}?")
     return ContainerExit(value["kind"], value["code"], value["reason"])
 
 

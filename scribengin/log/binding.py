@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
 from scribengin.effect import effect
-from scribengin.errors import ConfigInvalid, NamespaceNotBound
-from scribengin.log.filestore import FileSegmentStore
+from scribengin.errors import ConfigInvalid, LogWriteFailed, NamespaceNotBound
+from scribengin.log.filestore import make_directory, sync_directory
+from scribengin.log.mark import MARK, check_mark, read_mark
 from scribengin.log.metadata import ATTEMPTS_MAX, NamespaceDescriptor
 from scribengin.log.names import NamespaceUri
 from scribengin_registry.contract import Registry
@@ -42,29 +48,58 @@ def bound(registry: Registry, path: str, uri: str) -> NamespaceDescriptor:
     return NamespaceDescriptor.from_bytes(node.data, path=path)
 
 
-def bind(registry: Registry, path: str, wanted: NamespaceDescriptor) -> None:
-    """Make the namespace's node, its store's directory, and the node its logs stand below. Idempotent.
+def bind(registry: Registry, path: str, location: str) -> NamespaceDescriptor:
+    """Make the namespace's node, its store's directory with its mark, and the node its logs stand below. Idempotent.
 
-    Raises NamespaceNotBound (it is bound to another directory), LogWriteFailed.
+    Raises NamespaceNotBound (it is bound to another directory), StoreNotMounted (to this one, which is another one on
+    this machine), LogWriteFailed.
     """
-    FileSegmentStore(wanted.location).create_log("")  # the directory itself
     for _attempt in range(ATTEMPTS_MAX):
+        node = registry.find(path)
+        if node is not None and node.data:
+            there = NamespaceDescriptor.from_bytes(node.data, path=path)
+            break
+        token = mark_directory(Path(location))  # first, so that a node never names a directory that has no mark
+        wanted = NamespaceDescriptor(store="file", location=location, token=token)
         try:
-            node = registry.find(path)
             if node is None:
                 with effect("log.bind_create"):
                     registry.create(path, wanted.to_bytes(), parents=True)
-            elif not node.data:
+            else:
                 with effect("log.bind_set"):
                     registry.set(path, wanted.to_bytes(), node.version)
-            elif (there := NamespaceDescriptor.from_bytes(node.data, path=path)) != wanted:
-                raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
-            else:
-                break
         except (NodeExists, NodeMissing, VersionConflict, OutcomeUnknown):
             registry.sync()  # somebody else binds it, or our reply was lost: look again
+    else:
+        raise NamespaceNotBound(f"{path} keeps changing and could not be bound; see who else binds it, and try again")
+    if there.location != location:
+        raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
+    check_mark(Path(location), there.token)
+    with suppress(NodeExists), effect("log.bind_logs"):
+        registry.create(f"{path}/logs")
+    return there
+
+
+def mark_directory(directory: Path) -> str:
+    """Make the directory, and its mark if it has none; the token that stands there. Raises LogWriteFailed.
+
+    Whoever finds none adds a line, the first whole one counts: so all who do it at once get the same token. What is
+    there is synced, too: whoever wrote it may have died before that.
+    """
     try:
-        with effect("log.bind_logs"):
-            registry.create(f"{path}/logs")
-    except NodeExists:
-        return
+        make_directory(directory)
+        with effect("log.mark"):
+            file = os.open(directory / MARK, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                if read_mark(directory) is None:
+                    os.write(file, f"\n{uuid.uuid4().hex}\n".encode("ascii"))
+                os.fsync(file)
+            finally:
+                os.close(file)
+        sync_directory(directory)
+        token = read_mark(directory)
+    except OSError as error:
+        raise LogWriteFailed(f"cannot mark {directory} as the directory of a namespace: {error.strerror}") from error
+    if token is None:
+        raise LogWriteFailed(f"cannot mark {directory}: what was written to {MARK} is not there; look at its disk")
+    return token

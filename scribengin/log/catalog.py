@@ -7,21 +7,26 @@ The registry is asked again only after its watch fired, or once a minute. A segm
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
 from scribengin.clock import Clock
-from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, PositionTruncated
+from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, PositionTruncated, SegmentsMoved
 from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, read_body
 from scribengin.log.index import DamagePlace, EntryPlace, SegmentIndex, walk
 from scribengin.log.metadata import LogDescriptor, LogMetadata, LogState, SegmentDescriptor
 from scribengin.log.segment import SegmentStore, SegmentView, Tail
+from scribengin_registry.contract import SessionState
+from scribengin_registry.errors import RegistryUnreachable, SessionLost
 
 _T = TypeVar("_T")
+Writer = Literal["there", "none", "died"]
+"""Of a log; died: nobody holds it, and whoever did has left a segment unfinished."""
 _OPEN_SEGMENTS_MAX = 4
 _POLL_S_MIN = 0.001
 _POLL_S_MAX = 0.020
@@ -193,7 +198,7 @@ class LogCatalog:
     def state(self) -> LogState:
         """The log's metadata, as of the last change that was seen. Raises LogNotFound, InconsistentLog."""
         state = self._state
-        if state is not None and not self._stale.is_set() and not self._overlooked(state):
+        if state is not None and not self._out_of_date(state):
             return state
         stale = self._stale = threading.Event()
         wake = self._wake  # not `self`: a watch stays with the session until it fires, also when this is long closed
@@ -202,9 +207,13 @@ class LogCatalog:
             stale.set()
             wake.set()
 
-        known = () if state is None else state.segments
         try:
-            state = self._metadata.state(known, changed if self._follow else None)
+            state = self._metadata.state(state, changed if self._follow else None)
+        except (RegistryUnreachable, SessionLost):
+            stale.set()
+            if state is None or not self._follow:
+                raise
+            return state  # it has just gone away: what is known holds as far as it goes
         except BaseException:
             stale.set()
             raise
@@ -216,13 +225,23 @@ class LogCatalog:
         self._state, self._checked_s = state, self._clock.monotonic_s()
         return state
 
+    def _out_of_date(self, state: LogState) -> bool:
+        """Whether the registry is to be asked again. Who follows a log goes on with what it knows while no registry
+        answers: what grows, grows in files."""
+        if self._follow and self._metadata.registry.state is SessionState.SUSPENDED:
+            return False
+        return self._stale.is_set() or self._overlooked(state)
+
     def _overlooked(self, state: LogState) -> bool:
         """Whether the metadata changed and nobody said so. Asks the registry once in a while."""
         now_s = self._clock.monotonic_s()
         if not self._follow or now_s - self._checked_s < _RECHECK_S:
             return False
         self._checked_s = now_s
-        return self._metadata.head()[1] != state.head_version
+        try:
+            return self._metadata.head()[1] != state.head_version
+        except (RegistryUnreachable, SessionLost):
+            return False  # it is asked again in a minute, or told of the end of the outage before that
 
     def segment(self, number: int, state: LogState | None = None) -> SegmentDescriptor | None:
         """The segment of that number, if there is one yet; as `state` has it, or as the log has it now.
@@ -230,14 +249,42 @@ class LogCatalog:
         Raises PositionTruncated for one that was purged, InconsistentLog for one that should be there.
         """
         state = state or self.state()
-        first = state.segments[0].segment if state.segments else state.head.max_segment + 1
+        first = state.head.begin
         if number > state.head.max_segment:
             return None
         if number < min(first, state.head.first.segment):
             raise self._truncated(DLSN(number, 0, 0), state.head.first)
         if number < first:
             raise InconsistentLog(f"log '{self.log.name}': segment {number} is gone, the log begins with {first}")
-        return state.segments[number - first]
+        try:
+            return state.segments[number - first]
+        except SegmentsMoved:
+            self._stale.set()
+            return self.segment(number)
+
+    def kept(self) -> tuple[SegmentDescriptor, ...]:
+        """All segments that may hold records that are kept."""
+        while True:
+            state = self.state()
+            try:
+                return tuple(state.segments[max(0, state.head.first.segment - state.head.begin) :])
+            except SegmentsMoved:
+                self._stale.set()
+
+    def kept_from(self, wanted: Callable[[SegmentDescriptor], bool]) -> Iterator[SegmentDescriptor]:
+        """Those from the first on for which `wanted` holds, as it then does for all that follow. Reads a few."""
+        while True:
+            state = self.state()
+            numbers = range(max(state.head.first.segment, state.head.begin), state.head.max_segment + 1)
+            try:
+                at = bisect_left(numbers, True, key=lambda number: wanted(state.segments[number - state.head.begin]))
+                break
+            except SegmentsMoved:
+                self._stale.set()
+        for number in numbers[at:]:
+            segment = self.segment(number)
+            if segment is not None:
+                yield segment
 
     def reader(self, segment: SegmentDescriptor) -> SegmentReader:
         """A reader of the segment; the last few stay open. Raises LogNotFound if its file is gone."""
@@ -246,11 +293,21 @@ class LogCatalog:
             reader.close()
             reader = None
         if reader is None:
-            reader = SegmentReader(self.log.name, self._store, segment)
+            reader = self._opened(segment)
             if len(self._readers) >= _OPEN_SEGMENTS_MAX:
                 self._readers.popitem(last=False)[1].close()
         self._readers[segment.segment] = reader
         return reader
+
+    def _opened(self, segment: SegmentDescriptor) -> SegmentReader:
+        try:
+            return SegmentReader(self.log.name, self._store, segment)
+        except LogNotFound:
+            self._stale.set()  # it was purged, or is read as its compressed copy by now, and nobody has said so yet
+            now = self.segment(segment.segment)
+            if now is None or now.file == segment.file:
+                raise
+            return SegmentReader(self.log.name, self._store, now)
 
     def end(self, segment: SegmentDescriptor) -> Tail:
         """How far the segment may be read just now."""
@@ -270,7 +327,8 @@ class LogCatalog:
         state = self.state()
         if not state.segments:
             return DLSN(state.head.max_segment + 1, 0, 0)
-        last = state.segments[-1]
+        last = self.segment(state.head.max_segment, state)
+        assert last is not None, "it is listed"
         return DLSN(last.segment, self.end(last).entries, 0)
 
     def check_position(self, position: DLSN) -> DLSN:
@@ -323,7 +381,7 @@ class LogCatalog:
 
     def position_of(self, sequence: int) -> DLSN:
         """Where the record `sequence` stands; the end if there is none yet. Raises DamagedEntry."""
-        for segment in self.state().segments:
+        for segment in self.kept_from(lambda segment: sequence < self.end(segment).sequence):
             end = self.end(segment)
             if sequence < end.sequence:
                 place = self.reader(segment).find_sequence(sequence, end.end)
@@ -356,9 +414,13 @@ class LogCatalog:
         segment = self.state().in_progress
         return watch.follow(None if segment is None else self.reader(segment).view)
 
-    def has_writer(self) -> bool:
+    def writer(self) -> Writer:
         """Whether anybody holds the log open for writing. Asks the registry."""
-        return self._metadata.registry.find(self._metadata.lock_path) is not None
+        before = self._metadata.head()
+        if self._metadata.registry.find(self._metadata.lock_path) is not None:
+            return "there"
+        unfinished = before[0].in_progress and self._metadata.head() == before  # nobody has come or gone in between
+        return "died" if unfinished else "none"
 
     def wake(self) -> None:
         """Make whoever waits in `await_change` look at once. From any thread."""

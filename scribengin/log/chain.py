@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from scribengin.clock import Clock
 from scribengin.effect import effect
-from scribengin.errors import InconsistentLog, LogError, LogWriteFailed, ScribenginError
+from scribengin.errors import EndOfStream, InconsistentLog, LogError, LogWriteFailed, ScribenginError
 from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import GROUP_ENTRIES_MAX, EncodedEntry, EntryType
 from scribengin.log.metadata import LogDescriptor, LogMetadata, Owner, SegmentDescriptor, SegmentsHead
@@ -118,7 +118,7 @@ class SegmentChain:
         with effect("log.stage_sync"):
             self._sync(appender)
             if not segment.fsync:
-                self._store.settle(segment.file)  # what a round commits is durable, whatever else of the log is
+                appender.settle()  # what a round commits is durable, whatever else of the log is
         self._prepared = StagedRange(
             log=self._log.name,
             directory=self._log.directory,
@@ -160,7 +160,7 @@ class SegmentChain:
         """
         if self._segment is None:
             return
-        end = self._end_of(self._segment)
+        end = self._end_of(*self._opened())
         with effect("log.segment_complete"):
             self._head = self._metadata.complete_segment(self._owner, end, release=release)
         self._leave_segment(end)
@@ -186,6 +186,8 @@ class SegmentChain:
 
     def _open_segment(self) -> tuple[SegmentDescriptor, SegmentAppender]:
         if self._segment is None:
+            if self._head.end_of_stream:
+                raise EndOfStream(f"log '{self._log.name}' was sealed: nothing can be written to it")
             segment, appender = self._following()
             with effect("log.segment_register"):
                 self._head = self._metadata.create_segment(self._owner, segment)
@@ -214,7 +216,7 @@ class SegmentChain:
         except LogWriteFailed as error:
             self._postpone_roll(error)
             return
-        end = self._end_of(segment)
+        end = self._end_of(*self._opened())
         with effect("log.segment_roll"):
             self._head = self._metadata.roll_segment(self._owner, end, following)
         self._leave_segment(end)
@@ -247,9 +249,9 @@ class SegmentChain:
         self._segment, self._appender, self._spare = segment, appender, None
         self._begun_s = self._clock.monotonic_s()
 
-    def _end_of(self, segment: SegmentDescriptor) -> SegmentDescriptor:
+    def _end_of(self, segment: SegmentDescriptor, appender: SegmentAppender) -> SegmentDescriptor:
         if not segment.fsync:
-            self._store.settle(segment.file)  # a completed segment is durable, whatever its groups were
+            appender.settle()  # a completed segment is durable, whatever its groups were
         return completed(segment, self._visible, self._clock)
 
     def _leave_segment(self, end: SegmentDescriptor) -> None:

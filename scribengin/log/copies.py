@@ -32,7 +32,7 @@ from scribengin.log.index import DamagePlace, EntryPlace, walk
 from scribengin.log.metadata import CopyDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.segment import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.survey import Finding
-from scribengin_registry.contract import Create, Delete, Operation
+from scribengin_registry.contract import Operation, Set
 
 _MS_AN_HOUR = 3_600_000
 _WRITE_BYTES = 4 * 1024 * 1024
@@ -132,11 +132,7 @@ def _revise(
         after = None if before is None else revise(before)
         if before is None or after is None:
             return head, []
-        after = after.model_copy(update={"revision": before.revision + 1})
-        return head, [
-            Delete(f"{metadata.segments_path}/{before.node}"),
-            Create(f"{metadata.segments_path}/{after.node}", after.to_bytes()),
-        ]
+        return head.revising(before, after), [Set(f"{metadata.segments_path}/{after.node}", after.to_bytes())]
 
     metadata.change(None, change)
 
@@ -206,16 +202,7 @@ def _encoded(log: str, raw: SegmentView, segment: SegmentDescriptor, codec: Code
             encoded = encode(batch, codec=codec)
             header = replace(header, codec=encoded.codec, body_crc=encoded.body_crc, body_bytes=encoded.body_bytes)
         else:
-            encoded = EncodedEntry(
-                buffers=(body,),
-                codec=header.codec,
-                records=header.records,
-                first_txid=header.first_txid,
-                last_txid=header.last_txid,
-                body_crc=header.body_crc,
-                body_bytes=header.body_bytes,
-                type=header.type,
-            )
+            encoded = EncodedEntry.of_stored(header, body)
         yield PlacedEntry(at, header, encoded)
         at += header.size
 

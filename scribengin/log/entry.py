@@ -160,6 +160,20 @@ class EncodedEntry:
     body_bytes: int
     type: int = EntryType.RECORDS
 
+    @classmethod
+    def of_stored(cls, header: EntryHeader, body: pa.Buffer) -> EncodedEntry:
+        """An entry as it stands in a segment: its body as it is stored there, not encoded anew."""
+        return cls(
+            buffers=(body,),
+            codec=header.codec,
+            records=header.records,
+            first_txid=header.first_txid,
+            last_txid=header.last_txid,
+            body_crc=header.body_crc,
+            body_bytes=header.body_bytes,
+            type=header.type,
+        )
+
     def as_type(self, entry_type: EntryType) -> EncodedEntry:
         return replace(self, type=entry_type)
 

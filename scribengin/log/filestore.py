@@ -16,18 +16,19 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from scribengin.effect import effect
-from scribengin.errors import Fenced, LogWriteFailed
+from scribengin.errors import Fenced, LogNotFound, LogWriteFailed
 from scribengin.log.index import INTERVAL_BYTES, IndexRow
-from scribengin.log.mapped import FileView
+from scribengin.log.mapped import DiskView, FileView, close_all
+from scribengin.log.mark import check_mark
 from scribengin.log.segment import IndexKind, PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.tail import SLOT_BYTES, slot_of
+from scribengin.private import PRIVATE_MODE
 
-_SEGMENT_FILE = re.compile(r"(\d{18})-(\d+)\.log")
 _INDEX_SUFFIXES: dict[IndexKind, str] = {"positions": ".idx", "keys": ".keys"}
 _SUFFIXES = (*_INDEX_SUFFIXES.values(), ".tail", ".fence", ".log")
 """All files of a segment. The segment itself is removed last: while it is there, the rest is found again."""
@@ -37,12 +38,18 @@ _BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
 
 
 class FileSegmentStore(SegmentStore):
-    """Segments as files under one root directory."""
+    """Segments as files under one root directory. With a `token`, only while that stands there (mark.py)."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, token: str | None = None) -> None:
         self._root = Path(root)
+        self._token = token
+
+    def check_mounted(self) -> None:
+        if self._token is not None:
+            check_mark(self._root, self._token)
 
     def create_log(self, directory: str) -> None:
+        self.check_mounted()
         path = self._root / directory
         try:
             make_directory(path)
@@ -50,6 +57,7 @@ class FileSegmentStore(SegmentStore):
             raise LogWriteFailed(f"cannot make the log directory {path}: {error.strerror}") from error
 
     def delete_log(self, directory: str) -> None:
+        self.check_mounted()
         path = self._root / directory
         for attempt in range(_ATTEMPTS_MAX):
             try:
@@ -74,10 +82,11 @@ class FileSegmentStore(SegmentStore):
                     path.unlink()
                     raise
         except FileNotFoundError:
+            self.check_mounted()
             raise Fenced(f"the log directory {path.parent} is gone: the log was deleted; create it again") from None
         except OSError as error:
             raise LogWriteFailed(f"cannot create segment {path}: {error.strerror}") from error
-        return FileAppender(path, file, fsync=fsync)
+        return FileAppender(path, file, fsync=fsync, check_mounted=self.check_mounted)
 
     def fence(self, name: SegmentName) -> None:
         path = Path(self.path(name)).with_suffix(".fence")
@@ -88,23 +97,24 @@ class FileSegmentStore(SegmentStore):
         except OSError as error:
             raise LogWriteFailed(f"cannot fence segment {path}: {error.strerror}") from error
 
-    def settle(self, name: SegmentName, *, forget_from: int | None = None) -> None:
+    def settle(self, name: SegmentName) -> None:
         path = self.path(name)
         try:
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 with effect("log.settle"):
                     os.fdatasync(descriptor)
-                if forget_from is not None:
-                    # From the start: what the kernel caches together (a page, a folio) is kept when part of it is.
-                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise LogWriteFailed(f"cannot make segment {path} durable: {error.strerror}") from error
 
-    def open(self, name: SegmentName) -> SegmentView:
-        return FileView(self.path(name))
+    def open(self, name: SegmentName, *, from_disk: bool = False) -> SegmentView:
+        try:
+            return DiskView(self.path(name)) if from_disk else FileView(self.path(name))
+        except LogNotFound:
+            self.check_mounted()
+            raise
 
     def path(self, name: SegmentName) -> str:
         return f"{self._root / str(name)}.log"
@@ -127,11 +137,17 @@ class FileSegmentStore(SegmentStore):
         return True
 
     def names(self, directory: str) -> list[SegmentName]:
-        matches = (_ANY_FILE.fullmatch(path.name) for path in (self._root / directory).glob("*"))
-        names = {SegmentName(directory, int(m[1]), int(m[2]), m[3] or "") for m in matches if m is not None}
-        return sorted(names, key=lambda name: (name.segment, name.epoch, name.copy))
+        self.check_mounted()
+        try:
+            files = os.listdir(self._root / directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        matches = map(_ANY_FILE.fullmatch, files)
+        found = {(int(m[1]), int(m[2]), m[3] or "") for m in matches if m is not None}
+        return [SegmentName(directory, *name) for name in sorted(found)]
 
     def remove(self, name: SegmentName) -> int:
+        self.check_mounted()
         path = Path(self.path(name))
         try:
             size = path.stat().st_size if path.exists() else 0
@@ -142,20 +158,25 @@ class FileSegmentStore(SegmentStore):
             raise LogWriteFailed(f"cannot remove segment {path}: {error.strerror}; remove it by hand") from error
         return size
 
-    def sweep(self, directory: str, keep: frozenset[tuple[int, int]], epoch: int) -> None:
-        for path in sorted((self._root / directory).glob("*.log")):
-            match = _SEGMENT_FILE.fullmatch(path.name)
-            if match and (int(match[1]), int(match[2])) not in keep and int(match[2]) < epoch:
-                with effect("log.sweep"):
-                    for suffix in _SUFFIXES:
-                        path.with_suffix(suffix).unlink(missing_ok=True)
+    def move(self, name: SegmentName, to: SegmentName) -> None:
+        old, new = Path(self.path(name)), Path(self.path(to))
+        try:
+            make_directory(new.parent)
+            with effect("log.segment_move"):
+                for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
+                    with suppress(FileNotFoundError):
+                        os.rename(old.with_suffix(suffix), new.with_suffix(suffix))
+            sync_directory(new.parent)
+            sync_directory(old.parent)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot move segment {old} to {new}: {error.strerror}") from error
 
 
 class FileAppender(SegmentAppender):
     """Writes one segment file, which it has just created."""
 
-    def __init__(self, path: Path, descriptor: int, *, fsync: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path, descriptor: int, *, fsync: bool, check_mounted: Callable[[], None]) -> None:
+        self._path, self._check_mounted = path, check_mounted
         self._fence_path = str(path.with_suffix(".fence"))
         self._fsync = fsync
         self._file = descriptor
@@ -185,10 +206,20 @@ class FileAppender(SegmentAppender):
                     os.fdatasync(self._file)
         except OSError as error:
             raise self._failed("sync", error) from error
-        if os.path.exists(self._fence_path) or not os.path.exists(self._path):
+        fenced = os.path.exists(self._fence_path)
+        if fenced or not os.path.exists(self._path):
+            if not fenced:
+                self._check_mounted()
             raise Fenced(
                 f"segment {self._path} was fenced: another writer owns the log now; open a new writer to go on"
             )
+
+    def settle(self) -> None:
+        try:
+            with effect("log.segment_settle"):
+                os.fdatasync(self._file)  # the kernel tells each descriptor of a failure since it was opened, once
+        except OSError as error:
+            raise self._failed("sync", error) from error
 
     def publish(self, tail: Tail) -> None:
         try:
@@ -203,10 +234,9 @@ class FileAppender(SegmentAppender):
             raise self._failed("write the tail of", error) from error
 
     def close(self) -> None:
-        for descriptor in (self._file, self._tail_file, self._index_file):
-            if descriptor >= 0:
-                os.close(descriptor)
+        descriptors = (self._file, self._tail_file, self._index_file)
         self._file = self._tail_file = self._index_file = -1
+        close_all(descriptors)
 
     def _write_index_rows(self) -> None:
         if not self._index_rows:
@@ -249,7 +279,7 @@ def make_directory(path: Path) -> None:
         return
     make_directory(path.parent)
     with effect("log.log_directory"):
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=PRIVATE_MODE, exist_ok=True)
     sync_directory(path.parent)
 
 

@@ -116,8 +116,11 @@ class GroupCommit:
             return self._last_dlsn
 
     @contextmanager
-    def exclusively(self) -> Iterator[SegmentChain]:
-        """The chain, with nothing pending. The caller keeps others from submitting. An exception ends the writer."""
+    def exclusively(self, *, last: bool = False) -> Iterator[SegmentChain]:
+        """The chain, with nothing pending. The caller keeps others from submitting. An exception ends the writer.
+
+        With `last` nothing is written afterwards, by the thread neither: no keep-alive follows a seal.
+        """
         with self._changed:
             self._held = True  # before the wait: the thread must find nothing to do when it ends
         try:
@@ -130,10 +133,14 @@ class GroupCommit:
                 raise
         finally:
             with self._changed:
-                self._held = False
+                self._held = last
                 self._active_s = self._clock.monotonic_s()
                 self._changed.notify_all()
         self._tell_completed()
+
+    def end(self, error: BaseException) -> None:
+        """Let the writer fail with `error`, unless it has failed already: it has lost the log. From any thread."""
+        self._fail(error, [])
 
     def raise_failure(self) -> None:
         """Raise what ended the writer, if anything did."""

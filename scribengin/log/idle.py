@@ -6,17 +6,20 @@ from collections.abc import Callable
 
 from scribengin.clock import Clock
 from scribengin.errors import ReaderIdle
+from scribengin.log.catalog import Writer
 from scribengin.log.reader_config import ReaderConfig
+from scribengin_registry.errors import RegistryUnreachable, SessionLost
 
 
 class IdleWatch:
     """How long a reader has seen nothing. Keep-alive entries count as something.
 
-    A log without a writer is at rest and not idle: the time begins again when it is found so.
+    A log that its last writer has closed is at rest and not idle: the time begins again when it is found so. One whose
+    writer has died is idle until somebody recovers it.
     """
 
-    def __init__(self, log: str, config: ReaderConfig, clock: Clock, has_writer: Callable[[], bool]) -> None:
-        self._log, self._clock, self._has_writer = log, clock, has_writer
+    def __init__(self, log: str, config: ReaderConfig, clock: Clock, writer: Callable[[], Writer]) -> None:
+        self._log, self._clock, self._writer = log, clock, writer
         self._warn_s, self._error_s = config.idle_warn_s, config.idle_error_s
         self._seen_s = clock.monotonic_s()
 
@@ -35,10 +38,19 @@ class IdleWatch:
         self._seen_s = self._clock.monotonic_s()
 
     def saw_nothing(self) -> None:
-        """Nothing was there. Raises ReaderIdle, and what the registry raises, after `idle_error_s`."""
+        """Nothing was there. Raises ReaderIdle after `idle_error_s`, unless the registry cannot be asked just now."""
         if self._error_s is None or self.idle_s < self._error_s:
             return
-        if self._has_writer():
+        try:
+            writer = self._writer()
+        except (RegistryUnreachable, SessionLost):
+            return
+        if writer == "died":
+            raise ReaderIdle(
+                f"log '{self._log}': nothing came for {self.idle_s:.0f} s, and its writer has died and left a segment "
+                "unfinished; start a writer, or run `scribengin log recover`, then open a new reader"
+            )
+        if writer == "there":
             raise ReaderIdle(
                 f"log '{self._log}': nothing came for {self.idle_s:.0f} s, not even a keep-alive, though it has a "
                 "writer; look at that writer (does its log have keep_alive_ms?), then open a new reader"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scribengin.log.catalog import LogCatalog
@@ -12,12 +13,13 @@ from scribengin.log.registered import RegisteredReaders, records_behind
 
 @dataclass(frozen=True, slots=True)
 class LogInfo:
-    """What there is to say about a log. `writer` is who holds its lock, if anybody does; `readers` are the registered
+    """What there is to say about a log. `segments` are read when somebody looks at them, while the namespace is open;
+    their number is known. `writer` is who holds its lock, if anybody does; `readers` are the registered
     ones, and how many records lie before each."""
 
     log: LogDescriptor
     head: SegmentsHead
-    segments: tuple[SegmentDescriptor, ...]
+    segments: Sequence[SegmentDescriptor]
     writer: str | None
     first: DLSN
     end: DLSN
@@ -38,6 +40,6 @@ def log_info(metadata: LogMetadata, catalog: LogCatalog) -> LogInfo:
         first=state.head.first,
         end=catalog.end_position(),
         records=catalog.end_sequence() - catalog.sequence_at(state.head.first),
-        bytes=sum(catalog.end(segment).end for segment in state.segments),
+        bytes=state.head.bytes + (0 if state.in_progress is None else catalog.end(state.in_progress).end),
         readers=records_behind(catalog, RegisteredReaders(metadata).positions()),
     )

@@ -9,15 +9,19 @@ of a writer that died) belongs to nobody yet, or to nobody any more, and is no d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from scribengin.errors import LogNotFound
 from scribengin.log.audit import TXID_UNKNOWN, SegmentAudit
 from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import HEADER_BYTES, Damage, read_header
 from scribengin.log.index import EntryPlace, IndexRow, rows_of
-from scribengin.log.metadata import LogMetadata, SegmentDescriptor
+from scribengin.log.metadata import LogMetadata, LogState, SegmentDescriptor
 from scribengin.log.records import TXID_NONE
+from scribengin.log.registered import RegisteredReaders
+from scribengin.log.restored import aside_of, records_in, size_of, unnamed
 from scribengin.log.scan import scan
 from scribengin.log.segment import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.survey import Finding, LogSurvey, survey
@@ -134,10 +138,74 @@ class LogInspection:
 
     def strays(self) -> list[SegmentName]:
         """Files of segments that the registry does not name: what a crash has left, which purging or the next writer
-        removes, or a segment that is just being made."""
+        removes, or a segment that is just being made. Not those that `unnamed` tells of."""
         segments = self.survey.segments
-        named = {segment.file for segment in segments} | {segment.copy_file for segment in segments}
+        named = {segment.raw_file for segment in segments} | {segment.copy_file for segment in segments}
+        named |= set(self.unnamed())
         return [name for name in self._store.names(self.survey.log.directory) if name not in named]
+
+    def unnamed(self) -> list[SegmentName]:
+        """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
+        directory, now = self.survey.log.directory, self._metadata.head()[0]
+        last = self.survey.head.max_segment
+        found = [
+            name
+            for name in unnamed(self._store.names(directory), self._state())
+            if not last < name.segment <= now.max_segment  # it was registered while we looked
+        ]
+        found += self._store.names(aside_of(directory))
+        return [name for name in found if size_of(self._store, name)]
+
+    def missing(self) -> list[SegmentDescriptor]:
+        """Completed segments that have no file, from the first on."""
+        there = {(name.segment, name.epoch) for name in self._store.names(self.survey.log.directory)}
+        return list(takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.survey.segments))
+
+    def out_of_place(self) -> Iterator[Finding]:
+        """What the registry says that the log's files contradict: files it does not name, readers where no record is
+        or was. Raises what the registry raises."""
+        for name in self.unnamed():
+            with suppress(LogNotFound):
+                yield Finding(
+                    f"the file {self._store.path(name)} holds {records_in(self._store, name):,} records that the "
+                    "registry does not name: it went back, as to an older backup; `scribengin log recover` takes them "
+                    "back",
+                    name.segment,
+                )
+        yield from self._readers_out_of_place()
+
+    def _readers_out_of_place(self) -> Iterator[Finding]:
+        readers = RegisteredReaders(self._metadata).positions()
+        if not readers:
+            return
+        now = survey(self._metadata)  # after the readers: what they have read was there before
+        head, end = now.head, self._end_of(now)
+        for reader, place in readers.items():
+            if place > end:
+                yield Finding(
+                    f"reader '{reader}' stands at {place}, behind its end {end}: the log or the registry went back; "
+                    "`scribengin log recover` looks for what is missing"
+                )
+            elif place < head.first and not head.given_up_to <= place:
+                yield Finding(
+                    f"reader '{reader}' stands at {place}, and the records before {head.first} were given up: "
+                    "register it anew there"
+                )
+
+    def _end_of(self, found: LogSurvey) -> DLSN:
+        last = found.segments[-1] if found.segments else None
+        if last is None or not last.in_progress:
+            return DLSN(found.head.max_segment + 1, 0, 0)
+        view = self._opened(last.file)
+        if view is None:
+            return DLSN(last.segment, 0, 0)
+        try:
+            return DLSN(last.segment, _visible_end(last, view).entries, 0)
+        finally:
+            view.close()
+
+    def _state(self) -> LogState:
+        return LogState(self.survey.head, self.survey.head_version, self.survey.segments)
 
     @property
     def bytes(self) -> int:

@@ -80,14 +80,13 @@ def positions_of_key(catalog: LogCatalog, key: bytes, *, newest_first: bool = Fa
 
     Raises DamagedEntry when it has to look into damage, LogNotFound.
     """
-    state = catalog.state()
-    segments = [segment for segment in state.segments if segment.segment >= state.head.first.segment]
-    for segment in _ordered(segments, newest_first):
+    first = catalog.state().head.first
+    for segment in _ordered(catalog.kept(), newest_first):
         reader = catalog.reader(segment)
         end = catalog.end(segment)
         blocks = [block for block in _blocks(reader, end.end) if block.may_hold(key)]
         for block in _ordered(blocks, newest_first):
-            found = [dlsn for dlsn in _in_block(reader, block, key) if dlsn >= state.head.first]
+            found = [dlsn for dlsn in _in_block(reader, block, key) if dlsn >= first]
             yield from _ordered(found, newest_first)
 
 

@@ -18,7 +18,8 @@ from scribengin.log.metadata import (
 from scribengin.log.segment import SegmentStore
 from scribengin.log.survey import LogSurvey, survey
 from scribengin.model import node_name
-from scribengin_registry.contract import Create, Delete, Operation, Registry
+from scribengin_registry.batches import batches
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
 
@@ -43,6 +44,8 @@ def create_log(metadata: LogMetadata, store: SegmentStore, config: LogConfig, cl
             metadata.registry.commit(operations)
     except NodeExists:
         store.delete_log(log.directory)
+        if finish_deletion(metadata, store):
+            return create_log(metadata, store, config, clock)
         raise LogExists(
             f"log '{log.name}' exists already in {metadata.namespace}; open it, or choose another"
         ) from None
@@ -63,6 +66,8 @@ def configure_log(metadata: LogMetadata, config: LogConfig, version: int | None)
         if node is None:
             raise metadata.not_found()
         log = LogDescriptor.from_bytes(node.data, path=metadata.path)
+        if log.deleting:
+            raise metadata.not_found()
         if version is not None and log.config_version != version:
             if (log.config_version, log.config) == (version + 1, config):
                 return log  # it was this call's own request, whose reply was lost
@@ -85,12 +90,16 @@ def configure_log(metadata: LogMetadata, config: LogConfig, version: int | None)
 
 
 def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> None:
-    """Delete the log's nodes in one transaction, then its files. With `force`, whoever writes it is fenced, and a log
-    whose metadata contradicts itself is deleted, too.
+    """Delete the log's nodes, then its files. With `force`, whoever writes it is fenced, and a log whose metadata
+    contradicts itself is deleted, too.
 
+    One transaction deletes it for everybody. Where its nodes are too many for one, that transaction only says so, and
+    the nodes follow: a crash in between leaves them to whoever deletes or creates a log of that name next.
     Raises LogNotFound, LogBusy, InconsistentLog (not with `force`).
     """
     registry = metadata.registry
+    if finish_deletion(metadata, store):
+        return
     log = metadata.descriptor()
     for _attempt in range(ATTEMPTS_MAX):
         found = survey(metadata)
@@ -103,18 +112,61 @@ def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> No
             if segment.in_progress:
                 store.fence(segment.file)
         try:
-            with effect("log.delete"):
-                registry.commit(_deletes(registry, metadata, found.head_version))
+            _delete_for_everybody(metadata, found)
             break
         except (NodeMissing, NodeNotEmpty, VersionConflict):
             continue  # something was added or removed meanwhile: look again
         except OutcomeUnknown:
             registry.sync(metadata.path)
-            if registry.find(metadata.path) is None:
+            there = metadata.find_descriptor()
+            if there is None or there[0].deleting:
                 break
     else:
         raise LogBusy(f"log '{log.name}' keeps changing and could not be deleted; stop its users and try again")
-    store.delete_log(log.directory)
+    if not finish_deletion(metadata, store):
+        store.delete_log(log.directory)
+
+
+def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
+    """Delete what is left of a log that is being deleted, and say whether there was anything."""
+    begun = metadata.find_descriptor()
+    there = begun
+    while there is not None and there[0].deleting:
+        check = Check(metadata.path, there[1])  # not one that was created since
+        try:
+            for batch in batches(_deletes(metadata.registry, metadata, ANY_VERSION)):
+                last = batch[-1] == Delete(metadata.path)
+                with effect("log.delete_rest"):
+                    metadata.registry.commit([*([] if last else [check]), *batch[:-1], _versioned(batch[-1], check)])
+        except (NodeMissing, NodeNotEmpty, VersionConflict):
+            pass  # somebody else deletes it, too
+        except OutcomeUnknown:
+            metadata.registry.sync(metadata.path)
+        there = metadata.find_descriptor()
+    if begun is None or not begun[0].deleting:
+        return False
+    store.delete_log(begun[0].directory)
+    return True
+
+
+def _versioned(operation: Operation, check: Check) -> Operation:
+    return Delete(check.path, check.version) if operation == Delete(check.path) else operation
+
+
+def _delete_for_everybody(metadata: LogMetadata, found: LogSurvey) -> None:
+    deletes = _deletes(metadata.registry, metadata, found.head_version)
+    if len(list(batches(deletes))) > 1:
+        there = metadata.find_descriptor()
+        if there is None:
+            return
+        log, version = there
+        head = found.head.model_copy(update={"epoch": found.head.epoch + 1, "deleting": True})
+        deletes = [
+            Set(metadata.path, log.model_copy(update={"deleting": True}).to_bytes(), version),
+            Set(metadata.segments_path, head.to_bytes(), found.head_version),
+        ]
+    with effect("log.delete"):
+        metadata.registry.commit(deletes)
 
 
 def _refuse_if_written(metadata: LogMetadata) -> None:
@@ -136,7 +188,7 @@ def _deletes(registry: Registry, metadata: LogMetadata, head_version: int) -> li
     def below(path: str) -> None:
         for child in registry.children(path):
             below(f"{path}/{child}")
-        deletes.append(Delete(path, head_version if path == metadata.segments_path else -1))
+        deletes.append(Delete(path, head_version if path == metadata.segments_path else ANY_VERSION))
 
     below(metadata.path)
     return deletes

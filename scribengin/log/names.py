@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from scribengin.errors import ConfigInvalid, InvalidLogName
+from scribengin.errors import ConfigInvalid, InvalidLogName, LogError
 from scribengin.model import node_name
 
 WILDCARD = re.compile(r"[*?\[]")
 """What makes a name a pattern, as fnmatch takes it."""
 _NODE_NAME_BYTES_MAX = 200
 """A log's name becomes one node and one directory, and file systems take 255 bytes."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _URI = re.compile(r"distributedlog(-[a-z]+)?://([^/]+)(/.*)?")
 
 
@@ -46,6 +47,8 @@ def check_log_name(name: str) -> str:
     why = None
     if not bare:
         why = "it is empty"
+    elif _SURROGATE.search(bare):
+        why = "it holds half of a surrogate pair, which is no text"
     elif any(character.isspace() or ord(character) < 32 for character in bare):
         why = "it has a space or a control character"
     elif any(part in ("", ".", "..") for part in parts):
@@ -55,8 +58,17 @@ def check_log_name(name: str) -> str:
     elif len(node_name(bare)) > _NODE_NAME_BYTES_MAX:
         why = f"it takes more than {_NODE_NAME_BYTES_MAX} bytes"
     if why is not None:
-        raise InvalidLogName(f"'{name}' cannot be the name of a log: {why}; use names as in flights/0")
+        shown = name.encode(errors="backslashreplace").decode()
+        raise InvalidLogName(f"'{shown}' cannot be the name of a log: {why}; use names as in flights/0")
     return bare
+
+
+def check_reader_name(log: str, reader: str) -> str:
+    """The name of a subscriber or registered reader. Raises LogError."""
+    if not reader or _SURROGATE.search(reader):
+        shown = reader.encode(errors="backslashreplace").decode()
+        raise LogError(f"log '{log}': '{shown}' cannot be the name of a reader: give it one, of whole characters")
+    return reader
 
 
 def _node_path(path: str, uri: str) -> str:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.errors import EndOfStream, LogExists, LogNotFound, PositionTruncated
+from scribengin.errors import (
+    EndOfStream,
+    InconsistentLog,
+    LogClosed,
+    LogExists,
+    LogNotFound,
+    PositionTruncated,
+    SegmentsMoved,
+)
 from scribengin.log import ownership
 from scribengin.log.binding import bind, bound, session_for
 from scribengin.log.catalog import LogCatalog
@@ -24,10 +33,12 @@ from scribengin.log.inspection import LogInspection
 from scribengin.log.keys import positions_of_key
 from scribengin.log.lifecycle import configure_log, create_log, delete_log
 from scribengin.log.limits import WriteLimiter
-from scribengin.log.listener import LogsChanged, NamespaceListener
+from scribengin.log.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
 from scribengin.log.metadata import (
+    ATTEMPTS_MAX,
     LogDescriptor,
     LogMetadata,
+    LogState,
     NamespaceDescriptor,
     Owner,
     SegmentDescriptor,
@@ -40,6 +51,7 @@ from scribengin.log.reader_config import ReaderConfig
 from scribengin.log.records import LogRecord
 from scribengin.log.recovery import Judge, commit_log_judge, recover_unfinished
 from scribengin.log.registered import RegisteredReaders, records_behind
+from scribengin.log.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.retention import Purged, purge_log, truncate_log
 from scribengin.log.starts import Start
 from scribengin.log.upkeep import Upkeep
@@ -47,6 +59,10 @@ from scribengin.log.writer import LogWriter
 from scribengin.model import from_node_name
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
+
+_T = TypeVar("_T")
+_SWEPT_EVERY_S = 60.0
+"""How often a writer's upkeep looks at all files of its log: there may be very many."""
 
 
 class LogNamespace(ClosedAtExit):
@@ -68,22 +84,22 @@ class LogNamespace(ClosedAtExit):
         self.descriptor = descriptor
         self._registry, self._config, self._clock, self._own_registry = registry, config, clock, own
         self._create_if_missing, self._limiter = create_if_missing, limiter
-        self._store = FileSegmentStore(descriptor.location)
+        self._store = FileSegmentStore(descriptor.location, descriptor.token)
+        self._closed = False
 
     @classmethod
     def bind(cls, uri: str, store_dir: str | Path, *, registry: Registry | None = None) -> NamespaceDescriptor:
         """Create the namespace, with its segments in the directory `store_dir`. Idempotent for the same directory.
 
-        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another directory).
+        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another directory), StoreNotMounted
+        (it was bound to this one, which is not the same any more), LogWriteFailed.
         """
-        wanted = NamespaceDescriptor(store="file", location=str(Path(store_dir).resolve()))
         session, path, own = session_for(uri, registry)
         try:
-            bind(session, path, wanted)
+            return bind(session, path, str(Path(store_dir).resolve()))
         finally:
             if own:
                 session.close()
-        return wanted
 
     @classmethod
     def open(
@@ -103,11 +119,12 @@ class LogNamespace(ClosedAtExit):
         `create_if_missing`, opening a writer creates the log (DistributedLog's default; not ours, because a mistyped
         name would become a log). `outstanding_writes_max` limits the unacknowledged records of all writers that this
         object opens together; in dark mode they are only counted.
-        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound.
+        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound, StoreNotMounted.
         """
         session, path, own = session_for(uri, registry)
         try:
             descriptor = bound(session, path, uri)
+            FileSegmentStore(descriptor.location, descriptor.token).check_mounted()
         except BaseException:
             if own:
                 session.close()
@@ -143,16 +160,20 @@ class LogNamespace(ClosedAtExit):
     def delete(self, name: str, *, force: bool = False) -> None:
         """Delete a log and its segments. With `force` also while it is being written: then its writer is fenced.
 
-        Raises LogNotFound, LogBusy.
+        Raises LogNotFound, LogBusy, InconsistentLog (not with `force`), StoreNotMounted, LogWriteFailed
+        (files are left).
         """
+        self._store.check_mounted()  # before the registry forgets where the files are
         delete_log(self._metadata(name), self._store, force=force)
 
     def exists(self, name: str) -> bool:
         """Whether there is a log of that name. Raises InvalidLogName."""
-        return self._registry.find(self._metadata(name).path) is not None
+        found = self._metadata(name).find_descriptor()
+        return found is not None and not found[0].deleting
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names of all logs that begin with `prefix`, sorted."""
+        """The names of all logs that begin with `prefix`, sorted. Raises LogClosed, and what the registry raises."""
+        self._check_open()
         try:
             nodes = self._registry.children(f"{self.path}/logs")
         except NodeMissing:
@@ -160,8 +181,17 @@ class LogNamespace(ClosedAtExit):
         return sorted(name for node in nodes if (name := from_node_name(node)).startswith(prefix))
 
     def listen(self, callback: LogsChanged, prefix: str = "") -> NamespaceListener:
-        """Call `callback(added, removed)` with the logs there are that begin with `prefix`, then with every change."""
+        """Call `callback(added, removed)` with the logs there are that begin with `prefix`, then with every change.
+
+        Whatever it raises, and what ends the listening, stands in the listener's `error`. Raises LogClosed.
+        """
+        self._check_open()
         return NamespaceListener(self._registry, f"{self.path}/logs", callback, prefix)
+
+    def listen_segments(self, name: str, callback: SegmentsChanged) -> SegmentListener:
+        """Call `callback(segments)` with the segments of a log, then at every change: one begins, is completed,
+        compressed or removed. Errors as `listen`; raises LogNotFound."""
+        return SegmentListener(self._metadata(name), callback)
 
     def open_writer(
         self,
@@ -172,18 +202,22 @@ class LogNamespace(ClosedAtExit):
         commit_log: str | None = None,
         judge: Judge | None = None,
         create: bool | None = None,
+        cancel: threading.Event | None = None,
     ) -> LogWriter:
-        """Become the writer of a log: wait for its lock (or with `steal` take it), recover what was left unfinished.
+        """Become the writer of a log: wait for its lock, or with `steal` take it, and recover what was left unfinished.
+        Those who wait get it in the order in which they came. The wait ends early as soon as `cancel` is set.
 
         A writer that is to stage rounds names the registry path of the `commit_log` that decides about them. `judge`
         says which staged range of an unfinished segment has committed; without one, the commit log that the segment
         names is fenced and believed. `create` (None: as the namespace was opened) creates a log that is not there.
-        Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed).
+        Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed), StoreNotMounted,
+        LogWriteFailed (the disk refuses recovery), Fenced (somebody took the log meanwhile), SessionLost (while it
+        waited), and what else the registry raises.
         """
         metadata = self._metadata(name)
         if self._create_if_missing if create is None else create:
             self._create_missing(name)
-        owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal)
+        owner = self._owned(metadata, timeout_s, steal=steal, cancel=cancel)
         try:
             log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
             judge = judge or commit_log_judge(self._registry, log.name, self.path)
@@ -202,6 +236,25 @@ class LogNamespace(ClosedAtExit):
         except BaseException:
             ownership.release(metadata, owner)
             raise
+
+    def recover(self, name: str, *, timeout_s: float = 10.0, steal: bool = False) -> TakenBack:
+        """Take the log, bring it to the state in which a writer finds it, take back what was set aside, give it back.
+
+        It is for a registry that went back behind the log's files (restored.py). Raises as `open_writer`.
+        """
+        metadata = self._metadata(name)
+        owner = self._owned(metadata, timeout_s, steal=steal)
+        try:
+            judge = commit_log_judge(self._registry, name, self.path)
+            state = metadata.whole()
+            given_up = give_up_missing(metadata, self._store, owner, state)
+            if state.head.end_of_stream:
+                return TakenBack(given_up=given_up)
+            self._take_over(metadata, owner, judge)
+            restoration = Restoration(metadata, self._store, owner, metadata.descriptor(), self._clock, judge)
+            return replace(restoration.take_back(metadata.whole()), given_up=given_up)
+        finally:
+            ownership.release(metadata, owner)
 
     def open_reader(
         self,
@@ -251,13 +304,23 @@ class LogNamespace(ClosedAtExit):
 
     def segments(self, name: str) -> tuple[SegmentDescriptor, ...]:
         """All segments, in order. Raises LogNotFound, InconsistentLog."""
-        return self._metadata(name).state().segments
+        return tuple(self._metadata(name).whole().segments)
 
     def count(self, name: str, start: DLSN | None = None, end: DLSN | None = None) -> int:
-        """How many visible records stand in [start, end); None means the first kept, and all. Raises as a reader."""
-        with closing(self._catalog(name)) as catalog:
-            first = catalog.sequence_at(start or catalog.state().head.first)
-            return (catalog.end_sequence() if end is None else catalog.sequence_at(end)) - first
+        """How many visible records stand in [start, end); None means the first kept, and all.
+
+        Raises LogNotFound, DamagedEntry, InconsistentLog, PositionTruncated (`start` or `end` was given up).
+        """
+        for _attempt in range(ATTEMPTS_MAX):
+            with closing(self._catalog(name)) as catalog:
+                begins = catalog.state().head.first
+                try:
+                    first = catalog.sequence_at(begins if start is None else start)
+                    return (catalog.end_sequence() if end is None else catalog.sequence_at(end)) - first
+                except PositionTruncated:
+                    if catalog.state().head.first == begins:
+                        raise  # otherwise the log was truncated while it was looked at: begin again
+        raise InconsistentLog(f"log '{name}' was truncated {ATTEMPTS_MAX} times while it was counted; try again")
 
     def positions_of_key(self, name: str, key: bytes, *, newest_first: bool = False) -> Iterator[DLSN]:
         """Where the visible records with that key stand, in order or the newest first: see keys.py. Looks as it goes.
@@ -286,7 +349,11 @@ class LogNamespace(ClosedAtExit):
         Raises LogNotFound, InconsistentLog, LogWriteFailed.
         """
         metadata = self._metadata(name)
-        return purge_log(metadata, self._store, lambda: self._catalog(name), self._clock, metadata.state())
+
+        def purged() -> Purged:
+            return purge_log(metadata, self._store, lambda: self._catalog(name), self._clock, metadata.state())
+
+        return _looking_again(purged)
 
     def compress(self, name: str, codec: Codec | None = None, *, stopping: Stopping = lambda: False) -> int:
         """Write a compressed copy of every completed segment that has none, and return how many were written. Writers
@@ -297,7 +364,7 @@ class LogNamespace(ClosedAtExit):
         """
         metadata = self._metadata(name)
         codec = metadata.descriptor().config.copy_codec or codec
-        return 0 if codec is None else compress_segments(metadata, self._store, metadata.state(), codec, stopping)
+        return 0 if codec is None else compress_segments(metadata, self._store, metadata.whole(), codec, stopping)
 
     def register_reader(
         self, name: str, reader: str, position: DLSN | None = None, *, commit_log: str | None = None
@@ -343,15 +410,24 @@ class LogNamespace(ClosedAtExit):
             return log_info(self._metadata(name), catalog)
 
     def close(self) -> None:
-        """End the registry session, if `open` made it. Readers and writers must be closed before. Idempotent."""
+        """End the namespace: every later call raises LogClosed. The registry session ends, too, if `open` made it.
+        Readers and writers must be closed before. Idempotent."""
+        self._closed = True
         if self._own_registry:
             self._registry.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"the namespace {self.path} is closed; open it again")
+
     def _metadata(self, name: str) -> LogMetadata:
+        self._check_open()
         return LogMetadata(self._registry, self.path, check_log_name(name))
 
     def _catalog(self, name: str, *, follow: bool = False) -> LogCatalog:
-        metadata = self._metadata(name)
+        return self._catalog_of(self._metadata(name), follow=follow)
+
+    def _catalog_of(self, metadata: LogMetadata, *, follow: bool = False) -> LogCatalog:
         return LogCatalog(metadata, self._store, metadata.descriptor(), self._clock, follow=follow)
 
     def _create_missing(self, name: str) -> None:
@@ -361,16 +437,23 @@ class LogNamespace(ClosedAtExit):
 
     def _upkeep(self, log: LogDescriptor, metrics: LogMetrics) -> Upkeep:
         metadata = self._metadata(log.name)
-        known: tuple[SegmentDescriptor, ...] = ()
+        known: LogState | None = None
+        swept_s: float | None = None
 
-        def work(stopping: Stopping) -> None:
-            nonlocal known
-            state = metadata.state(known)
+        def work_once(stopping: Stopping) -> None:
+            nonlocal known, swept_s
+            known = state = metadata.state(known)
             if (codec := metadata.descriptor().config.copy_codec) is not None:
                 compress_segments(metadata, self._store, state, codec, stopping)
-                state = metadata.state(state.segments)
-            known = state.segments
-            purge_log(metadata, self._store, lambda: self._catalog(log.name), self._clock, state)
+                known = state = metadata.state(state)
+            now_s = self._clock.monotonic_s()
+            sweep = swept_s is None or now_s - swept_s >= _SWEPT_EVERY_S
+            before_s, swept_s = swept_s, None  # a purge that fails leaves files to the next
+            purge_log(metadata, self._store, lambda: self._catalog_of(metadata), self._clock, state, sweep=sweep)
+            swept_s = now_s if sweep else before_s
+
+        def work(stopping: Stopping) -> None:
+            _looking_again(lambda: work_once(stopping))
 
         upkeep = Upkeep(work, metrics.upkeep_failed)
         if log.config.copy_codec is not None:
@@ -388,7 +471,26 @@ class LogNamespace(ClosedAtExit):
         state = metadata.state()
         if state.head.end_of_stream:
             raise EndOfStream(f"log '{metadata.log}' was sealed: nothing can be written to it; create another log")
-        head = recover_unfinished(metadata, self._store, owner, state, self._clock, judge)
-        kept = frozenset((segment.segment, segment.epoch) for segment in state.segments)
-        self._store.sweep(owner.directory, kept, owner.epoch)
-        return head
+        return recover_unfinished(metadata, self._store, owner, state, self._clock, judge)
+
+    def _owned(
+        self, metadata: LogMetadata, timeout_s: float, *, steal: bool, cancel: threading.Event | None = None
+    ) -> Owner:
+        """The log's lock, its files sorted out, under an epoch that none of them has: a registry that went back gives
+        them again."""
+        owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal, cancel=cancel)
+        try:
+            floor = _looking_again(lambda: sort_out(self._store, owner.directory, metadata.state()))
+            return owner if owner.epoch > floor else metadata.raise_epoch(owner, floor + 1)
+        except BaseException:
+            ownership.release(metadata, owner)
+            raise
+
+
+def _looking_again(work: Callable[[], _T]) -> _T:
+    """What `work` comes to once nobody purges the log's segments while it looks at them."""
+    while True:
+        try:
+            return work()
+        except SegmentsMoved:
+            continue

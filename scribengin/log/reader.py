@@ -32,6 +32,7 @@ from scribengin.log.records import LogRecord
 from scribengin.log.segment import SegmentStore
 from scribengin.log.starts import Start, find_txid, locate
 from scribengin.log.subscription import SubscriberLock
+from scribengin_registry.errors import RegistryUnreachable, SessionLost
 
 _T = TypeVar("_T")
 _PLAIN = ReaderConfig()
@@ -68,7 +69,7 @@ class LogReader(ClosedAtExit):
         self._entry: ReadEntry | None = None
         """The one that the position lies in, when that is known."""
         self._last: Place | None = None
-        self._idle = IdleWatch(catalog.log.name, config, clock, catalog.has_writer)
+        self._idle = IdleWatch(catalog.log.name, config, clock, catalog.writer)
 
     @property
     def directory(self) -> str:
@@ -108,6 +109,7 @@ class LogReader(ClosedAtExit):
         As READ_SCHEMA; without `place` as BODY_SCHEMA, which costs nothing, and `last_place` tells the rest.
         Raises EndOfStream (every time) behind the last record of a sealed log, DamagedEntry, PositionTruncated,
         LogNotFound, ReaderIdle, ReaderLockLost, ReadCancelled (`close` was called meanwhile), LogClosed.
+        RegistryUnreachable and SessionLost (only where a subscriber's lock has to be looked at) are not final.
         """
         with self._calling:
             self._check_open()
@@ -216,8 +218,8 @@ class LogReader(ClosedAtExit):
         begun = self._position
         try:
             return self._await(lambda: self._next_batch(records_max, place=place), timeout_s)
-        except ReadCancelled:
-            raise
+        except (ReadCancelled, RegistryUnreachable, SessionLost):
+            raise  # nothing was read: the next call goes on
         except BaseException as error:  # whatever it is: what it happened to was not handed out
             self._failure = error if isinstance(error, Exception) else self._interrupted()
             self._position = DLSN.parse(error.position) if isinstance(error, DamagedEntry) else begun

@@ -93,6 +93,11 @@ def no_payload(log: str) -> LogError:
     return LogError(f"log '{log}': every record needs a payload; an empty one is fine, null is not")
 
 
+def frozen(value: bytes | bytearray | memoryview) -> bytes:
+    """The bytes of what can hold bytes, as they are now. Anything else is returned as it is, for `check_record`."""
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
 def check_record(log: str, record: Record, config: LogConfig, *, last_txid: int) -> None:
     """Raises LogError (wrong types), RecordTooLarge, TransactionIdOutOfOrder: what would fail later, fails here."""
     key = b"" if record.key is None else record.key

@@ -7,6 +7,7 @@ registry transaction that fails for anybody whose epoch is not the log's. So the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from scribengin.clock import Clock
 from scribengin.commit import CommitLog, fence_commit_log
@@ -82,13 +83,14 @@ def completed(segment: SegmentDescriptor, end: Tail, clock: Clock) -> SegmentDes
 
 def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, judge: Judge) -> Tail:
     try:
-        view = store.open(segment.file)
+        with closing(store.open(segment.file)) as cached:  # before anything is made beside a file that is not there
+            store.fence(segment.file)
+            tail = cached.tail()
+        store.settle(segment.file)
+        view = store.open(segment.file, from_disk=True)
     except LogNotFound as error:
         raise RecoveryRefused(f"log '{log}', segment {segment.segment}: {error}; bring the file back") from None
     try:
-        store.fence(segment.file)
-        tail = view.tail()
-        store.settle(segment.file, forget_from=0 if tail is None else tail.end)
         found = scan(view, segment, start_txid=start_txid)
         end = decide(segment, found, tail, _judged(segment, found, judge))
     finally:

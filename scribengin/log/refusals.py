@@ -23,19 +23,37 @@ def split_refused(
 
     Raises LogError for a column of a wrong type: then no row says what it should.
     """
-    refused: dict[int, LogError] = {}
-    for name in (PAYLOAD, "key"):
-        sizes = _numbers(pc.binary_length(body_column(log, batch, name)), -1)
-        if name == PAYLOAD:
-            refused |= {int(row): no_payload(log) for row in np.flatnonzero(sizes < 0)}
-        large = np.flatnonzero(sizes > config.record_bytes_max)
-        refused |= {int(row): too_large(log, name, int(sizes[row]), config) for row in large}
+    refused = _unfit(log, batch, config)
     if config.check_txids:
         refused |= _out_of_order(log, body_column(log, batch, "txid"), last_txid, refused)
     rows = tuple(RefusedRow(row, refused[row]) for row in sorted(refused))
     taken = np.ones(batch.num_rows, bool)
     taken[list(refused)] = False
     return (batch.filter(pa.array(taken)) if rows else batch), rows
+
+
+def refused_alone(log: str, batch: pa.RecordBatch, config: LogConfig, *, last_txid: int) -> tuple[RefusedRow, ...]:
+    """The rows of `batch` that the log does not take whatever stands beside them. Raises as `split_refused`."""
+    refused = _unfit(log, batch, config)
+    body_column(log, batch, "type")
+    column = body_column(log, batch, "txid")
+    if config.check_txids and column.null_count < len(column):
+        txids = _numbers(column, max(last_txid, 0))
+        wrong = np.flatnonzero((txids < max(last_txid, 0)) | (txids > TXID_MAX))
+        refused |= {int(row): out_of_order(log, int(txids[row]), last_txid) for row in wrong}
+    return tuple(RefusedRow(row, refused[row]) for row in sorted(refused))
+
+
+def _unfit(log: str, batch: pa.RecordBatch, config: LogConfig) -> dict[int, LogError]:
+    """The rows without a payload, or with something that is too large."""
+    refused: dict[int, LogError] = {}
+    for name in (PAYLOAD, "key", "channel"):
+        sizes = _numbers(pc.binary_length(body_column(log, batch, name)), -1)
+        if name == PAYLOAD:
+            refused |= {int(row): no_payload(log) for row in np.flatnonzero(sizes < 0)}
+        large = np.flatnonzero(sizes > config.record_bytes_max)
+        refused |= {int(row): too_large(log, name, int(sizes[row]), config) for row in large}
+    return refused
 
 
 def _out_of_order(log: str, column: pa.Array, last_txid: int, refused: dict[int, LogError]) -> dict[int, LogError]:

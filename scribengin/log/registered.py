@@ -17,6 +17,7 @@ from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.catalog import LogCatalog
 from scribengin.log.dlsn import DLSN
 from scribengin.log.metadata import ATTEMPTS_MAX, LogMetadata, SegmentsHead
+from scribengin.log.names import check_reader_name
 from scribengin.model import Descriptor, from_node_name, node_name
 from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
@@ -75,8 +76,7 @@ class RegisteredReaders:
 
         Raises PositionTruncated, InconsistentLog (the log never had such a position), LogError (that would be back).
         """
-        if not reader:
-            raise LogError(f"log '{self._metadata.log}': a registered reader has a name; give it one")
+        check_reader_name(self._metadata.log, reader)
         for _attempt in range(ATTEMPTS_MAX):
             there, version = self._find(reader)
             if there is not None and position in (None, there.position):

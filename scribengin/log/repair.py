@@ -8,37 +8,50 @@ from scribengin.errors import InconsistentLog
 from scribengin.log.inspection import Remainder
 from scribengin.log.metadata import SegmentDescriptor
 from scribengin.log.namespace import LogNamespace
+from scribengin.log.restored import TakenBack
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery made of the segment that was left unfinished. `remainder` is what stood behind its tail."""
+    """What recovery made of a log: of the segment that was left unfinished (None: none was), whose `remainder` is what
+    stood behind its tail, and of files that the registry did not name (`restored`)."""
 
-    segment: SegmentDescriptor
-    remainder: Remainder
+    segment: SegmentDescriptor | None
+    remainder: Remainder | None
+    restored: TakenBack
+
+    @property
+    def taken_back(self) -> tuple[SegmentDescriptor, ...]:
+        """The segments that are part of the log again."""
+        return self.restored.segments
 
     @property
     def staged_committed(self) -> bool | None:
         """Whether the round that was staged had committed, and so is part of the log now; None: none was staged."""
-        first = self.remainder.staged_entry
-        return None if first is None else first < self.segment.entries
+        if self.remainder is None or self.segment is None or self.remainder.staged_entry is None:
+            return None
+        return self.remainder.staged_entry < self.segment.entries
 
 
 def recover_log(namespace: LogNamespace, log: str, *, timeout_s: float = 10.0, steal: bool = False) -> Recovered | None:
-    """Take the log, bring its unfinished segment to its end, give it back. None: there was nothing to recover,
-    or it has been removed since.
+    """Take the log, bring its unfinished segment to its end, take back the files that an older registry does not name,
+    give it back. None: there was nothing to recover, or it has been removed since.
 
     Raises LogNotFound, OwnershipAcquireFailed (somebody writes it; `steal` would fence them), RecoveryRefused (it is
     damaged: nothing was changed but the epoch), InconsistentLog.
     """
-    survey = namespace.inspect(log).survey
+    inspection = namespace.inspect(log)
+    survey = inspection.survey
     unfinished = survey.in_progress
     if survey.findings:
         raise InconsistentLog(f"log '{log}': {survey.findings[0]}; look at all of it with `scribengin log inspect`")
-    if unfinished is None:
+    if unfinished is None and not inspection.unnamed() and not inspection.missing():
         return None
-    namespace.open_writer(log, timeout_s=timeout_s, steal=steal).close()
+    restored = namespace.recover(log, timeout_s=timeout_s, steal=steal)
     inspection = namespace.inspect(log)
-    segment = next((found for found in inspection.survey.segments if found.segment == unfinished.segment), None)
-    remainder = inspection.remainder(unfinished.segment)
-    return None if segment is None or remainder is None else Recovered(segment, remainder)
+    number = None if unfinished is None else unfinished.segment
+    segment = next((found for found in inspection.survey.segments if found.segment == number), None)
+    remainder = None if segment is None else inspection.remainder(segment.segment)
+    if remainder is None and not restored:
+        return None
+    return Recovered(segment, remainder, restored)

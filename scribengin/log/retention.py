@@ -23,11 +23,10 @@ from scribengin.log.dlsn import DLSN
 from scribengin.log.metadata import LogMetadata, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.registered import RegisteredReaders, check_visible
 from scribengin.log.segment import SegmentName, SegmentStore
+from scribengin_registry.batches import BATCH_OPERATIONS_MAX, batches
 from scribengin_registry.contract import Delete, Operation
 
 _MS_AN_HOUR = 3_600_000
-_SEGMENTS_A_TRANSACTION = 1000
-"""A registry takes no transaction of more than about a megabyte."""
 
 OpenCatalog = Callable[[], LogCatalog]
 
@@ -50,7 +49,8 @@ def truncate_log(metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN,
     def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
         nonlocal changed
         with closing(open_catalog()) as catalog:
-            if before <= head.first:
+            if before <= head.first:  # another was faster; or this very change was applied, and its reply lost
+                changed = changed and head.first == before
                 return head, []
             check_visible(catalog, before)
             given_up_to = _given_up_to(catalog, head, before)
@@ -70,30 +70,43 @@ def truncate_log(metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN,
 
 
 def purge_log(
-    metadata: LogMetadata, store: SegmentStore, open_catalog: OpenCatalog, clock: Clock, state: LogState
+    metadata: LogMetadata,
+    store: SegmentStore,
+    open_catalog: OpenCatalog,
+    clock: Clock,
+    state: LogState,
+    *,
+    sweep: bool = True,
 ) -> Purged:
     """Remove the segments that lie wholly before the first record kept, or are older than the log's configuration wants
-    them, raw files that it wants only as their compressed copy, and what earlier purges have left. Idempotent; anybody
-    may do it, at any time, several at once.
+    them, raw files that it wants only as their compressed copy, and with `sweep` (every file is
+    looked at) what earlier purges have left. Idempotent; anybody may do it, at any time, several at once.
 
     Raises LogNotFound, InconsistentLog, LogWriteFailed (a file could not be removed: the next purge tries again),
     DamagedEntry (a compressed copy does not hold: its raw file is kept, all else was done).
     """
-    before = _first_number(state)
+    before = state.head.begin
+    freed = 0
     while _droppable_now(metadata, state, clock):
-        _drop(metadata, open_catalog, clock)
-        state = metadata.state(state.segments)
+        dropped, state = _drop(metadata, open_catalog, clock, state)
+        freed += sum(store.remove(name) for segment in dropped for name in _files(segment))
     now_ms = clock.now_ms()
     try:
         drop_raw_segments(metadata, store, state, metadata.descriptor().config, now_ms)
     finally:
-        dead = [name for name in store.names(state.head.directory) if is_dead(name, state, now_ms)]
-        freed = sum(store.remove(name) for name in dead)
-    return Purged(_first_number(state) - before, freed)
+        if sweep:
+            dead = [name for name in store.names(state.head.directory) if is_dead(name, state, now_ms)]
+            freed += sum(store.remove(name) for name in dead)
+    return Purged(state.head.begin - before, freed)
+
+
+def _files(segment: SegmentDescriptor) -> list[SegmentName]:
+    return [segment.raw_file] + ([] if segment.copy_file is None else [segment.copy_file])
 
 
 def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: int) -> tuple[SegmentDescriptor, ...]:
-    """The segments, from the first on, that a purge removes. `slowest` is where the slowest registered reader stands.
+    """The segments, from the first on, that a purge removes next. `slowest` is where the slowest registered reader
+    stands.
 
     Retention goes by the time at which a segment was completed, as the wall clock had it then and has it now.
     """
@@ -110,47 +123,54 @@ def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: 
         if not (_lies_before(segment, state.head.first) or (expired and read)):
             break
         dropped.append(segment)
+        if len(dropped) == BATCH_OPERATIONS_MAX:
+            break
     return tuple(dropped)
 
 
 def is_dead(name: SegmentName, state: LogState, now_ms: int) -> bool:
     """Whether nobody will ever open that file again, whatever happens after `state` was read."""
-    at = name.segment - _first_number(state)
-    if at < 0:
+    if name.segment < state.head.begin:
         return True
-    return at < len(state.segments) and is_dead_copy(name, state.segments[at], now_ms)
+    listed = state.find(name.segment) if name.copy or state.head.revisions else None  # else it has no copies
+    return listed is not None and is_dead_copy(name, listed, now_ms)
 
 
-def _first_number(state: LogState) -> int:
-    return state.segments[0].segment if state.segments else state.head.max_segment + 1
-
-
-def _drop(metadata: LogMetadata, open_catalog: OpenCatalog, clock: Clock) -> None:
-    """Remove segments from the list, as many as one transaction takes."""
+def _drop(
+    metadata: LogMetadata, open_catalog: OpenCatalog, clock: Clock, state: LogState
+) -> tuple[Sequence[SegmentDescriptor], LogState]:
+    """Remove segments from the list, as many as one transaction takes: these, and the log's state now."""
+    dropped: Sequence[SegmentDescriptor] = ()
 
     def change(_head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        nonlocal dropped, state
+        state = metadata.state(state)  # if it is not the one whose version is checked, the transaction fails
+        found = _droppable_now(metadata, state, clock)
+        if not found:
+            return state.head, []
+        dropped = found
         with closing(open_catalog()) as catalog:
-            state = catalog.state()  # if it is not the one whose version is checked, the transaction fails
-            dropped = _droppable_now(metadata, state, clock)
-            if not dropped:
-                return state.head, []
-            return _head_without(dropped, state.head, catalog), [
-                Delete(f"{metadata.segments_path}/{segment.node}") for segment in dropped
-            ]
+            return _head_without(found, state.head, catalog), _deletes(metadata, found)
 
     metadata.change(None, change)
+    return dropped, metadata.state(state)
+
+
+def _deletes(metadata: LogMetadata, segments: Sequence[SegmentDescriptor]) -> list[Operation]:
+    return [Delete(f"{metadata.segments_path}/{segment.node}") for segment in segments]
 
 
 def _droppable_now(metadata: LogMetadata, state: LogState, clock: Clock) -> Sequence[SegmentDescriptor]:
     slowest = RegisteredReaders(metadata).slowest()
     config = metadata.descriptor().config
     found = droppable(state, config, None if slowest is None else slowest[1], clock.now_ms())
-    return found[:_SEGMENTS_A_TRANSACTION]
+    return found[: len(next(batches(_deletes(metadata, found)), []))]  # as many as one transaction takes
 
 
 def _head_without(dropped: Sequence[SegmentDescriptor], head: SegmentsHead, catalog: LogCatalog) -> SegmentsHead:
     first = DLSN(dropped[-1].segment + 1, 0, 0)
-    return head if head.first >= first else head.truncated(first, _given_up_to(catalog, head, first))
+    after = head.without(dropped)
+    return after if head.first >= first else after.truncated(first, _given_up_to(catalog, head, first))
 
 
 def _given_up_to(catalog: LogCatalog, head: SegmentsHead, first: DLSN) -> DLSN:

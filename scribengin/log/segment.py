@@ -17,8 +17,8 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -28,8 +28,7 @@ IndexKind = Literal["positions", "keys"]
 """Where entries begin (index.py), and which keys stand where (keys.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentName:
+class SegmentName(NamedTuple):
     """A segment of one log, in the directory that the log's descriptor names. `copy` is empty for what its writer
     wrote, and names a compressed copy (copies.py) otherwise."""
 
@@ -40,7 +39,7 @@ class SegmentName:
 
     def copied(self, copy: str) -> SegmentName:
         """The name of that copy of it."""
-        return replace(self, copy=copy)
+        return self._replace(copy=copy)
 
     def __str__(self) -> str:
         return f"{self.directory}/{self.segment:018d}-{self.epoch}" + (f".{self.copy}" if self.copy else "")
@@ -88,6 +87,11 @@ class SegmentAppender(ABC):
         """
 
     @abstractmethod
+    def settle(self) -> None:
+        """Make all that was written durable, also where `sync` does not. Raises LogWriteFailed, also for what the disk
+        refused since the segment was made, whoever was told of it before."""
+
+    @abstractmethod
     def publish(self, tail: Tail) -> None:
         """Show readers everything up to `tail`. Raises LogWriteFailed."""
 
@@ -129,6 +133,11 @@ class SegmentStore(ABC):
     """Where the segments of a namespace are kept."""
 
     @abstractmethod
+    def check_mounted(self) -> None:
+        """Raises StoreNotMounted where this process sees another place than the one that the namespace is bound to.
+        Whatever makes, lists or removes something looks first, and so does what misses something."""
+
+    @abstractmethod
     def create_log(self, directory: str) -> None:
         """Make a place for the segments of one log. Idempotent."""
 
@@ -149,16 +158,17 @@ class SegmentStore(ABC):
         LogWriteFailed."""
 
     @abstractmethod
-    def settle(self, name: SegmentName, *, forget_from: int | None = None) -> None:
-        """Make every byte of a segment durable; with `forget_from`, drop what was cached from that byte on.
+    def settle(self, name: SegmentName) -> None:
+        """Make every byte of a segment durable that is not yet. Raises LogWriteFailed.
 
-        After a failed fsync the cache may hold what the disk does not: who looks next must see the disk.
-        Raises LogWriteFailed.
+        What a sync has failed for before is not made durable by this one, and this one does not fail.
         """
 
     @abstractmethod
-    def open(self, name: SegmentName) -> SegmentView:
-        """Open a segment for reading. Raises LogNotFound."""
+    def open(self, name: SegmentName, *, from_disk: bool = False) -> SegmentView:
+        """Open a segment for reading. With `from_disk` it is read past the cache, where the store can: after a failed
+        sync the cache holds what the disk does not. Raises LogNotFound.
+        """
 
     @abstractmethod
     def path(self, name: SegmentName) -> str:
@@ -185,6 +195,6 @@ class SegmentStore(ABC):
         had. Idempotent. Views that are open stay readable. Raises LogWriteFailed."""
 
     @abstractmethod
-    def sweep(self, directory: str, keep: frozenset[tuple[int, int]], epoch: int) -> None:
-        """Remove segments (number, epoch) that are not in `keep` and whose epoch is before `epoch`: their writer was
-        fenced before it could register them, so they never held anything."""
+    def move(self, name: SegmentName, to: SegmentName) -> None:
+        """Give a segment another name, with all that stands beside it, durably. Idempotent: what a crash has left
+        half-way is moved by the same call. Views that are open stay readable. Raises LogWriteFailed."""

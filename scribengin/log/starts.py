@@ -125,7 +125,7 @@ def find_txid(catalog: LogCatalog, txid: int) -> DLSN | None:
     """
     gate = TxidGate(txid)
     first = catalog.state().head.first
-    for segment in _kept(catalog):
+    for segment in catalog.kept_from(lambda segment: catalog.end(segment).last_txid >= txid):
         end = catalog.end(segment)
         place = catalog.reader(segment).find_txid(txid, end.end) if end.last_txid >= txid else None
         if place is not None:
@@ -140,18 +140,12 @@ def _first_visible(catalog: LogCatalog) -> DLSN | None:
     return catalog.position_of(first) if first < catalog.end_sequence() else None
 
 
-def _kept(catalog: LogCatalog) -> list[SegmentDescriptor]:
-    state = catalog.state()
-    return [segment for segment in state.segments if segment.segment >= state.head.first.segment]
-
-
 def _at_txid(catalog: LogCatalog, txid: int, *, skip_damaged: bool) -> DLSN:
     """Where to start so that no record of at least `txid` is missed; smaller ones may follow."""
-    for segment in _kept(catalog):
-        if catalog.end(segment).last_txid >= txid:
-            found = _entry_of_txid(catalog, segment, txid, skip_damaged=skip_damaged)
-            if found is not None:
-                return max(catalog.state().head.first, found)
+    for segment in catalog.kept_from(lambda segment: catalog.end(segment).last_txid >= txid):
+        found = _entry_of_txid(catalog, segment, txid, skip_damaged=skip_damaged)
+        if found is not None:
+            return max(catalog.state().head.first, found)
     return max(catalog.state().head.first, catalog.end_position())
 
 
@@ -183,7 +177,7 @@ def _at_sequence(catalog: LogCatalog, sequence: int, *, skip_damaged: bool) -> D
 
 def _at_time(catalog: LogCatalog, ms: int, *, skip_damaged: bool) -> tuple[DLSN, Gate | None]:
     first = catalog.state().head.first
-    for segment in _kept(catalog):
+    for segment in catalog.kept():
         if segment.completed_ms is not None and segment.completed_ms < ms:
             continue
         begin = max(first, DLSN(segment.segment, 0, 0))

@@ -17,6 +17,7 @@ from scribengin.clock import Clock
 from scribengin.effect import effect
 from scribengin.errors import OwnershipAcquireFailed, ReadCancelled, ReaderLockLost
 from scribengin.log.metadata import ATTEMPTS_MAX, LockDescriptor, LogMetadata
+from scribengin.log.names import check_reader_name
 from scribengin.model import node_name
 from scribengin_registry.contract import Node, SessionState
 from scribengin_registry.errors import (
@@ -35,7 +36,7 @@ class SubscriberLock:
     """Held from `acquire` to `release`."""
 
     def __init__(self, metadata: LogMetadata, subscriber: str) -> None:
-        self.subscriber = subscriber
+        self.subscriber = check_reader_name(metadata.log, subscriber)
         self._metadata = metadata
         self._readers = f"{metadata.path}/readers"
         self._parent = f"{self._readers}/{node_name(subscriber)}"

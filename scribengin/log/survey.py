@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scribengin.errors import DescriptorUnreadable, InconsistentLog
+from scribengin.errors import DescriptorUnreadable
 from scribengin.log.metadata import (
-    ATTEMPTS_MAX,
     LockDescriptor,
     LogDescriptor,
     LogMetadata,
     SegmentDescriptor,
     SegmentsHead,
+    completed_node,
 )
 from scribengin_registry.errors import NodeMissing
 
@@ -62,8 +62,7 @@ class LogSurvey:
 
 def survey(metadata: LogMetadata) -> LogSurvey:
     """Read a log's metadata, and hold it against itself. Raises LogNotFound, DescriptorUnreadable (the log's own node
-    or its head: without them there is nothing to hold anything against), InconsistentLog (it changes all the time), and
-    what the registry raises.
+    or its head: without them there is nothing to hold anything against), and what the registry raises.
     """
     log = metadata.descriptor()
     (head, version), nodes = _consistent(metadata)
@@ -99,6 +98,10 @@ def _numbers(head: SegmentsHead, segments: Sequence[SegmentDescriptor]) -> Itera
         elif missing:
             which = f"segment {before.segment + 1} is" if missing == 1 else f"{missing} segments are"
             yield Finding(f"{which} missing between segments {before.segment} and {after.segment}")
+    if segments and segments[0].segment != head.begin:
+        yield Finding(
+            f"the head says that segment {head.begin} is the first, the list begins with {segments[0].segment}"
+        )
     last = segments[-1].segment if segments else None
     if last is not None and last != head.max_segment:
         yield Finding(f"the head says that segment {head.max_segment} is the last, the list ends with {last}")
@@ -158,36 +161,51 @@ _RULES: tuple[Callable[[SegmentsHead, Sequence[SegmentDescriptor]], Iterator[Fin
 )
 
 
-def _consistent(metadata: LogMetadata) -> tuple[tuple[SegmentsHead, int], list[tuple[str, bytes]]]:
-    """The head with its version, and the segments' nodes as they were at one moment, if they stand still long enough.
+def segment_nodes(metadata: LogMetadata) -> tuple[SegmentsHead, list[tuple[str, bytes]]]:
+    """The head of a log's list of segments, and the names and data of their nodes, as they were at one moment. Raises
+    LogNotFound, DescriptorUnreadable, and what the registry raises."""
+    (head, _version), nodes = _consistent(metadata)
+    return head, nodes
 
-    What was read of completed segments is not read again, so that a writer that rolls all the time is caught up with.
+
+def _consistent(metadata: LogMetadata) -> tuple[tuple[SegmentsHead, int], list[tuple[str, bytes]]]:
+    """The head with its version, and the segments' nodes as they were at one moment.
+
+    All are read once; then, as long as the head moves, those that it says have changed.
     """
-    completed: dict[str, bytes] = {}
-    before = metadata.head()
-    for _attempt in range(ATTEMPTS_MAX):
-        try:
-            names = metadata.registry.children(metadata.segments_path)
-        except NodeMissing:
-            raise metadata.not_found() from None
-        nodes: list[tuple[str, bytes]] = []
-        for name in names:
-            data = completed.get(name)
-            if data is None:
-                node = metadata.registry.find(f"{metadata.segments_path}/{name}")
-                if node is None:
-                    continue  # it has just gone, so the head has moved, too
-                data = node.data
-            if name.startswith("logrecs_"):
-                completed[name] = data
-            nodes.append((name, data))
+    before, names = metadata.head(), _names(metadata)
+    nodes = _read(metadata, names)
+    while True:
         after = metadata.head()
         if after == before:
-            return before, nodes
-        before = after
-    raise InconsistentLog(
-        f"log '{metadata.log}': its segments changed {ATTEMPTS_MAX} times while they were read; try again"
-    )
+            return before, sorted(nodes.items())
+        (was, _version), (head, _version) = before, after
+        before, moved = after, head.revisions - was.revisions
+        if moved > len(head.revised) or head.directory != was.directory:
+            nodes = _read(metadata, _names(metadata))
+            continue
+        changed = {*range(was.max_segment, head.max_segment + 1), *head.revised[len(head.revised) - moved :]}
+        changed_names = [name(number) for number in changed for name in (completed_node, _unfinished_node)]
+        gone = {completed_node(number) for number in range(was.begin, head.begin)}
+        nodes = {name: data for name, data in nodes.items() if name not in gone.union(changed_names)}
+        nodes |= _read(metadata, [name for name in changed_names if name not in gone])
+
+
+def _unfinished_node(number: int) -> str:
+    return f"inprogress_{number:018d}"
+
+
+def _names(metadata: LogMetadata) -> list[str]:
+    try:
+        return metadata.registry.children(metadata.segments_path)
+    except NodeMissing:
+        raise metadata.not_found() from None
+
+
+def _read(metadata: LogMetadata, names: Sequence[str]) -> dict[str, bytes]:
+    """What the nodes hold that are there."""
+    found = metadata.registry.find_all([f"{metadata.segments_path}/{name}" for name in names])
+    return {name: node.data for name, node in zip(names, found, strict=True) if node is not None}
 
 
 def _writer(metadata: LogMetadata, findings: list[Finding]) -> str | None:

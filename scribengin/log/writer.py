@@ -21,7 +21,7 @@ import pyarrow as pa
 from scribengin.clock import Clock
 from scribengin.errors import LogClosed, LogError, ScribenginError
 from scribengin.log import ownership
-from scribengin.log.bulk import Ack, BulkAck, BulkResult, PartialAck
+from scribengin.log.bulk import Ack, BulkAck, BulkResult, PartialAck, RefusedRow
 from scribengin.log.chain import SegmentChain
 from scribengin.log.closing import ClosedOrAborted
 from scribengin.log.config import LogConfig
@@ -30,8 +30,8 @@ from scribengin.log.entry import EncodedEntry
 from scribengin.log.group import GroupCommit
 from scribengin.log.limits import WriteLimiter, WriteLimits
 from scribengin.log.metadata import LogMetadata, Owner
-from scribengin.log.records import Record, atomic_entry, body_of_batch, check_record, encoded_entries
-from scribengin.log.refusals import split_refused
+from scribengin.log.records import Record, atomic_entry, body_of_batch, check_record, encoded_entries, frozen
+from scribengin.log.refusals import refused_alone, split_refused
 from scribengin.log.staged import StagedRange
 from scribengin.log.upkeep import Upkeep
 
@@ -71,6 +71,8 @@ class LogWriter(ClosedOrAborted):
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
         self._last_txid = chain.last_txid
         self._closed = self._released = False
+        self._lock = ownership.HeldLock(metadata, owner, self._groups.end)
+        self._lock.keep()
 
     @property
     def epoch(self) -> int:
@@ -94,16 +96,17 @@ class LogWriter(ClosedOrAborted):
 
     def write(
         self,
-        payload: bytes,
+        payload: bytes | bytearray | memoryview,
         *,
         txid: int | None = None,
-        key: bytes | None = None,
+        key: bytes | bytearray | memoryview | None = None,
         channel: str | None = None,
         type: int = 0,  # noqa: A002  the column's name
     ) -> Future[DLSN]:
         """Append one record. The future resolves when it is durable, on the writer's thread: what it calls
         must not call the writer, which would wait for itself.
 
+        What `payload` and `key` hold is taken now: the caller may change them as soon as this returns.
         Without `txid` the record gets the time in ms, or the last transaction id if that is greater. `type` is a number
         in [0, 65535] that means something to whoever reads it. Blocks while too much is pending. Raises RecordTooLarge,
         TransactionIdOutOfOrder, OverCapacity, LogError (a round is staged), LogClosed, and the failure of a writer that
@@ -114,7 +117,7 @@ class LogWriter(ClosedOrAborted):
         with self._calling:
             self._check_appending()
             txid = max(self._last_txid, self._clock.now_ms()) if txid is None else txid
-            record = Record(txid, channel, key, payload, type)
+            record = Record(txid, channel, None if key is None else frozen(key), frozen(payload), type)
             check_record(self._log, record, self._config, last_txid=self._last_txid)
             future = self._groups.submit_record(record)
             self._last_txid = max(txid, self._last_txid)
@@ -165,6 +168,19 @@ class LogWriter(ClosedOrAborted):
         """
         return self._groups.flush()
 
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest payload that the log takes."""
+        return self._config.record_bytes_max
+
+    def refused(self, batch: pa.RecordBatch) -> tuple[RefusedRow, ...]:
+        """The rows of `batch` that `stage` would refuse whatever stands beside them, and why. Writes nothing.
+
+        Raises LogError for a column of a wrong type.
+        """
+        with self._calling:
+            return refused_alone(self._log, batch, self._config, last_txid=self._last_txid)
+
     def stage(self, batch: pa.RecordBatch) -> None:
         """Write the rows of `batch` so that nobody sees them until their round is committed. Needs a `commit_log`.
 
@@ -211,7 +227,7 @@ class LogWriter(ClosedOrAborted):
         """Flush, and seal the log: nothing can be written after it, by anybody. Raises as `flush`, Fenced."""
         with self._calling:
             self._check_appending()
-            with self._exclusively() as chain:
+            with self._groups.exclusively(last=True) as chain:
                 chain.seal()
         self.close()
 
@@ -228,7 +244,8 @@ class LogWriter(ClosedOrAborted):
                 if self._groups.unseen_failure is not None:
                     self._groups.raise_failure()
                 if not self._groups.failed:
-                    with self._groups.exclusively() as chain:
+                    self._lock.let_go()
+                    with self._groups.exclusively(last=True) as chain:
                         self._finish(chain)
             finally:
                 self._shut()
@@ -252,6 +269,7 @@ class LogWriter(ClosedOrAborted):
         self._closed = True
         self._groups.stop()
         self._chain.abandon()
+        self._lock.let_go()
         ownership.release(self._metadata, self._owner)
         self._released = True
         if self._upkeep is not None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ScribenginError
 from scribengin.launcher.local import LocalLauncher, scribengin_home
+from scribengin.lifetime import connect_patiently, run_process
 from scribengin.master.leadership import MasterSettings
 from scribengin.master.shell import run_master
 from scribengin.saying import complain, speak_as
-from scribengin_registry.kazoo_registry import connect
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +29,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     speak_as(dataflow=options.dataflow, master=options.name)
     try:
-        with connect(options.registry, session_timeout_s=options.session_timeout_s) as registry:
+        with connect_patiently(options.registry, options.session_timeout_s) as registry:
             if options.launcher == "yarn":
                 from scribengin.master.application import lead_application
 
@@ -50,4 +49,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_process(main)

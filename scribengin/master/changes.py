@@ -57,6 +57,8 @@ def _operations(view: DataflowView, instruction: ev.RegistryInstruction) -> list
             return view.creation_of_tasks(tasks, grouped_for)
         case ev.ReplaceTasks(removed, tasks, count, grouped_for):
             return view.replacement_of_tasks(removed, tasks, count, grouped_for)
+        case ev.GrowTask(task):
+            return view.growth_of_task(task)
 
 
 def _edit(version: int, at_ms: int, config: DataflowConfig | None, plan: EditPlan) -> ConfigEdit:

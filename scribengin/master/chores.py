@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scribengin.dataflow.descriptors import TaskDescriptor
+from scribengin.dataflow.followers import Followers
+from scribengin.dataflow.owned import deciding_stream
 from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.view import DataflowView
 from scribengin.errors import ScribenginError
-from scribengin.master.events import ChoreDone, ChoreKind, MasterEvent, StreamsIgnored, TasksFound
-from scribengin.master.splitting import Missing, missing_tasks, regrouped_tasks
+from scribengin.master.events import ChoreDone, ChoreKind, Drained, MasterEvent, OutputRead, TasksFound
+from scribengin.master.splitting import Missing, missing_tasks, regrouped_tasks, with_sinks
 from scribengin.saying import complain
 from scribengin_registry.contract import Registry
 
@@ -47,6 +50,10 @@ class Chore:
     def hurry(self) -> None:
         """Do it now, with everything opened anew: the config has changed."""
         self._outdated = True
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Do it now."""
         self._woken.set()
 
     def become(self, kind: ChoreKind) -> None:
@@ -101,32 +108,53 @@ class Grouping:
 
     tasks: Mapping[str, TaskDescriptor]
     anew: bool
+    drained: Drained | None = None
+    """Those whose output must have been read before they are."""
 
 
-def find_streams(grouping: Callable[[], Grouping], tell: Tell) -> Work:
-    """List the sources' streams, and tell of the tasks that are missing for them.
+def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tell) -> Work:
+    """List the sources' streams, and tell of the tasks that are missing for them, or which ones they join.
 
     Before, their sink streams are made, and the sources hold back what is to be read: a worker comes only later, and
     what somebody else has just written may be purged by then.
     """
-    ignored_before: tuple[str, ...] = ()
+
+    following: tuple[Drained, Followers] | None = None
+
+    def follow(resources: Resources, drained: Drained) -> None:
+        nonlocal following
+        if following is None or following[0] is not drained:
+            following = drained, Followers(registry, resources.config, drained.tasks)
+        tell(OutputRead(drained, tuple(map(str, following[1].unread()))))
+
+    def claim_added(resources: Resources, tasks: Mapping[str, TaskDescriptor]) -> None:
+        """A sink that an edit has added belongs to this dataflow, before a task writes there."""
+        for task in list(tasks.values())[:1]:  # they are all alike, or will be
+            written = {stream.sink for stream in task.sinks}
+            added = {name: sink for name, sink in resources.sinks.items() if name not in written}
+            if added:
+                whole = with_sinks(tasks, resources.sinks.keys(), resources.sink_streams)[task.name]
+                deciding_stream(resources.sinks, whole.sinks)
+                DataflowView(registry, resources.config.name).claim([sink.resource for sink in added.values()])
 
     def work(resources: Resources, _: ChoreKind) -> None:
-        nonlocal ignored_before
-        now, wanted, streams = grouping(), resources.config.tasks, resources.source_streams()
+        now = grouping()
+        if now.drained is not None:
+            follow(resources, now.drained)
+            return
+        wanted, streams = resources.config.tasks, resources.source_streams()
         if now.anew:
             missing = Missing(regrouped_tasks(now.tasks, streams, wanted, resources.sink_streams))
         else:
-            missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams)
-        if missing.tasks:
+            missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams, resources.sinks.keys())
+        found = (*missing.tasks, *missing.grown)
+        claim_added(resources, now.tasks)
+        if found:
             for name, source in resources.sources.items():
-                source.hold_back([stream for task in missing.tasks for stream in task.sources if stream.source == name])
+                source.hold_back([stream for task in found for stream in task.sources if stream.source == name])
             for name, sink in resources.sinks.items():
-                sink.create([stream for task in missing.tasks for stream in task.sinks if stream.sink == name])
-            tell(TasksFound(missing.tasks, wanted))
-        if missing.ignored and missing.ignored != ignored_before:
-            tell(StreamsIgnored(missing.ignored))
-        ignored_before = missing.ignored
+                sink.create([stream for task in found for stream in task.sinks if stream.sink == name])
+            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, resources.guarantees()))
 
     return work
 

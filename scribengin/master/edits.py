@@ -3,12 +3,13 @@
 | kind    | what                                                 | done                                                |
 |---------|------------------------------------------------------|-----------------------------------------------------|
 | live    | workers, desired_state, rebalance, limits of a       | by the master at once; by workers, which see it,    |
-|         | round, a source's `paused`, errors.records_max       | from the next round on. No task stops               |
+|         | round, `paused`, errors.records_max, patience        | from the next round on. No task stops               |
 | rolling | whatever is not named here: size of the containers,  | a worker with the new config is started, an old one |
 |         | executors, Spark's settings, settings, ...           | gives its tasks back and goes; then the next one    |
 | regroup | tasks                                                | tasks whose streams change drain, are made anew     |
 | restart | the code: transformation, sql, package; the error    | refused while there are workers, which would not    |
-|         | route; what else a source says                       | agree about it. Taken over when there are none      |
+|         | route, with a sink of its own where there was none;  | agree about it. Taken over when there are none      |
+|         | what else a source says                              |                                                     |
 | never   | name, launcher, yarn, sinks, which sources there are | refused: other resources are another dataflow       |
 """
 
@@ -19,7 +20,7 @@ from typing import Any, Literal
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import shortened
-from scribengin.dataflow.edit_log import changed_values, shown
+from scribengin.dataflow.edit_log import changed_values, difference
 from scribengin.dataflow.nodes import as_json, too_large
 
 Kind = Literal["live", "rolling", "regroup", "restart", "never"]
@@ -31,6 +32,7 @@ _KINDS: dict[Path, Kind] = {
     ("rebalance",): "live",
     ("stalled_after_s",): "live",
     ("round",): "live",
+    ("patience",): "live",
     ("errors",): "restart",
     ("errors", "records_max"): "live",
     ("tasks",): "regroup",
@@ -68,11 +70,12 @@ class EditPlan:
 def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> EditPlan:
     """What the edit from `old`, which is in force, to `new` means. `running`: whether there are workers."""
     found = changed_values(as_json(old), as_json(new))
-    changes = tuple(f"{_dotted(path)}: {shown(a)} -> {shown(b)}" for path, a, b in found[:_TOLD_MAX])
+    changes = tuple(difference(path, a, b, _dotted(path)) for path, a, b in found[:_TOLD_MAX])
     changes += (f"{len(found) - _TOLD_MAX:,} more",) if len(found) > _TOLD_MAX else ()
     by_kind: dict[Kind, list[Path]] = {}
+    route = _added_route(old, new)
     for path, _, _ in found:
-        by_kind.setdefault(kind_of(path), []).append(path)
+        by_kind.setdefault("restart" if path[:2] == route else kind_of(path), []).append(path)
     refusal = _refusal(by_kind, new.name, running=running) or too_large(new)
     if refusal is not None:
         return EditPlan(changes, refusal=refusal)
@@ -83,6 +86,13 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     actions += ["workers are replaced, one after the other"] if rolling else []
     actions += ["taken over by the next workers"] if not running and {"rolling", "restart"} & set(by_kind) else []
     return EditPlan(changes, tuple(dict.fromkeys(actions)), None, rolling, "rebalance" in fields)
+
+
+def _added_route(old: DataflowConfig, new: DataflowConfig) -> Path | None:
+    """Where the sink stands to which bad records go from now on, if that is one more sink. The tasks get a stream of it
+    each; what they read and write besides, and where they stand, is as it was."""
+    sink = new.errors.sink
+    return ("sinks", sink) if sink is not None and old.errors.sink is None and sink not in old.sinks else None
 
 
 def kind_of(path: Path) -> Kind:

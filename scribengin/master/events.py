@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import (
     ConfigNumbers,
@@ -81,19 +82,33 @@ class ConfigGone:
 class TasksFound:
     """The sources have streams that no task reads yet; these are the tasks for them, which follow those there are.
 
-    Or, if `grouped_for` is not what the present tasks were made for: these are all tasks, grouped anew.
+    Or, with `anew`, since the present tasks were made for another `grouped_for`: these are all tasks, grouped anew.
     """
 
     tasks: tuple[TaskDescriptor, ...]
     grouped_for: int | None = None
     """What the config's `tasks` was."""
+    grown: tuple[TaskDescriptor, ...] = ()
+    """Tasks that are there, with the streams that join them."""
+    anew: bool = False
+    guarantees: Mapping[str, Guarantee] = field(default_factory=dict)
+    """What the sinks promise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drained:
+    """Tasks that write no more, so that they can be grouped anew: once, for each time that they have come to that."""
+
+    tasks: tuple[TaskDescriptor, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsIgnored:
-    """The sources have streams that no task will read, because the number of tasks is fixed."""
+class OutputRead:
+    """Whether all that drained tasks have written was read by the dataflows that read it: `unread` says what was not,
+    a line for each log."""
 
-    streams: tuple[str, ...]
+    drained: Drained
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +166,30 @@ class Tick:
     waiting: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryWasAway:
+    """The registry has answered this process again, after so long."""
+
+    away_s: float
+
+
 MasterEvent = (
     ConfigEdited
     | ConfigGone
     | TasksFound
-    | StreamsIgnored
+    | OutputRead
     | WorkerRegistered
     | WorkerLost
     | ContainerExited
     | LaunchFailed
     | ReportRead
     | ChoreDone
+    | RegistryWasAway
     | Tick
 )
 
 
-# -- instructions. Those up to ReplaceTasks are changes of the registry: all of one decision are one commit, in this
+# -- instructions. Those up to GrowTask are changes of the registry: all of one decision are one commit, in this
 # order.
 
 
@@ -251,8 +274,15 @@ class ReplaceTasks:
     grouped_for: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class GrowTask:
+    """Make a task what it is from now on: itself, and more streams. It is clean, and stands nowhere."""
+
+    task: TaskDescriptor
+
+
 RegistryInstruction = (
-    AcceptConfig | RefuseConfig | RemoveWorker | Release | Assign | Unassign | CreateTasks | ReplaceTasks
+    AcceptConfig | RefuseConfig | RemoveWorker | Release | Assign | Unassign | CreateTasks | ReplaceTasks | GrowTask
 )
 
 
@@ -275,6 +305,11 @@ class KillContainer:
     """End a container that is of no use any more."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskReaders:
+    """Find out whether the output of drained tasks was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +344,7 @@ Instruction = (
     | LaunchWorker
     | LaunchStandby
     | KillContainer
+    | AskReaders
     | RunLastMaintenance
     | RecordHistory
     | PublishStatus

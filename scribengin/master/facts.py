@@ -30,6 +30,8 @@ class Worker:
     """There shall be fewer workers: it is to give its tasks back, and then to go."""
     gone: bool = False
     """Its nodes are removed; what may be left is its container."""
+    foreign: bool = False
+    """It is of an earlier dataflow of this name, which was deleted: it gets nothing, and goes at once."""
     room_since_s: float | None = None
     """Until then, its container was seen waiting for room; None: never."""
     kill_at_s: float | None = None
@@ -105,4 +107,4 @@ class LastMaintenance:
 
 def runs(report: TaskReport) -> bool:
     """Whether a task does its work again, as its owner says."""
-    return report.state in ("running", "idle", "finished")
+    return report.state in ("running", "isolating", "idle", "finished")

@@ -124,15 +124,17 @@ class Leadership:
         wakeups: Wakeups,
         fence: Callable[[], Check],
         clock: Clock,
+        absences: Callable[[], Sequence[float]],
     ) -> None:
         """`fence` makes an operation that fails unless this master still is elected. Raises SessionLost when it is
-        not."""
+        not. `absences` tells for how long the registry was away, each time once."""
         self._registry = registry
         self._launcher = launcher
         self._settings = settings
         self._wakeups = wakeups
         self._fence = fence
         self._clock = clock
+        self._absences = absences
         self._view = DataflowView(registry, settings.dataflow)
         self._reader = Reader(self._view, wakeups.put)
         self._containers: dict[str, ContainerDescriptor] = {}
@@ -144,7 +146,7 @@ class Leadership:
     def run(self) -> Ending:
         """Lead. Raises what makes leading impossible: DataflowNotFound, DescriptorUnreadable."""
         try:
-            if self._is_over():
+            if self._is_over() or self._view.placement_head().value.is_foreign(self._settings.name):
                 return Ending.OVER
             self._head = self._take_head()
             self._attach_containers()
@@ -238,14 +240,19 @@ class Leadership:
             clock=self._clock,
             dataflow=self._settings.dataflow,
             # Also while they are regrouped, when there are none: what comes then is no beginning.
-            has_tasks=lambda: bool(self._state.tasks) or self._state.head.next_lease > 1,
+            has_tasks=lambda: bool(self._state.tasks) or self._state.head.next_lease > self._state.head.first_lease,
         )
 
         def open_resources() -> Resources:
             return Resources(self._state.config, environment)
 
         tell = self._wakeups.put
-        streams = find_streams(lambda: Grouping(dict(self._state.tasks), self._state.regrouping), tell)
+
+        def grouping() -> Grouping:
+            state = self._state
+            return Grouping(dict(state.tasks), state.regrouping, state.standing.unread)
+
+        streams = find_streams(self._registry, grouping, tell)
         self._finding = Chore("streams", STREAMS_PERIOD_S, open_resources, streams, tell)
         self._maintenance = Chore(
             "maintenance", MAINTENANCE_PERIOD_S, open_resources, maintain_sinks(self._registry), tell
@@ -262,7 +269,8 @@ class Leadership:
             ending = _ending(wakeups)
             if ending is not None:
                 return ending
-            events = [*self._events(wakeups), ev.Tick(self._launcher.waiting())]
+            away = [ev.RegistryWasAway(away_s) for away_s in self._absences()]
+            events = [*self._events(wakeups), *away, ev.Tick(self._launcher.waiting())]
             instructions = self._state.handle(events, self._clock.monotonic_s())
             if self._do(instructions) and any(isinstance(i, ev.Leave) for i in instructions):
                 return Ending.OVER
@@ -354,6 +362,8 @@ class Leadership:
             case ev.AcceptConfig():
                 self._finding.hurry()
                 self._maintenance.hurry()
+            case ev.AskReaders():
+                self._finding.wake()
             case ev.RunLastMaintenance():
                 self._maintenance.become("last maintenance")
             case ev.PublishStatus(status):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from scribengin.errors import PackageInvalid
+from scribengin.private import private_directory
 
 PACKAGE_BYTES_MAX = 256 * 1024 * 1024
 _CHUNK_BYTES = 1 << 20
@@ -20,7 +22,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same content is the same archive
 def ship_package(directory: Path, home: Path) -> Path:
     """Copy a package to `<home>/packages/<hash of its content>`, unless it is there. Returns that directory.
 
-    Hidden files and byte code stay behind. Raises PackageInvalid: no such directory, too large, cannot be copied.
+    Hidden files and byte code stay behind; modes are kept. Raises PackageInvalid: no such directory, too large, a link
+    that leads outside, cannot be copied.
     """
     if not directory.is_dir():
         raise PackageInvalid(f"package {directory} is no directory: name the one that holds the modules")
@@ -43,7 +46,9 @@ def pack_package(directory: Path, home: Path) -> Path:
         if not archive.is_file():
             with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
                 for file in _files(copy):
-                    packed.writestr(zipfile.ZipInfo(file.as_posix(), _EPOCH), (copy / file).read_bytes())
+                    entry = zipfile.ZipInfo(file.as_posix(), _EPOCH)
+                    entry.external_attr = (stat.S_IFREG | _mode(copy / file)) << 16
+                    packed.writestr(entry, (copy / file).read_bytes())
             draft.rename(archive)
     except OSError as error:
         raise PackageInvalid(f"package {directory} cannot be packed to {archive}: {error}") from error
@@ -55,8 +60,12 @@ def _files(directory: Path) -> Iterator[Path]:
     size_bytes = 0
     for root, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if not _left_behind(name))
+        for name in directories:
+            if Path(root, name).is_symlink():
+                raise PackageInvalid(f"package {directory}: {Path(root, name)} is a link to a directory: copy it there")
         for name in sorted(name for name in names if not _left_behind(name)):
             path = Path(root, name)
+            _refuse_foreign(directory, path)
             size_bytes += path.stat().st_size
             if size_bytes > PACKAGE_BYTES_MAX:
                 raise PackageInvalid(
@@ -66,6 +75,19 @@ def _files(directory: Path) -> Iterator[Path]:
             yield path.relative_to(directory)
 
 
+def _refuse_foreign(directory: Path, path: Path) -> None:
+    """Raise PackageInvalid for what is no file of the package: who writes a package must not have whoever submits it
+    ship a key of theirs."""
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise PackageInvalid(f"package {directory}: {path} is a link that leads outside: copy the file there")
+    if not path.is_file():
+        raise PackageInvalid(f"package {directory}: {path} is no file, or a link to nothing: take it out")
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR
+
+
 def _left_behind(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__"
 
@@ -73,8 +95,9 @@ def _left_behind(name: str) -> bool:
 def _digest(directory: Path, files: list[Path]) -> str:
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.as_posix()}\0{(directory / file).stat().st_size}\0".encode())
-        with (directory / file).open("rb") as content:
+        path = directory / file
+        digest.update(f"{file.as_posix()}\0{path.stat().st_size}\0{_mode(path):o}\0".encode())
+        with path.open("rb") as content:
             while chunk := content.read(_CHUNK_BYTES):
                 digest.update(chunk)
     return digest.hexdigest()[:32]
@@ -82,13 +105,14 @@ def _digest(directory: Path, files: list[Path]) -> str:
 
 def _copy(directory: Path, files: list[Path], target: Path) -> None:
     """Make `target`, which appears whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".", ignore_cleanup_errors=True) as scratch:
         draft = Path(scratch, "package")
         draft.mkdir()
         for file in files:
             (draft / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(directory / file, draft / file)
+            (draft / file).chmod(_mode(directory / file))
         try:
             draft.rename(target)
         except OSError:

@@ -11,6 +11,7 @@ from scribengin.clock import Clock
 from scribengin.dataflow.descriptors import HistoryEvent
 from scribengin.dataflow.view import DataflowView
 from scribengin.launcher.contract import ContainerLauncher
+from scribengin.master.absences import Absences
 from scribengin.master.leadership import (
     RETRY_S,
     Demoted,
@@ -39,11 +40,13 @@ class Master:
         self._view = DataflowView(registry, settings.dataflow)
         self._wakeups: Wakeups = queue.SimpleQueue()
         self._leading = False
+        self._absences = Absences(clock)
         self._election = Election(registry, self._view.paths.master, settings.name)
 
     def run(self) -> Ending:
         """Be a master until the dataflow is OVER, or this one is told to END. Raises what makes leading impossible."""
         self._launcher.on_exit(lambda container, how: self._wakeups.put(Exited(container, how)))
+        self._registry.on_session(self._absences.heard)
         self._view.status()  # there is such a dataflow
         with monitored(self._view, self._settings.name, lambda: self._leading, self._clock) as metrics:
             self._settings = replace(self._settings, metrics=metrics)
@@ -72,7 +75,13 @@ class Master:
 
     def _lead(self) -> Ending:
         leadership = Leadership(
-            self._registry, self._launcher, self._settings, self._wakeups, self._election.fence, self._clock
+            self._registry,
+            self._launcher,
+            self._settings,
+            self._wakeups,
+            self._election.fence,
+            self._clock,
+            self._absences.take,
         )
         self._leading = True
         try:

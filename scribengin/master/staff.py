@@ -3,7 +3,7 @@ replaced. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from scribengin.dataflow.descriptors import WorkerReport
 from scribengin.master.backoff import YOUNG_S, Backoff
@@ -23,8 +23,12 @@ _MASTER = "master-"
 class Staff:
     """Workers by name, and the standbys behind the master `master`."""
 
-    def __init__(self, master: str, standbys: int, containers: Collection[str], now_s: float) -> None:
-        """`containers` are the names of those that run; nobody knows since when, so they count as old."""
+    def __init__(
+        self, master: str, standbys: int, containers: Collection[str], now_s: float, is_foreign: Callable[[str], bool]
+    ) -> None:
+        """`containers` are the names of those that run; nobody knows since when, so they count as old. `is_foreign`:
+        whether one of that name is an earlier dataflow's."""
+        self._is_foreign = is_foreign
         self._master = master
         self._standbys_wanted = standbys
         self._worker_deaths = Backoff()
@@ -33,7 +37,9 @@ class Staff:
         self._standbys: dict[str, float] = {}
         self.workers: dict[str, Worker] = {}
         for name in containers:
-            if not name.startswith(_MASTER):
+            if is_foreign(name):
+                self.workers[name] = Worker(name, launched_s=now_s, foreign=True, retiring=True, kill_at_s=now_s)
+            elif not name.startswith(_MASTER):
                 self.workers[name] = Worker(name, launched_s=now_s)
             elif name != master:
                 self._standbys[name] = now_s - YOUNG_S
@@ -56,6 +62,8 @@ class Staff:
         worker = self.workers.setdefault(name, Worker(name, launched_s=now_s, container=False))
         worker.executors, worker.registered, worker.alive, worker.gone = executors, True, True, False
         worker.config_version = config_version
+        if self._is_foreign(name):
+            worker.foreign = worker.retiring = True
 
     def reported(self, report: WorkerReport) -> None:
         """A worker has said how it is."""
@@ -159,7 +167,8 @@ class Staff:
             for worker in present[: max(0, -missing)]:
                 self._retire(worker, now_s)
         for worker in sorted(self.retiring(), key=lambda w: -load.get(w.name, 0)):
-            if missing > 0 and worker.alive and not worker.leaving and not worker.outdated(since):
+            kept = worker.alive and not (worker.leaving or worker.foreign or worker.outdated(since))
+            if missing > 0 and kept:
                 worker.retiring = False
                 missing -= 1
         return max(0, missing) if self._worker_deaths.may_start(now_s) else 0

@@ -34,8 +34,12 @@ class Standing:
         self.finished: set[str] = set()
         self.changes: list[ev.RegistryInstruction] = []
         self._places: dict[str, Place] = {}
-        self._clean: set[str] = set(tasks) if head.next_lease == 1 else set()
+        self._clean: set[str] = set(tasks) if head.next_lease == head.first_lease else set()
         self._to_come: dict[str, TaskDescriptor] | None = None
+        self._growing: dict[str, TaskDescriptor] = {}
+        self.unread: ev.Drained | None = None
+        """What has drained so that all can be grouped anew, and may not have been read by those who read its output."""
+        self._read = False
         self._destined: dict[str, Slot] = {}
 
     def remember(self, before: Standing) -> None:
@@ -63,10 +67,12 @@ class Standing:
             self.finished.add(report.task)
         return True
 
-    def found(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None) -> int:
-        """Tasks were found for streams that none reads: how many of them are made now."""
-        if self.regrouping(grouped_for):
-            self._to_come = {task.name: task for task in tasks}
+    def found(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None, *, anew: bool) -> int:
+        """Tasks were found for streams that none reads (or `anew`, for all): how many of them are made now."""
+        if self.regrouping(grouped_for) != anew:
+            return 0  # found before an edit
+        if anew:
+            self._to_come, self._growing = {task.name: task for task in tasks}, {}
             return 0
         new = [task for task in tasks if task.name not in self.tasks]
         if not new or len(new) < len(tasks):
@@ -76,6 +82,22 @@ class Standing:
         self.grouped_for = grouped_for
         self._clean.update(task.name for task in new if task.name not in self._places)
         return len(new)
+
+    def grows(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None) -> None:
+        """Tasks there are get further streams, which none reads: all that are found to, each as it will be."""
+        read = {(stream.source, stream.name): task.name for task in self.tasks.values() for stream in task.sources}
+        taken = any(read.get((s.source, s.name), task.name) != task.name for task in tasks for s in task.sources)
+        if self.regrouping(grouped_for) or taken:
+            return  # found before others have joined, or to be grouped anew anyway
+        self._growing = {task.name: task for task in tasks if self._adds(task)}
+        self.finished -= self._growing.keys()
+
+    def _adds(self, grown: TaskDescriptor) -> bool:
+        """Whether it is the task that is there and more."""
+        task = self.tasks.get(grown.name)
+        if task is None or task == grown:
+            return False
+        return grown.sources[: len(task.sources)] == task.sources and all(sink in grown.sinks for sink in task.sinks)
 
     # -- what is known
 
@@ -106,12 +128,15 @@ class Standing:
 
     # -- moving
 
-    def place(self, executors: Executors) -> None:
-        """Have all tasks that have not finished stand on the executors: evenly, or as they were balanced."""
+    def place(self, executors: Executors, route: str | None = None) -> None:
+        """Have all tasks that have not finished stand on the executors: evenly, or as they were balanced. But for those
+        that do not write the sink `route` yet, which was added for bad records: they will."""
         settled: dict[str, Slot] = {}
         homeless: list[str] = []
         leaving = 0
         held = self._changing()
+        if route is not None:
+            held |= {name for name, task in self.tasks.items() if all(stream.sink != route for stream in task.sinks)}
         for task in self.tasks:
             place = self._places.get(task)
             if task in self.finished or task in held:
@@ -146,17 +171,27 @@ class Standing:
             self._assign(task, slot, release=True)
 
     def regroup(self, executors: Executors, wanted: int | None) -> str | None:
-        """Bring the regrouping forward, if there is one: drain the tasks that change, then make them anew. Says so."""
-        if self._to_come is None:
-            return None
-        if not self.regrouping(wanted):
+        """Bring the regrouping forward, if there is one: drain the tasks that change, wait until what they wrote was
+        read, then make them anew. Says so.
+
+        A stream goes on in another log of the sink then. Who reads both must not find its later records first.
+        """
+        if self._to_come is not None and not self.regrouping(wanted):
             self._to_come = None  # edited back before it was done
+        if self._to_come is None:
+            self.unread, self._read = None, False
             return None
         changing, to_come = self._changing(), self._to_come
         there = [task for task in self.tasks if task in changing]
         self.drain(executors, there)
         if not self.drained(there):
+            self.unread, self._read = None, False
             return None
+        if self.unread is None:
+            self.unread = ev.Drained(tuple(self.tasks[task] for task in there))
+        if not self._read and there:
+            return None
+        self.unread, self._read = None, False
         for task in there:
             place = self._places.pop(task, None)
             if place is not None:
@@ -170,9 +205,31 @@ class Standing:
         self.grouped_for, self._to_come = wanted, None
         return f"{before} tasks -> {len(to_come)}, {kept} of them untouched"
 
+    def was_read(self, drained: ev.Drained) -> None:
+        """What these tasks have written was read by everybody who reads it."""
+        self._read = self._read or drained is self.unread
+
     def regroups_again(self) -> None:
         """The config's `tasks` has changed: what was found for the earlier value does not count."""
-        self._to_come = None
+        self._to_come, self._growing = None, {}
+
+    def grow(self, executors: Executors) -> list[str]:
+        """Bring forward what joins tasks: each drains by itself, and is made anew. Says which have been."""
+        told = []
+        if self._growing:
+            self.drain(executors, self._growing)
+        for name in [name for name in self._growing if self.drained([name])]:
+            place = self._places.pop(name, None)
+            if place is not None:
+                self.changes.append(ev.Unassign(name, place.slot))
+            before, grown = self.tasks[name], self._growing.pop(name)
+            self.changes.append(ev.GrowTask(grown))
+            self.tasks[name] = grown
+            self._clean.add(name)
+            joined = [f"{s.source}/{s.name}" for s in grown.sources[len(before.sources) :]]
+            joined += [f"sink {s.sink}" for s in grown.sinks if s not in before.sinks]
+            told.append(f"{', '.join(joined)} to {name}")
+        return told
 
     def rebalance(self, executors: Executors, load: Mapping[str, float]) -> dict[str, Slot] | None:
         """Move tasks so that every executor has about as much to do. `load` is of each task. Returns where tasks go,
@@ -214,9 +271,10 @@ class Standing:
         self.finished = set()
 
     def _changing(self) -> set[str]:
-        """The tasks that are not the same after the regrouping that is under way."""
+        """The tasks that are not the same after the regrouping that is under way, or once further streams have joined
+        them."""
         if self._to_come is None:
-            return set()
+            return set(self._growing)
         to_come = self._to_come
         return {name for name in {*self.tasks, *to_come} if self.tasks.get(name) != to_come.get(name)}
 

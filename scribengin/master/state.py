@@ -38,7 +38,11 @@ from scribengin.master.facts import LastMaintenance, Recoveries, Worker, runs
 from scribengin.master.staff import Staff
 from scribengin.master.standing import Standing
 from scribengin.master.telling import Telling, shown_reports
-from scribengin.naming import natural
+from scribengin.naming import a_few, natural
+
+READERS_PERIOD_S = 0.5
+READERS_PATIENCE_S = 5.0
+"""That output is still to be read is worth a word when it takes longer than that."""
 
 
 class MasterState:
@@ -60,7 +64,7 @@ class MasterState:
         self.workers_since = snapshot.workers_since
         self.standing = Standing(snapshot.tasks, snapshot.head, snapshot.grouped_for)
         self.reports: dict[str, TaskReport] = {report.task: report for report in snapshot.status.tasks}
-        self.staff = Staff(master, standbys, snapshot.containers, now_s)
+        self.staff = Staff(master, standbys, snapshot.containers, now_s, snapshot.head.is_foreign)
         self.errors: dict[str, str] = {}
         self._dataflow = snapshot.dataflow
         self._since_s = now_s
@@ -72,12 +76,16 @@ class MasterState:
         self._last_maintenance = LastMaintenance()
         self._winding_down: DataflowState | None = None
         self._left = False
+        self._asked: tuple[ev.Drained | None, float] = None, now_s
+        self._readers_since: tuple[ev.Drained, float] | None = None
         self._telling = Telling(now_s)
         self._lasting = snapshot.status.model_dump(include={"submitted_ms", "guarantees"})
         self._actions: list[ev.Instruction] = []
         self._restore(snapshot, now_s)
         if before is None:
             self._telling.record("master", f"{master} leads")
+            if self._ran and (led := snapshot.status.master) not in (None, master):
+                self._telling.record("master_gone", f"{led} led before: it has died, or lost its session")
         else:
             self._remember(before)
 
@@ -148,11 +156,12 @@ class MasterState:
                 self.config_error = words
             case ev.TasksFound():
                 self._hear_tasks(event)
-            case ev.StreamsIgnored(streams):
-                self._telling.record("streams_ignored", f"not read, because `tasks` is fixed: {', '.join(streams)}")
+            case ev.OutputRead():
+                self._hear_readers(event, now_s)
             case ev.WorkerRegistered(name, executors, config_version):
                 self.staff.registered(name, executors, now_s, config_version)
-                self._telling.record("worker_registered", name)
+                orphan = " of an earlier dataflow of this name, which was deleted: it is sent away"
+                self._telling.record("worker_registered", name + orphan * self.head.is_foreign(name))
             case ev.WorkerLost(name):
                 self.staff.lost(name)
             case ev.ContainerExited(name, how, log):
@@ -166,6 +175,8 @@ class MasterState:
                     self._hear_report(report.worker, task_report, now_s)
             case ev.ChoreDone(chore, error):
                 self._hear_chore(chore, error)
+            case ev.RegistryWasAway(away_s):
+                self._telling.record("registry_away", f"the registry did not answer for {away_s:.0f} s")
             case ev.Tick(waiting):
                 self._hear_waiting(self.staff.waiting(waiting, now_s))
 
@@ -208,9 +219,35 @@ class MasterState:
     def _hear_tasks(self, event: ev.TasksFound) -> None:
         if event.grouped_for != self.config.tasks or self._goal() not in ("running", "paused"):
             return  # found for another config, or too late
-        made = self.standing.found(event.tasks, event.grouped_for)
+        made = self.standing.found(event.tasks, event.grouped_for, anew=event.anew)
         if made:
             self._telling.record("tasks_created", f"{made} tasks, {len(self.tasks)} in all")
+        self.standing.grows(event.grown, event.grouped_for)
+        self._lasting["guarantees"] = event.guarantees or self._lasting["guarantees"]
+
+    def _hear_readers(self, event: ev.OutputRead, now_s: float) -> None:
+        if event.drained is not self.standing.unread:
+            return  # of an earlier regrouping
+        if not event.unread:
+            self.standing.was_read(event.drained)
+        if self._readers_since is None:
+            self._readers_since = (event.drained, now_s)
+        if event.unread and now_s - self._readers_since[1] >= READERS_PATIENCE_S:
+            self.errors["readers"] = (
+                f"{len(event.drained.tasks)} tasks wait to be grouped anew until what they wrote was read, or its "
+                f"readers would see later records before earlier ones: {a_few(event.unread)}; have these run, or "
+                "delete them, or set `tasks` back"
+            )
+
+    def _wait_for_readers(self, now_s: float) -> None:
+        """Go on asking as long as there is anything to ask about."""
+        drained = self.standing.unread
+        if drained is not None and (drained is not self._asked[0] or now_s - self._asked[1] >= READERS_PERIOD_S):
+            self._asked = drained, now_s
+            self._actions.append(ev.AskReaders())
+        if self._readers_since is not None and self._readers_since[0] is not self.standing.unread:
+            self._readers_since = None
+            self.errors.pop("readers", None)
 
     def _hear_exit(self, name: str, reason: str, log: str, *, killed: bool, now_s: float) -> None:
         surprise = self.staff.exited(name, reason, killed=killed, now_s=now_s)
@@ -266,6 +303,7 @@ class MasterState:
                     self._remove(worker, now_s)
         if goal in FINAL_STATES and self.standing.drained():
             self._end(goal, now_s)
+        self._wait_for_readers(now_s)
         self._actions += self.staff.to_kill(now_s)
         self._publish(goal, now_s)
 
@@ -301,12 +339,14 @@ class MasterState:
             if regrouped is not None:
                 self._telling.record("tasks_regrouped", regrouped)
                 self.reports = {task: report for task, report in self.reports.items() if task in self.tasks}
+            if joined := self.standing.grow(executors):
+                self._telling.record("streams_joined", a_few(joined))
         if goal != "running":
             self.standing.drain(executors)
             return
         if self.config.rebalance != self.head.rebalanced:
             self._rebalance()
-        self.standing.place(executors)
+        self.standing.place(executors, self.config.errors.sink)
 
     def _rebalance(self) -> None:
         moves = self.standing.rebalance(self.staff.executors(), self._loads.rates())

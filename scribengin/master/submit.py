@@ -12,12 +12,14 @@ from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import FINAL_STATES, Origin
+from scribengin.dataflow.numbers import keep_numbers
 from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.master.containers import master_request
 from scribengin.master.edits import plan_edit
+from scribengin.master.origins import remember_origin
 from scribengin.master.places import launching_place, shipped
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown, RegistryError, VersionConflict
@@ -54,7 +56,9 @@ def submit(
                 sink.create([stream for task in tasks for stream in task.sinks if stream.sink == name])
             if packaged is not None and config.package is not None:
                 view.set_origin(Origin(package=packaged, host=socket.gethostname()))
-            return place.launch(master_request(config, FIRST_MASTER, registry.hosts, home, standbys))
+                remember_origin(home, registry.hosts, config.name, packaged)
+            first = f"master-{view.placement_head().value.first_master}"
+            return place.launch(master_request(config, first, registry.hosts, home, standbys))
         except BaseException as error:
             _undo(view, claims, error)
             raise
@@ -114,6 +118,7 @@ def _create(
 def _undo(view: DataflowView, claims: Mapping[str, bytes | None], error: BaseException) -> None:
     """Take back what `view.submit` made. Positions of a sink that was there before stay as they were."""
     try:
+        keep_numbers(view.registry, view.dataflow, view.numbers_reached())  # a master may have been launched
         for resource, before in claims.items():
             if before is None:
                 view.registry.delete(paths.sink_resource(resource), recursive=True)

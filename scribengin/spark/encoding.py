@@ -5,8 +5,10 @@ Whatever cannot be decoded or encoded raises, so that the record is found: it ne
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
@@ -53,6 +55,15 @@ def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
     return documents.select(F.inline(F.array(quoted(_PARSED))), *names)
 
 
+def undecodable(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:
+    """The column `kept` of the records that `decode` raises on. Of `frame`, only that and the payload are looked at."""
+    pair = _tried(frame.sparkSession, _pair(F.col(PAYLOAD), _schema(spec)))
+    # A generator, as in `decode`: the filter must not be moved below it, where it would parse twice.
+    pairs = frame.select(F.inline(F.array(F.struct(F.col(quoted(kept)), pair.alias(_PARSED)))))
+    document = _tried(frame.sparkSession, _document(F.col(quoted(_PARSED))))
+    return pairs.where(document.isNull()).select(quoted(kept))
+
+
 def encode(frame: DataFrame, spec: OutputSpec) -> DataFrame:
     """What reaches the sink of an output: its own columns (`columns`), or `payload` and what of `spec.carried` it has.
 
@@ -92,6 +103,14 @@ def _pair(payload: Column, schema: StructType) -> Column:
 
 def _document(pair: Column) -> Column:
     return F.coalesce(F.when(F.size(pair) == 2, F.element_at(pair, 1)), F.raise_error(F.lit(NO_DOCUMENT)))
+
+
+def _tried(session: SparkSession, column: Column) -> Column:
+    """The same, and null where it raises: Spark has this for its own functions (`try_...`) only."""
+    jvm: Any = session._jvm
+    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
+    return Column(expressions.column(tried))
 
 
 def _encode_raw(frame: DataFrame, spec: OutputSpec) -> DataFrame:

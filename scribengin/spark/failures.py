@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
@@ -20,6 +21,8 @@ from scribengin.errors import SparkUnavailable, TransformationFailed
 SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 """What a call into Spark raises: its own errors, the gateway's, and those of the connection."""
 
+_COUNTS_TIMEOUT_MS = 2_000
+_TASKS_MAX = 64
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]*)\]")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _PYTHON = "PYTHON_EXCEPTION"
@@ -61,6 +64,30 @@ def failure(error: Exception, doing: str) -> TransformationFailed | SparkUnavail
     if not causes and isinstance(error, PySparkException):  # PySpark's own, from before anything reached the JVM
         return SparkUnavailable(f"Spark failed while {doing}: {one_line(error)}")
     return judge(causes, doing)
+
+
+def records_read(context: SparkContext, group: str) -> int | None:
+    """How many records the failed task of a job of `group` had read when it failed: of several the fewest, if it is
+    known. Spark's own operators take them one by one, so the last was the one; Python's read ahead."""
+    try:
+        scala: Any = context._jsc.sc()
+        scala.listenerBus().waitUntilEmpty(_COUNTS_TIMEOUT_MS)
+        tracker = context.statusTracker()
+        stages = [stage for job in tracker.getJobIdsForGroup(group) for stage in _stages(tracker.getJobInfo(job))]
+        return min((read for stage in stages for read in _reads(scala.statusStore(), stage)), default=None)
+    except (PySparkException, Py4JError, OSError):  # a guess is not worth an error
+        return None
+
+
+def _stages(job: Any) -> Sequence[int]:
+    return [] if job is None else [int(stage) for stage in job.stageIds]
+
+
+def _reads(store: Any, stage: int) -> Iterator[int]:
+    tasks = store.taskList(stage, 0, _TASKS_MAX)
+    for task in (tasks.apply(index) for index in range(tasks.size())):
+        if str(task.status()) == "FAILED" and task.taskMetrics().isDefined():
+            yield int(task.taskMetrics().get().inputMetrics().recordsRead())
 
 
 def one_line(error: BaseException) -> str:

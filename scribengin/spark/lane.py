@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
 from scribengin.spark.drain import Drain, FileDrain, MemoryDrain
-from scribengin.spark.failures import SPARK_ERRORS, failure
+from scribengin.spark.failures import SPARK_ERRORS, failure, records_read
 from scribengin.spark.recipe import Built, Recipe
 from scribengin.spark.session import activate
 from scribengin.spark.source import FORMAT, InputBinding, ReadSplit, RoundSource, TableSplit, spark_schema
@@ -56,10 +57,13 @@ class Lane:
         """Execute it over `splits`. Raises TransformationFailed, SparkUnavailable, and what reading a split raises."""
         for name, binding in self._bindings.items():
             binding.bind(self._portable(name, splits.get(name, ())))
+        group = f"scribengin-{uuid.uuid4().hex}"
         try:
-            batches = (self._drain or self._new_drain()).execute()
+            drain = self._drain or self._new_drain()
+            self._session.sparkContext.setJobGroup(group, "a round")
+            batches = drain.execute()
         except SPARK_ERRORS as error:
-            raise self._failure(error, splits) from error
+            raise self._failure(error, splits, group) from error
         finally:
             for binding in self._bindings.values():
                 binding.unbind()
@@ -108,7 +112,7 @@ class Lane:
         return FileDrain(united.frame, directory)
 
     def _failure(
-        self, error: Exception, splits: Mapping[str, Sequence[ReadSplit]]
+        self, error: Exception, splits: Mapping[str, Sequence[ReadSplit]], group: str
     ) -> TransformationFailed | SparkUnavailable:
         judged = failure(error, f"running the transformation of {self._recipe.spec.dataflow}")
         if isinstance(judged, SparkUnavailable):
@@ -116,7 +120,18 @@ class Lane:
             for split in (split for of_input in splits.values() for split in of_input):
                 for _ in split.read():
                     pass
+        else:
+            judged.row = self._stopped_at(splits, group)
         return judged
+
+    def _stopped_at(self, splits: Mapping[str, Sequence[ReadSplit]], group: str) -> int | None:
+        """The record of its only source at which a job stopped that read it in one partition, as far as one can see."""
+        counts = [sum(split.records for split in of_input) for of_input in splits.values()]
+        read = [count for count in counts if count]
+        if self._shape.partitions > 1 or len(read) != 1:
+            return None
+        done = records_read(self._session.sparkContext, group)
+        return done - 1 if done is not None and 0 < done < read[0] else None
 
 
 class Lanes:

@@ -1,8 +1,9 @@
 """Appending the output of a Spark job to logs: all of it or nothing, and that of a stream's micro-batch once.
 
 A job's output is staged in its logs (see ARCHITECTURE.md, "Staged entries") and becomes part of them by one registry
-transaction, which moves the commit log of each. Commit logs stand below `<namespace>/spark/<writer>`, and their `round`
-is the number after that of the last micro-batch written.
+transaction, which moves the commit log of each. Commit logs stand below `<namespace>/spark/<writer>`, their `round` is
+the number after that of the last micro-batch written, and their `owner` the query that it was of: micro-batches are
+counted by a checkpoint, and another one begins at 0 again.
 
 | step | a crash, or a lost reply, leaves |
 |---|---|
@@ -39,22 +40,30 @@ Output = Callable[[str], Iterable[pa.RecordBatch]]
 
 
 class JobCommit:
-    """Commits what one writer (a stream, or a single job) has for its logs. `writer` names it for ever."""
+    """Commits what one writer (a stream, or a single job) has for its logs. `writer` names it for ever; `query` is what
+    its checkpoint is called."""
 
     def __init__(
-        self, namespace: LogNamespace, registry: Registry, writer: str, logs: Sequence[str], *, timeout_s: float
+        self,
+        namespace: LogNamespace,
+        registry: Registry,
+        writer: str,
+        logs: Sequence[str],
+        *,
+        query: str,
+        timeout_s: float,
     ) -> None:
         self._namespace, self._registry, self._timeout_s = namespace, registry, timeout_s
-        self._writer = writer
+        self._writer, self._query = writer, query
         self._logs = sorted(logs)  # two writers that wait for each other's logs would wait for ever
         self._folder = f"spark/{node_name(writer)}"
 
     def commit(self, number: int, output: Output) -> None:
         """Append the output of micro-batch `number`, unless it was appended before. Afterwards everybody can see it.
 
-        Raises OwnershipAcquireFailed (somebody else writes a log), LogError (an older micro-batch, rows that are no
-        records), LogNotFound, LogWriteFailed, Fenced, and what the registry raises. Then nothing was appended, unless
-        it raises after the transaction: then the same call again says what became of it.
+        Raises OwnershipAcquireFailed (somebody else writes a log), LogError (an older micro-batch, or that of another
+        checkpoint; rows that are no records), LogNotFound, LogWriteFailed, Fenced, and what the registry raises. Then
+        nothing was appended, unless it raises after the transaction: then the same call again says what became of it.
         """
         for tries_left in reversed(range(_TRIES_MAX)):
             try:
@@ -74,14 +83,23 @@ class JobCommit:
         with suppress(RegistryError):
             self._registry.delete(f"{self._namespace.path}/{self._folder}", recursive=True)
 
+    def forget_unless_committed(self) -> None:
+        """Delete the commit logs of a single job that has failed, if they say nothing: no log needs them then. Those of
+        a job that has committed stay, for its logs to show what it wrote. It may fail, as in `forget`."""
+        with suppress(RegistryError):
+            self._registry.sync()
+            if all(self._read(log)[0].round == 0 for log in self._logs if self._registry.find(self._node(log))):
+                self.forget()
+
     def _commit(self, number: int, output: Output) -> None:
         self._create_commit_logs()
         with ExitStack() as stack:
             writers = {log: stack.enter_context(self._open(log)) for log in self._logs}
             before = {log: self._read(log) for log in self._logs}
-            done = max(commit_log.round for commit_log, _version in before.values())
-            if number < done:
-                self._check_repeated(number, done)
+            last = max((commit_log for commit_log, _version in before.values()), key=lambda found: found.round)
+            self._check_query(last)
+            if number < last.round:
+                self._check_repeated(number, last.round)
                 return
             staged = self._stage(writers, output)
             moves = [self._move(log, *before[log], staged[log], number) for log in self._logs]
@@ -112,8 +130,17 @@ class JobCommit:
         if staged is not None:
             data = staged.model_dump(mode="json")
             committed = CommitDescriptor(kind=KIND, records=staged.records, data=data)
-        after = before.model_copy(update={"round": number + 1, "committed": committed})
+        after = before.model_copy(update={"owner": self._query, "round": number + 1, "committed": committed})
         return Set(self._node(log), after.to_bytes(), version)
+
+    def _check_query(self, last: CommitLog) -> None:
+        if last.round and last.owner != self._query:
+            raise LogError(
+                f"the writer '{self._writer}' is query {last.owner}'s, which wrote its micro-batch {last.round - 1}; "
+                f"this is query {self._query}, with another checkpoint, whose micro-batches are counted from 0 again. "
+                f"Go on with the checkpoint of {last.owner}, or give the stream another writerId; then see that its "
+                "source begins where the other query ended, or rows are written twice"
+            )
 
     def _check_repeated(self, number: int, done: int) -> None:
         if number < done - 1:

@@ -11,7 +11,8 @@ What is promised:
   them, when the logs are next written.
 - A stream writes every micro-batch exactly once, through crashes and restarts, as long as it keeps its checkpoint: the
   logs' commit logs remember the last one. They know the stream by the id that its checkpoint gave it, or, where the
-  checkpoint is not in a directory of this machine, by the option `writerId`.
+  checkpoint is not in a directory of this machine, by the option `writerId`. Another checkpoint under the same
+  `writerId` is refused: its micro-batches are counted from 0 again, and say nothing of what stands in the logs.
 - Readers see a micro-batch of one log all at once; the logs show theirs one after the other.
 
 Every commit opens the logs and completes a segment in each, which holds all that the commit brought, however much it
@@ -31,18 +32,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, LongType, ShortType, StringType, StructType
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.errors import ConfigInvalid, LogExists, LogNotFound
+from scribengin.errors import ConfigInvalid, LogError, LogExists, LogNotFound
 from scribengin.log import LogNamespace
 from scribengin.log.clients.partitioners import hash_partitioner, split_batch, split_rows
 from scribengin.log.names import NamespaceUri
 from scribengin.spark.log_commit import JobCommit
 from scribengin.spark.log_options import FORMAT, LogWriteOptions
+from scribengin_registry.errors import RegistryError
 from scribengin_registry.kazoo_registry import connect
 
+_QUERY_ID = "sql.streaming.queryId"
 _ABANDONED_S = 7 * 24 * 3600
 _BYTES = (BinaryType(), StringType())
 _TAKEN = {
@@ -57,9 +61,11 @@ _ARROW = {"payload": pa.binary(), "key": pa.binary(), "channel": pa.string(), "t
 
 @dataclass(frozen=True)
 class TaskOutput(WriterCommitMessage):
-    """What one task wrote: for each log that got rows the number of the log and a file."""
+    """What one task wrote: for each log that got rows the number of the log and a file. `query` is the id that Spark
+    keeps in the checkpoint of the stream which the task is of."""
 
     files: tuple[tuple[int, str], ...]
+    query: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class TaskFiles:
             for path in files.values():
                 path.unlink(missing_ok=True)
             raise
-        return TaskOutput(tuple((stream, str(path)) for stream, path in files.items()))
+        return TaskOutput(tuple((stream, str(path)) for stream, path in files.items()), _query())
 
     def remove(self) -> None:
         """Delete the directory, after which nobody can make files there: not the tasks that still run, either."""
@@ -118,6 +124,14 @@ class JobOutput:
                 if stream == number:
                     with pa.memory_map(path) as file, pa.ipc.open_stream(file) as batches:
                         yield from batches
+
+    @property
+    def query(self) -> str:
+        """The query that wrote this. Raises LogError when Spark has not told its tasks."""
+        found = {task.query for task in self.tasks if task.query is not None}
+        if len(found) != 1:
+            raise LogError(f"format '{FORMAT}': Spark does not say which query its tasks are of ({sorted(found)})")
+        return found.pop()
 
     @property
     def empty(self) -> bool:
@@ -152,13 +166,17 @@ class LogBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         output = _output(self.options, messages)
         if not output.empty:
-            with _committing(self.options, Path(self.files.directory).name) as job:
+            name = Path(self.files.directory).name
+            with _committing(self.options, name, query=name) as job:
                 job.commit(0, output.of)
                 job.forget()
         self.files.remove()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.files.remove()
+        name = Path(self.files.directory).name
+        with suppress(LogError, RegistryError), _committing(self.options, name, query=name) as job:
+            job.forget_unless_committed()
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
         output = _output(self.options, messages)
         if not output.empty:
-            with _committing(self.options, writer_id(self.options)) as job:
+            with _committing(self.options, writer_id(self.options), query=output.query) as job:
                 job.commit(batchId, output.of)
         output.remove()
 
@@ -269,10 +287,16 @@ def _output(options: LogWriteOptions, messages: Sequence[WriterCommitMessage | N
 
 
 @contextmanager
-def _committing(options: LogWriteOptions, writer: str) -> Iterator[JobCommit]:
+def _committing(options: LogWriteOptions, writer: str, *, query: str) -> Iterator[JobCommit]:
     with connect(NamespaceUri.parse(options.namespace).hosts) as registry:
         namespace = LogNamespace.open(options.namespace, registry=registry)
-        yield JobCommit(namespace, registry, writer, options.logs, timeout_s=options.lock_timeout_s)
+        yield JobCommit(namespace, registry, writer, options.logs, query=query, timeout_s=options.lock_timeout_s)
+
+
+def _query() -> str | None:
+    """The stream's query, as Spark tells its tasks."""
+    context = TaskContext.get()
+    return context.getLocalProperty(_QUERY_ID) if context is not None else None
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

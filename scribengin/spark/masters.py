@@ -9,6 +9,7 @@ executors there are, and what they get, is `spark.conf`'s to say, too.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from scribengin.launcher.yarn.jvm import configuration_directory
 from scribengin_registry.java import JavaRuntime
 
 YARN = "yarn"
+_LOCAL = re.compile(r"^local(\[(\d+|\*)(\s*,\s*\d+)?\s*\])?$")
 
 
 def refuse_unknown(master: str) -> None:
@@ -32,6 +34,12 @@ def refuse_unknown(master: str) -> None:
 def files_are_shared(master: str) -> bool:
     """Whether executors see the files of this process."""
     return master.startswith("local")
+
+
+def makes_a_key(master: str) -> bool:
+    """Whether Spark makes the key itself by which the processes of a session know each other: unless it refuses the
+    master, which it is left to say."""
+    return master == YARN or _LOCAL.match(master) is not None
 
 
 def python_path() -> str:

@@ -20,6 +20,7 @@ from scribengin.spark.encoding import decode, encode
 from scribengin.spark.failures import SPARK_ERRORS, failure, one_line
 from scribengin.spark.package import UserPackage, user_traceback
 from scribengin.spark.spec import TransformationSpec
+from scribengin_registry.references import resolved_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ class Recipe:
     def _by_function(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         spec = self.spec
         assert self._function is not None
-        context = TransformationContext(spec.dataflow, session, spec.package_dir, spec.settings, self._package)
+        settings = resolved_all(dict(spec.settings))  # secrets among them are here, and nowhere else
+        context = TransformationContext(spec.dataflow, session, spec.package_dir, settings, self._package)
         try:
             with self._package.active():
                 result = self._function(dict(inputs), context)

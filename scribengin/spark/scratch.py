@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from scribengin.clock import SYSTEM_CLOCK
+
 _PREFIX = "scribengin-spark-"
 _LOCK = "in-use"
+_UNLOCKED_MAX_S = 3600.0
+"""An empty directory that is older was to have its lock at once: its process died in between."""
 
 
 class ScratchDirectory:
@@ -22,9 +27,10 @@ class ScratchDirectory:
     def __init__(self) -> None:
         """Raises OSError when the temporary directory cannot be written."""
         _remove_abandoned(Path(tempfile.gettempdir()))
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock = -1
+        while self._lock < 0:
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+            self._lock = _locked(self.path / _LOCK)
 
     def subdirectory(self, name: str) -> Path:
         """A new directory in it."""
@@ -40,6 +46,20 @@ class ScratchDirectory:
             self._lock = -1
 
 
+def _locked(lock: Path) -> int:
+    """The lock file, made and locked, or -1 where another process took it for abandoned in between, and removed it with
+    its directory."""
+    try:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
+    except FileNotFoundError:
+        return -1
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if os.fstat(descriptor).st_nlink:
+        return descriptor
+    os.close(descriptor)
+    return -1
+
+
 def _remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"{_PREFIX}*/{_LOCK}"):
         try:
@@ -53,3 +73,7 @@ def _remove_abandoned(parent: Path) -> None:
             pass
         finally:
             os.close(descriptor)
+    for empty in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # not empty, another user's, or gone meanwhile
+            if SYSTEM_CLOCK.now_ms() / 1000 - empty.stat().st_mtime > _UNLOCKED_MAX_S:
+                empty.rmdir()

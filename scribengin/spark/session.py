@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,13 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors.spark.tables import use_spark_tables
 from scribengin.errors import SparkUnavailable
-from scribengin.spark.masters import files_are_shared, python_path, refuse_unknown, settings_for
+from scribengin.spark.masters import files_are_shared, makes_a_key, python_path, refuse_unknown, settings_for
 from scribengin.spark.scratch import ScratchDirectory
 from scribengin.spark.tables import SessionTables
 from scribengin_registry.errors import JavaMissing
 from scribengin_registry.java import JavaRuntime, find_java
 from scribengin_registry.process import LOOPBACK
+from scribengin_registry.references import resolved_all
 
 HEAP_MB_MIN = 512
 """Spark refuses to start with less than 472 MB."""
@@ -83,10 +85,11 @@ def start_session(
     """Start this process's Spark session.
 
     `memory_mb` is what this process, its JVM and Spark's Python workers may use together: half of it becomes the heap
-    (default: a heap of 1 GiB). `conf` goes over what is set here. Spark's own output goes to `log_path`, or to a file
-    that is deleted with the session.
+    (default: a heap of 1 GiB). `conf` goes over what is set here; `${env:...}` and `${file:...}` in it are what they
+    name. Spark's own output goes to `log_path`, or to a file that is deleted with the session.
 
-    Raises SparkUnavailable (no Java, Spark does not start, there is a session already), ConfigInvalid (`master`).
+    Raises SparkUnavailable (no Java, Spark does not start, there is a session already), ConfigInvalid (`master`),
+    ReferenceMissing.
     """
     global _running
     refuse_unknown(master)
@@ -169,12 +172,15 @@ def _start(
     scratch: ScratchDirectory,
     log_path: Path,
 ) -> _Running:
-    spark_conf = _spark_conf(name, master, memory_mb, settings_for(master, java) | dict(conf), scratch)
-    with _environment(java, master), _interrupt_handler_kept(), _open_log(log_path) as log:
+    spark_conf = _spark_conf(name, master, memory_mb, settings_for(master, java) | resolved_all(dict(conf)), scratch)
+    properties = scratch.path / "spark.properties"
+    properties.touch(mode=0o600)
+    properties.write_text(_properties(spark_conf.getAll()))  # on a command line everybody could read it
+    with _environment(java, master, properties), _interrupt_handler_kept(), _open_log(log_path) as log:
         try:
             # The current directory of the JVM and of Python workers is one that can be written.
             options = {"stdout": log, "stderr": subprocess.STDOUT, "cwd": str(scratch.path)}
-            gateway = launch_gateway(spark_conf, options)  # type: ignore[no-untyped-call]  # PySpark has none for it
+            gateway = launch_gateway(None, options)  # type: ignore[no-untyped-call]  # PySpark has none for it
             SparkContext(conf=spark_conf, gateway=gateway)
             return _Running(scratch, gateway, SparkSession.builder.getOrCreate())
         except (PySparkException, Py4JError, OSError) as error:
@@ -212,11 +218,24 @@ def _spark_conf(
         "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
         "spark.python.unix.domain.socket.enabled": str(_socket_fits(temp)).lower(),
         **conf,
+        # Other users of the machine reach its ports.
+        **({"spark.authenticate": "true"} if makes_a_key(conf.get("spark.master", master)) else {}),
         # -Xss: Spark's own recursion (error texts of long plans) overflows the default stack.
         "spark.driver.extraJavaOptions": f"-Xss16m -XX:-UsePerfData -Djava.io.tmpdir={temp} "
         f"-Dlog4j2.configurationFile={log4j.as_uri()} {user_options}".strip(),
     }
     return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+
+
+def _properties(settings: Iterable[tuple[str, str]]) -> str:
+    """As Java reads a file of properties: whatever it would take for a sign of its own is written as a number."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings)
+
+
+def _escaped(text: str) -> str:
+    units = text.encode("utf-16-be", errors="surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
 
 
 def _socket_fits(directory: Path) -> bool:
@@ -225,7 +244,7 @@ def _socket_fits(directory: Path) -> bool:
 
 
 @contextmanager
-def _environment(java: JavaRuntime, master: str) -> Iterator[None]:
+def _environment(java: JavaRuntime, master: str, properties: Path) -> Iterator[None]:
     """What the JVM and its Python workers inherit, in this process's environment only while they are started."""
     home = str(Path(pyspark.__file__).parent)
     wanted = {
@@ -233,7 +252,7 @@ def _environment(java: JavaRuntime, master: str) -> Iterator[None]:
         "SPARK_HOME": home,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} --load-spark-defaults pyspark-shell",
         "PYTHONPATH": python_path(),
     }
     if files_are_shared(master):  # nobody else has to reach this session

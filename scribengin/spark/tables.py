@@ -24,6 +24,7 @@ from scribengin.spark.drain import arrow_files, mapped
 from scribengin.spark.encoding import quoted
 from scribengin.spark.failures import SPARK_ERRORS, failure, java_kinds, one_line
 from scribengin.spark.source import FileSplit, ReadSplit, TableSplit, conform
+from scribengin_registry.references import resolved_all
 
 _SPLIT_BYTES = 8 * 1024 * 1024
 # By what drivers call their exceptions: this is the system's absence, and not what it says about the table.
@@ -72,10 +73,10 @@ class SessionTables:
     def write(self, table: SparkTable, mode: WriteMode, batches: Sequence[pa.RecordBatch]) -> None:
         with _told(f"{table}: it cannot be written"):
             frame = self._session.createDataFrame(pa.Table.from_batches(list(batches)))
-            frame.write.format(table.format).options(**dict(table.options)).mode(mode).save()
+            frame.write.format(table.format).options(**resolved_all(dict(table.options))).mode(mode).save()
 
     def _load(self, table: SparkTable) -> DataFrame:
-        return self._session.read.format(table.format).options(**dict(table.options)).load()
+        return self._session.read.format(table.format).options(**resolved_all(dict(table.options))).load()
 
 
 @dataclass(frozen=True, slots=True)

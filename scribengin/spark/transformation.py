@@ -16,6 +16,7 @@ splits; with several outputs, each by itself.
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from scribengin.spark.lane import Lanes, Shape
 from scribengin.spark.masters import files_are_shared
 from scribengin.spark.recipe import Recipe
 from scribengin.spark.recipe import TransformationContext as TransformationContext
+from scribengin.spark.screen import Screen
 from scribengin.spark.session import scratch_directory
 from scribengin.spark.source import ReadSplit
 from scribengin.spark.spec import CheckedPlan as CheckedPlan
@@ -47,7 +49,10 @@ class Transformation:
         """Use `Transformation.load`."""
         self.spec = recipe.spec
         self._session = session
-        self._lanes = Lanes(recipe, session, Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="lanes-")))
+        self._directory = Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="lanes-"))
+        self._lanes = Lanes(recipe, session, self._directory)
+        self._lock = threading.Lock()
+        self._screens: dict[str, Screen] = {}
         with recipe.planning():
             local = files_are_shared(session.sparkContext.master or "")
             parallel = max(session.sparkContext.defaultParallelism, 1)
@@ -98,6 +103,26 @@ class Transformation:
             return self._nothing()
         with self._lanes.take(self._shape(records, sum(table.nbytes for table in inputs.values()))) as lane:
             return self._nothing() | lane.run_tables(inputs)
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        """By source, the rows on which decoding raises, and why: one job a source of format `json`, for all its rows.
+
+        Raises SparkUnavailable, ConfigInvalid.
+        """
+        found = {}
+        for name, table in inputs.items():
+            if self.spec.inputs[name].format == "json" and table.num_rows:
+                found[name] = self._screen(name).undecodable(table)
+        return found
+
+    def _screen(self, source: str) -> Screen:
+        with self._lock:
+            if source not in self._screens:
+                directory = self._directory / f"screen-{len(self._screens)}"
+                directory.mkdir()
+                spec, large = self.spec.inputs[source], self._large
+                self._screens[source] = Screen(spec, self._session, directory, large.partitions, remote=large.remote)
+            return self._screens[source]
 
     def _shape(self, records: int, size_bytes: int) -> Shape:
         return self._small if records <= SMALL_RECORDS_MAX and size_bytes <= SMALL_BYTES_MAX else self._large

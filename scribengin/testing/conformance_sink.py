@@ -9,6 +9,7 @@ from contextlib import closing
 import pyarrow as pa
 
 from scribengin.connectors.contract import PAYLOAD, SinkStreamDescriptor
+from scribengin.errors import RecordRefused, RecordTooLarge
 from scribengin.testing.conformance_owners import CheckedStream, MakeSink, batch_of, raises
 from scribengin.testing.conformance_stale import (
     a_crash_at_any_step_is_recovered,
@@ -35,6 +36,7 @@ def check_sink(
         a_round_that_writes_nothing_prepares_nothing,
         columns_may_come_in_any_order,
         a_refused_batch_leaves_nothing,
+        what_is_refused_is_told_beforehand,
         rolled_back_output_is_gone,
         completing_twice_shows_it_once,
         any_process_completes_from_the_descriptor,
@@ -124,6 +126,27 @@ def a_refused_batch_leaves_nothing(stream: CheckedStream) -> None:
     successor.round([b"next"])
     stream.expect_payloads([b"good", b"next"], "after a batch was refused and another owner came")
     successor.leave()
+
+
+def what_is_refused_is_told_beforehand(stream: CheckedStream) -> None:
+    """Else a bad record is found when its round cannot be taken apart any more, and ends the dataflow."""
+    owner = stream.take()
+    refused = pa.record_batch({PAYLOAD: pa.array([b"first", None], pa.binary())})
+    expect(_refuses(lambda: owner.writer.check(refused)), "check() of a record without a payload raises RecordRefused")
+    largest = owner.writer.payload_bytes_max
+    if largest is not None and largest < _PAYLOAD_BYTES_MAX:
+        large = batch_of([b"small", b"x" * (largest + 1)])
+        expect(_refuses(lambda: owner.writer.check(large)), "check() of a payload that is too large raises")
+        owner.writer.check(batch_of([b"x" * largest]))
+        owner.round([b"x" * largest])
+    any_bytes = [bytes(b for b in range(256) if b != 10), "Grüße, 世界".encode(), b""]
+    owner.writer.check(batch_of(any_bytes))
+    owner.writer.check(batch_of([]))
+    expect(owner.writer.prepare_commit() is None, "check() stages nothing")
+    owner.round(any_bytes)
+    found = [payload for payload in stream.payloads() if len(payload) != largest]
+    expect_equal(found, any_bytes, "what readers see of payloads of all bytes")
+    owner.leave()
 
 
 def rolled_back_output_is_gone(stream: CheckedStream) -> None:
@@ -258,7 +281,21 @@ def maintenance_changes_nothing_that_is_seen(stream: CheckedStream) -> None:
     stream.expect_payloads(wanted, "when an owner recovers after maintain()")
 
 
-_OF_PAYLOADS = (columns_may_come_in_any_order, a_refused_batch_leaves_nothing)
+_OF_PAYLOADS = (
+    columns_may_come_in_any_order,
+    a_refused_batch_leaves_nothing,
+    what_is_refused_is_told_beforehand,
+)
+_PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
+"""Larger ones are not tried."""
+
+
+def _refuses(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except (RecordRefused, RecordTooLarge):
+        return True
+    return False
 
 
 def two_streams_do_not_meet(first: CheckedStream, second: CheckedStream) -> None:

@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
 from scribengin.log.entry import EncodedEntry, EntryHeader, EntryType, encode
-from scribengin.log.metadata import SegmentDescriptor
+from scribengin.log.metadata import SegmentDescriptor, SegmentsHead
 from scribengin.log.records import TXID_NONE, Record, body_of_records, control_entry
 from scribengin.log.segment import Tail
 from scribengin.log.staged import control_payload
-from scribengin_registry.contract import Registry
+from scribengin.model import node_name
+from scribengin_registry.batches import batches
+from scribengin_registry.contract import Create, Operation, Registry
 
 
 def payload_batch(payloads: Iterable[bytes]) -> pa.RecordBatch:
@@ -139,3 +141,35 @@ def damage_segment(namespace: LogNamespace, log: str, number: int, at: int) -> N
     data = bytearray(segment_path(namespace, log, number).read_bytes())
     data[at] ^= 0xFF
     segment_path(namespace, log, number).write_bytes(data)
+
+
+def forge_segments(namespace: LogNamespace, registry: Registry, log: str, count: int, *, files: bool = False) -> None:
+    """Let a log that is empty have `count` completed segments of one record each: their nodes and, of the first two and
+    the last (with `files`, of all), their files."""
+    directory = namespace.info(log).log.directory
+    path = f"{namespace.path}/logs/{node_name(log)}/segments"
+    creates: list[Operation] = []
+    size = 0
+    for number in range(1, count + 1):
+        forge = SegmentForge(at=Tail(0, 0, TXID_NONE, number - 1)).records(b"%d" % number)
+        descriptor = SegmentDescriptor(
+            segment=number,
+            epoch=1,
+            directory=directory,
+            start_sequence=number - 1,
+            created_ms=number,
+            completed_ms=number,
+            bytes=len(forge.data),
+            entries=1,
+            records=1,
+            last_txid=1,
+        )
+        size += descriptor.bytes
+        creates.append(Create(f"{path}/{descriptor.node}", descriptor.to_bytes()))
+        if files or number in (1, 2, count):
+            Path(namespace.descriptor.location, f"{descriptor.file}.log").write_bytes(forge.data)
+    for batch in batches(creates):
+        registry.commit(batch)
+    head = SegmentsHead.from_bytes(registry.get(path).data, path=path)
+    ends = {"epoch": 1, "max_segment": count, "next_sequence": count, "last_txid": 1, "bytes": size}
+    registry.set(path, head.model_copy(update=ends).to_bytes())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ScribenginError
+from scribengin.lifetime import connect_patiently, run_process
 from scribengin.saying import complain
 from scribengin.worker.shell import WorkerSettings, run_worker
-from scribengin_registry.kazoo_registry import connect
 
 
 def main(arguments: list[str]) -> int:
@@ -24,8 +23,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     settings = WorkerSettings(options.dataflow, options.worker, options.container or options.worker, options.package)
     try:
-        registry = connect(options.registry, session_timeout_s=options.session_timeout_s)
-        with registry:
+        with connect_patiently(options.registry, options.session_timeout_s) as registry:
             return run_worker(registry, settings, SYSTEM_CLOCK)
     except ScribenginError as error:
         complain("worker_failed", str(error))
@@ -33,4 +31,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_process(main)

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from scribengin.clock import Clock
+from scribengin.dataflow.bad_records import Isolating
+from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.descriptors import TaskAssignment
 from scribengin.dataflow.round import RoundOutcome, TaskOwner
 from scribengin.errors import ScribenginError
@@ -14,7 +16,8 @@ from scribengin.worker import state
 from scribengin.worker.failures import Failure, Remedy, judge
 from scribengin.worker.state import ExecutorReport, ExecutorState, Owned
 
-OpenTask = Callable[[Owned], TaskOwner]
+OpenTask = Callable[[Owned, Callable[[Isolating], None]], TaskOwner]
+"""Opens a task whose owner tells the second how a search for bad records goes."""
 
 
 class Executor:
@@ -28,6 +31,7 @@ class Executor:
         on_change: Callable[[], None],
         on_fatal: Callable[[Failure], None],
         on_round: Callable[[RoundOutcome], None],
+        patience: PatienceConfig,
     ) -> None:
         """`on_change` is called when a report is worth writing, `on_fatal` when the whole worker is of no use any
         more, `on_round` when a round was committed."""
@@ -40,7 +44,7 @@ class Executor:
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._stopping = threading.Event()
-        self._state = ExecutorState()
+        self._state = ExecutorState(patience)
         self._assignments: list[TaskAssignment] | None = None
         self._reconfigure: Callable[[TaskOwner], None] | None = None
         self._leaving = False
@@ -59,10 +63,11 @@ class Executor:
             self._idle = False
         self._woken.set()
 
-    def reconfigure(self, change: Callable[[TaskOwner], None]) -> None:
+    def reconfigure(self, change: Callable[[TaskOwner], None], patience: PatienceConfig) -> None:
         """Have this done with every open task before its next step. Those that are opened from now on have it."""
         with self._lock:
             self._reconfigure = change
+            self._state.reconfigure(patience)
         self._woken.set()
 
     def leave(self) -> None:
@@ -123,6 +128,8 @@ class Executor:
         try:
             with about(task=step.owned.task, round=self._next_round(step.owned)):
                 self._perform(step)
+        except SystemExit as error:  # of a user's function: of a thread it would be the end without a word
+            self._failed(step.owned, RuntimeError(f"its code called sys.exit({error.code!r})"))
         except Exception as error:  # noqa: BLE001  whatever a connector raises is this task's, and in its report
             self._failed(step.owned, error)
 
@@ -154,6 +161,19 @@ class Executor:
             case state.Discard(owned):
                 self._discard(owned)
 
+    def _isolating(self, owned: Owned, step: Isolating) -> None:
+        """What is told while a round goes on: at the begin and the end to the log, and always to the report."""
+        self._tell(lambda: self._state.isolating(owned, self._clock.monotonic_s()))
+        if not step.runs:
+            text = (
+                f"{owned.task}: a round of {step.records} records failed ({step.reason}); its bad records are isolated"
+            )
+            say("isolating", text, records=step.records, reason=step.reason)
+        elif not step.pending:
+            text = f"{owned.task}: {step.bad} bad among {step.records} records, found with {step.runs} more runs"
+            say("isolated", text, records=step.records, bad=step.bad, runs=step.runs)
+        self._on_change()
+
     def _failed(self, owned: Owned, error: Exception) -> None:
         failure = judge(error)
         trace = None if isinstance(error, ScribenginError) else error
@@ -174,7 +194,7 @@ class Executor:
 
     def _owner(self, owned: Owned) -> TaskOwner:
         if owned not in self._owners:
-            self._owners[owned] = self._open_task(owned)
+            self._owners[owned] = self._open_task(owned, lambda step: self._isolating(owned, step))
         return self._owners[owned]
 
     def _close(self, owned: Owned) -> None:

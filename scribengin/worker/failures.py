@@ -14,6 +14,7 @@ from scribengin.errors import (
     DescriptorUnreadable,
     InconsistentLog,
     LogNotFound,
+    OutOfRoom,
     PositionTruncated,
     RecordRefused,
     RecordTooLarge,
@@ -21,10 +22,13 @@ from scribengin.errors import (
     ScribenginError,
     SparkUnavailable,
     StaleOwner,
+    StoreNotMounted,
     SystemUnreachable,
     TooManyBadRecords,
     TransformationFailed,
+    is_full,
 )
+from scribengin.masking import masked_text
 from scribengin_registry.errors import (
     NotAuthorised,
     OutcomeUnknown,
@@ -38,12 +42,14 @@ ERROR_CHARACTERS_MAX = 4000
 
 
 class Remedy(StrEnum):
-    """DROP the task until it is assigned again; FAIL it; RETRY a few times, then fail it; be PATIENT: retry for as
-    long as it takes; end the WORKER, so that another one starts afresh."""
+    """DROP the task until it is assigned again; FAIL it; RETRY for a while, then fail it; a source or sink is AWAY:
+    retry for as long as the dataflow is configured to wait; be PATIENT: retry for as long as it takes; end the WORKER,
+    so that another one starts afresh."""
 
     DROP = "drop"
     FAIL = "fail"
     RETRY = "retry"
+    AWAY = "away"
     PATIENT = "patient"
     WORKER = "worker"
 
@@ -78,7 +84,7 @@ _FINAL = (
 def judge(error: Exception) -> Failure:
     """What to do about an error of a task. Whatever is not known, a connector's client for example, deserves another
     try."""
-    return Failure(_remedy(error), first_lines(describe(error)))
+    return Failure(_remedy(error), masked_text(first_lines(f"{describe(error)}{_full(error)}")))
 
 
 def describe(error: Exception) -> str:
@@ -97,11 +103,18 @@ def first_lines(text: str) -> str:
     return "\n".join(kept)[:ERROR_CHARACTERS_MAX]
 
 
+def _full(error: Exception) -> str:
+    """What is added to the words of an error that does not know that it is waited for room."""
+    return "; it goes on when there is room" if is_full(error) and not isinstance(error, OutOfRoom) else ""
+
+
 def _remedy(error: Exception) -> Remedy:
     if isinstance(error, StaleOwner):
         return Remedy.DROP
     if isinstance(error, SessionLost | RegistryClosed | SparkUnavailable):
         return Remedy.WORKER
-    if isinstance(error, RegistryUnreachable | OutcomeUnknown | SystemUnreachable):
+    if isinstance(error, RegistryUnreachable | OutcomeUnknown):
         return Remedy.PATIENT  # nothing is wrong with the task; without the registry nothing could be reported either
+    if isinstance(error, SystemUnreachable | StoreNotMounted) or is_full(error):
+        return Remedy.AWAY
     return Remedy.FAIL if isinstance(error, _FINAL) else Remedy.RETRY

@@ -83,6 +83,10 @@ class Progress:
         if self.lag_records == self.lag_paused:
             self._moved_s = now_s
 
+    def moved(self, now_s: float) -> None:
+        """Something was done, and nothing was committed yet."""
+        self._moved_s = now_s
+
     def rates(self, now_s: float) -> EdgeRates:
         """Records a second, by source and by sink."""
         return EdgeRates(sources=self._read.at(now_s), sinks=self._written.at(now_s))

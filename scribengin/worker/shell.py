@@ -11,13 +11,14 @@ import os
 import queue
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Literal
 
 from scribengin.clock import Clock
 from scribengin.connectors import Environment
+from scribengin.dataflow.bad_records import Isolating
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import (
     WorkerDescriptor,
@@ -30,6 +31,7 @@ from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.round import RoundTransform, TaskOwner
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, NotNarrow, TransformationFailed
+from scribengin.lifetime import end_at_once
 from scribengin.saying import complain, say, speak_as
 from scribengin.spark.session import start_session
 from scribengin.spark.transformation import Transformation
@@ -141,8 +143,8 @@ class Worker:
         for number in range(1, self._config.executors_per_worker + 1):
             name = f"executor-{number}"
 
-            def open_task(owned: Owned, name: str = name) -> TaskOwner:
-                return self._open_task(owned, name, resources, transform)
+            def open_task(owned: Owned, isolating: Callable[[Isolating], None], name: str = name) -> TaskOwner:
+                return self._open_task(owned, name, resources, transform, isolating)
 
             executor = Executor(
                 name,
@@ -151,11 +153,19 @@ class Worker:
                 on_change=lambda: self._wakeups.put("report"),
                 on_fatal=lambda failure: self._wakeups.put(failure),
                 on_round=lambda outcome: observe_round(self._settings.dataflow, outcome),
+                patience=self._config.patience,
             )
             self._executors.append(executor)
             executor.start()
 
-    def _open_task(self, owned: Owned, executor: str, resources: Resources, transform: RoundTransform) -> TaskOwner:
+    def _open_task(
+        self,
+        owned: Owned,
+        executor: str,
+        resources: Resources,
+        transform: RoundTransform,
+        isolating: Callable[[Isolating], None],
+    ) -> TaskOwner:
         return TaskOwner(
             self._registry,
             self._settings.dataflow,
@@ -169,6 +179,8 @@ class Worker:
             errors=self._config.errors,
             clock=self._clock,
             paused=paused_sources(self._config),
+            member=self._view.paths.worker(self._settings.name),
+            isolating=isolating,
         )
 
     def _stop_executors(self) -> None:
@@ -233,7 +245,7 @@ class Worker:
         except (ConfigInvalid, DescriptorUnreadable) as error:  # somebody wrote into the master's own node
             complain("config_unreadable", f"{self._settings.name} goes on with the config it has: {error}")
             return
-        live = {"round": config.round, "sources": _with_pauses(self._config, config)}
+        live = {"round": config.round, "patience": config.patience, "sources": _with_pauses(self._config, config)}
         errors = self._config.errors.model_copy(update={"records_max": config.errors.records_max})
         self._config = self._config.model_copy(update={**live, "errors": errors})
         changed = self._config
@@ -242,7 +254,7 @@ class Worker:
             owner.reconfigure(changed.round, changed.errors, paused_sources(changed))
 
         for executor in self._executors:
-            executor.reconfigure(reconfigure)
+            executor.reconfigure(reconfigure, changed.patience)
 
     def _leave(self) -> None:
         say("worker_leaves", f"{self._settings.name} was told to end, and gives its tasks back")
@@ -284,7 +296,8 @@ class Worker:
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            die(f"{self._settings.name} lost its registry session; its tasks are others' now", exits.SESSION_LOST)
+            text = f"{self._settings.name} lost its registry session; its tasks are others' now"
+            end_at_once("session_lost", text, exits.SESSION_LOST)
 
 
 def paused_sources(config: DataflowConfig) -> list[str]:
@@ -300,16 +313,10 @@ def _with_pauses(own: DataflowConfig, config: DataflowConfig) -> dict[str, objec
     }
 
 
-def die(message: str, code: int) -> NoReturn:
-    """End the process at once, whatever its threads are doing; the container's keeper ends what it has started."""
-    complain("session_lost", message)
-    os._exit(code)
-
-
 def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> int:
     """Be a worker until it is over. Returns the exit code; never raises SessionLost."""
     speak_as(dataflow=settings.dataflow, worker=settings.name)
     try:
         return Worker(registry, settings, clock).run()
     except SessionLost as error:
-        die(str(error), exits.SESSION_LOST)
+        end_at_once("session_lost", str(error), exits.SESSION_LOST)

@@ -20,14 +20,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.descriptors import EdgeRates, StreamLag, TaskAssignment, TaskReport, TaskState
 from scribengin.dataflow.round import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.progress import Progress
 
-RETRIES_MAX = 5
+RETRIES_MIN = 5
+"""So often an error that may pass is tried again, however long one try takes."""
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 10.0
+WAIT_MAX_S = 2.0
+"""Between two looks whether a system that is away has come back."""
 LOOK_PERIOD_S = 1.0
 LOOK_AFTER_ROUND_S = 0.1
 IDLE_ROUND_S = 0.05
@@ -117,10 +121,15 @@ class _Run:
     release: bool = False
     ended: bool = False
     tries: int = 0
+    waits: int = 0
+    troubled_s: float | None = None
+    """Since when nothing but errors came, and, if `waiting`, systems that were away."""
+    waiting: bool = False
     not_before_s: float = 0.0
     looked_s: float | None = None
     looked_rounds: int = 0
     error: str | None = None
+    isolating: bool = False
 
     def report(self, now_s: float) -> TaskReport:
         owned, working = self.owned, self.phase in _WORKING
@@ -131,11 +140,16 @@ class _Run:
             {
                 "task": owned.task,
                 "lease": owned.lease,
-                "state": _REPORTED[self.phase],
+                "state": self._reported(working=working),
                 "error": self.error,
                 **counted,
             }
         )
+
+    def _reported(self, *, working: bool) -> TaskState:
+        if self.phase == "new" and self.waiting:
+            return "waiting"
+        return "isolating" if working and self.isolating else _REPORTED[self.phase]
 
 
 class ExecutorReport(NamedTuple):
@@ -154,7 +168,8 @@ class ExecutorReport(NamedTuple):
 class ExecutorState:
     """The tasks of one executor, and whose turn it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: PatienceConfig) -> None:
+        self._patience = patience
         self._runs: dict[str, _Run] = {}
         self._discarded: list[Owned] = []
         self._turn: list[str] = []
@@ -177,6 +192,10 @@ class ExecutorState:
                 run.release = run.release or assignment.release
         self._turn = [task for task in self._turn if task in wanted] + [t for t in wanted if t not in self._turn]
 
+    def reconfigure(self, patience: PatienceConfig) -> None:
+        """How long failing tasks are tried again, from the next error on."""
+        self._patience = patience
+
     def leave(self) -> None:
         """Give everything back."""
         self._leaving = True
@@ -189,9 +208,16 @@ class ExecutorState:
         """A round was committed, or (None) there was nothing to read. `now_ms` is for people."""
         run = self._run(owned)
         run.phase = "idle" if outcome is None else "running"
-        run.tries, run.error = 0, None
+        run.isolating = False
+        run.tries, run.waits, run.troubled_s, run.waiting, run.error = 0, 0, None, False, None
         if outcome is not None:
             run.progress.committed(outcome, now_ms, now_s)
+
+    def isolating(self, owned: Owned, now_s: float) -> None:
+        """A round failed, and the search for its bad records has come a step further."""
+        run = self._run(owned)
+        run.isolating = True
+        run.progress.moved(now_s)
 
     def waited(self, owned: Owned, *, readable: bool) -> None:
         """The wait is over."""
@@ -218,16 +244,35 @@ class ExecutorState:
         run = self._runs.get(owned.task)
         if run is None or run.owned != owned or run.phase not in _WORKING:
             return
+        run.isolating = False
         if failure.remedy is Remedy.DROP:
             run.phase = "stale"
         else:
             run.error = failure.text
             run.progress.failures += 1
-            run.tries += failure.remedy is Remedy.RETRY
-            run.phase = "failed" if failure.remedy is Remedy.FAIL or run.tries > RETRIES_MAX else "new"
-            run.not_before_s = now_s + min(RETRY_FIRST_S * 2.0 ** max(0, run.tries - 1), RETRY_MAX_S)
+            run.phase = "new" if self._tried_again(run, failure.remedy, now_s) else "failed"
         if run.phase != "new":
             self._discarded.append(owned)
+
+    def _tried_again(self, run: _Run, remedy: Remedy, now_s: float) -> bool:
+        """Whether the task is tried again, and if so, when."""
+        if remedy is Remedy.FAIL:
+            return False
+        away = remedy is Remedy.AWAY
+        if run.troubled_s is None or run.waiting != away:
+            run.troubled_s = now_s
+        run.waiting = away
+        if remedy is Remedy.RETRY:
+            run.tries += 1
+            pause_s = min(RETRY_FIRST_S * 2.0 ** (run.tries - 1), RETRY_MAX_S)
+        else:
+            run.waits += 1
+            pause_s = min(RETRY_FIRST_S * 2.0 ** min(run.waits - 1, 10), WAIT_MAX_S)
+        run.not_before_s = now_s + pause_s
+        troubled_s = now_s - run.troubled_s
+        if away:
+            return self._patience.away_s is None or troubled_s < self._patience.away_s
+        return remedy is Remedy.PATIENT or run.tries <= RETRIES_MIN or troubled_s < self._patience.failing_s
 
     # -- what to do
 

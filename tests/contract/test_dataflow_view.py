@@ -79,6 +79,8 @@ def test_a_deleted_dataflow_leaves_neither_positions_nor_claims(view: DataflowVi
         "/scribengin/locks",
         "/scribengin/locks/sinks",
         "/scribengin/locks/sources",
+        "/scribengin/numbers",
+        "/scribengin/numbers/delays",
     ]
     DataflowView(view.registry, "other").submit(config("other"), [RESOURCE], now_ms=2)
 
@@ -207,6 +209,20 @@ def test_regrouped_tasks_are_all_there_or_none_are_at_every_step(view: DataflowV
         assert list(view.tasks().values()) == ([*changed, before[1]] if last else [])
     assert view.task_set().grouped_for == 2
     assert sorted(view.registry.children(view.paths.task_descriptors)) == ["task-0", "task-1"]
+
+
+def test_a_task_that_grows_is_as_it_was_until_it_is_what_it_will_be(view: DataflowView) -> None:
+    view.commit_placement(view.placement_head(), view.creation_of_tasks([grouped(0, "a"), grouped(1, "b")], 2))
+    grown = grouped(0, "a", "c", "d")
+    half = view.growth_of_task(grown)[:1]
+    view.commit_placement(view.placement_head(), half)  # and that master died
+    assert view.tasks()["task-0"] == grouped(0, "a")
+    for operation in view.growth_of_task(grown):
+        assert view.tasks()["task-0"] == grouped(0, "a")
+        view.commit_placement(view.placement_head(), [operation])
+    assert list(view.tasks().values()) == [grown, grouped(1, "b")]
+    path = f"{view.paths.task_descriptor('task-0')}/sources/flights"
+    assert view.registry.children(path) == ["a", "c", "d"]
 
 
 def test_a_master_that_finds_no_tasks_makes_them_over_what_was_left(view: DataflowView) -> None:

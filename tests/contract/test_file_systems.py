@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
+import pyarrow as pa
 import pytest
 
+from scribengin.connectors.files.lines import encode
 from scribengin.connectors.files.paths import durable_file_system, file_system
 from scribengin.connectors.files.remote import FsspecDurableFileSystem
 from scribengin.connectors.files.system import DurableFileSystem
@@ -67,6 +69,26 @@ def test_what_was_written_is_read(place: tuple[DurableFileSystem, str]) -> None:
     found = files.find(root)
     assert [(info.name, info.size_bytes) for info in found] == [("a/b/f", 13)]
     assert [(info.name, info.size_bytes) for info in files.find(f"{root}/a/b/f")] == [("f", 13)]
+
+
+def test_every_byte_is_written_and_read_as_it_is(place: tuple[DurableFileSystem, str]) -> None:
+    """Also the memory of an Arrow buffer, which calls its bytes signed."""
+    files, root = place
+    files.make_directories(root)
+    every = bytes(range(256))
+    batch = pa.record_batch({"payload": pa.array(["Grüße".encode(), b"", every.replace(b"\n", b"")], pa.binary())})
+    lines = encode(batch, what="a test")
+    write(
+        files,
+        f"{root}/f",
+        every,
+        lines,
+        lines[:0],
+        memoryview(pa.py_buffer(every)),
+        memoryview(bytearray(every)).cast("b"),
+    )
+    assert contents(files, f"{root}/f") == [every + bytes(lines) + every + every]
+    assert files.read(f"{root}/f", 128, 256) == every[128:]
 
 
 def test_a_name_is_given_once(place: tuple[DurableFileSystem, str]) -> None:

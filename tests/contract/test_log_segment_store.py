@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -27,6 +28,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SegmentStore:
     made: SegmentStore = request.param(tmp_path / "store")
     made.create_log(NAME.directory)
     return made
+
+
+class Stopped(Exception):
+    """Stands for the death of the process."""
+
+
+def stop(_name: str) -> None:
+    raise Stopped
 
 
 class Writing:
@@ -98,6 +107,54 @@ def test_reading_behind_the_end_gives_what_there_is(store: SegmentStore) -> None
     assert view.read(0, 10_000_000).size == writing.at.end
     assert view.read(writing.at.end - 5, 100).size == 5
     assert view.read(writing.at.end + 5, 100).size == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 65_536, 65_537, 8 * 1024 * 1024 + 3, 9_000_001])
+def test_what_is_read_from_the_disk_is_what_was_written(store: SegmentStore, size: int) -> None:
+    store.create(NAME, fsync=True).close()
+    whole = (bytes(range(256)) * (size // 256 + 1))[:size]
+    Path(store.path(NAME)).write_bytes(whole)
+    store.settle(NAME)
+    view, mapped = store.open(NAME, from_disk=True), store.open(NAME)
+    assert mapped.read(0, size).to_pybytes() == whole
+    assert view.read(0, size).to_pybytes() == whole
+    for offset in (0, 1, 63, 65_535, 65_536, 8 * 1024 * 1024 - 7, size - 1, size, size + 9):
+        if offset >= 0:
+            assert view.read(offset, 100).to_pybytes() == whole[offset : offset + 100]
+    read = view.read(0, size)
+    view.close()
+    view.close()
+    store.remove(NAME)
+    assert read.to_pybytes() == whole
+
+
+def test_a_short_read_from_the_disk_goes_on(store: SegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create(NAME, fsync=True).close()
+    whole = bytes(range(256)) * 400
+    Path(store.path(NAME)).write_bytes(whole)
+    whole_read = os.preadv
+
+    def short(file: int, buffers: list[memoryview], offset: int) -> int:
+        return min(whole_read(file, buffers, offset), 5000)
+
+    monkeypatch.setattr(os, "preadv", short)
+    assert store.open(NAME, from_disk=True).read(0, len(whole)).to_pybytes() == whole
+
+
+def test_a_file_system_without_direct_reads_is_read_through_its_cache(
+    store: SegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(NAME, fsync=True).close()
+    Path(store.path(NAME)).write_bytes(b"what there is")
+    opened = os.open
+
+    def refuse(path: str, flags: int, *more: int) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return opened(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert store.open(NAME, from_disk=True).read(0, 100).to_pybytes() == b"what there is"
 
 
 def test_a_segment_is_created_once(store: SegmentStore) -> None:
@@ -198,14 +255,22 @@ def test_a_writer_leaves_an_index_row_for_every_interval(store: SegmentStore) ->
     assert len(store.load_index(NAME)) // 32 == 4  # entries 2, 4, 6 and 8
 
 
-def test_sweeping_removes_only_what_a_fenced_writer_never_registered(store: SegmentStore) -> None:
-    names = [SegmentName(NAME.directory, segment, epoch) for segment, epoch in [(1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]]
+def test_a_segment_that_is_moved_takes_everything_along_also_after_a_crash_half_way(store: SegmentStore) -> None:
+    names = [SegmentName(NAME.directory, segment, 1) for segment in (1, 2)]
     for name in names:
         Writing(store.create(name, fsync=True)).append(records_entry([b"x"]))
-    store.sweep(NAME.directory, frozenset({(1, 1), (2, 2)}), 4)
-    left = [name for name in names if os.path.exists(store.path(name))]
-    assert [(name.segment, name.epoch) for name in left] == [(1, 1), (2, 2), (4, 4)]
-    assert store.open(names[0]).tail() is not None
+        store.fence(name)
+    view = store.open(names[0])
+    aside = SegmentName(f"{NAME.directory}/aside", 1, 1)
+    for where in ("log.log_directory:after", "log.segment_move:before", "log.segment_move:after"):
+        with pytest.raises(Stopped), failpoint(where, stop):
+            store.move(names[0], aside)
+    for _again in range(2):
+        store.move(names[0], aside)
+    assert store.names(NAME.directory) == names[1:]
+    assert store.names(aside.directory) == [aside]
+    assert store.open(aside).tail() is not None
+    assert len(view.read(0, view.size())) == view.size() > 0
 
 
 def test_a_reader_never_sees_a_tail_that_was_not_written(store: SegmentStore) -> None:

@@ -1,16 +1,18 @@
-"""The registry's contract, method by method and error by error, on a real server."""
+"""The registry's contract, method by method and error by error, on a real server and in memory."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from scribengin.clock import SYSTEM_CLOCK
+from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin.testing.waiting import wait_until
+from scribengin_registry.batches import batches
 from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, SessionState, Set, WatchEvent
 from scribengin_registry.errors import (
     NodeExists,
@@ -26,6 +28,28 @@ from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
 from scribengin_registry.paths import REQUEST_BYTES_MAX
 
 Events = queue.SimpleQueue[WatchEvent]
+Opens = Callable[..., Registry]
+"""Opens a session of the same servers: below `chroot`, of `user` (as in `name:password`), with `session_timeout_s`."""
+
+
+@pytest.fixture(params=["zookeeper", "memory"])
+def opens(request: pytest.FixtureRequest) -> Opens:
+    """Whoever opens sessions with servers that this test has for itself."""
+    if request.param == "memory":
+        return MemoryEnsemble().connect
+    hosts = request.getfixturevalue("registry_hosts")
+
+    def open_session(chroot: str = "/", *, session_timeout_s: float = 100.0, user: str | None = None) -> Registry:
+        return connect(f"{hosts}{chroot.rstrip('/')}", session_timeout_s=session_timeout_s, auth=user)
+
+    return open_session
+
+
+@pytest.fixture
+def registry(opens: Opens) -> Iterator[Registry]:
+    """A session with a registry that is empty."""
+    with opens() as session:
+        yield session
 
 
 def next_event(events: Events) -> WatchEvent:
@@ -88,6 +112,37 @@ def test_find_is_get_without_the_error(registry: Registry) -> None:
         registry.get("/a")
     with pytest.raises(NodeMissing):
         registry.children("/a")
+
+
+def test_find_all_is_find_for_each(registry: Registry, registry_hosts: str) -> None:
+    paths = [f"/many/{number}" for number in range(1200)]
+    registry.create("/many")
+    creates: list[Operation] = [Create(path, path.encode()) for path in paths[::2]]
+    for batch in batches(creates):
+        registry.commit(batch)
+    found = registry.find_all(paths)
+    assert [None if node is None else node.data for node in found] == [
+        path.encode() if at % 2 == 0 else None for at, path in enumerate(paths)
+    ]
+    assert found[0] == registry.find("/many/0")
+    assert registry.find_all([]) == []
+    with pytest.raises(RegistryError):
+        registry.find_all(["/many/0", "no path"])
+    other = connect(registry_hosts, session_timeout_s=100)
+    other.close()
+    with pytest.raises(RegistryClosed):
+        other.find_all(["/many/0"])
+
+
+def test_operations_are_batched_by_bytes_and_by_count() -> None:
+    small: list[Operation] = [Delete(f"/{number}") for number in range(2500)]
+    assert [len(batch) for batch in batches(small)] == [1000, 1000, 500]
+    large: list[Operation] = [Create(f"/{number}", bytes(200_000)) for number in range(5)]
+    assert [len(batch) for batch in batches(large)] == [2, 2, 1]
+    mixed = [*small[:3], Create("/large", bytes(REQUEST_BYTES_MAX)), *small[3:5]]
+    assert [len(batch) for batch in batches(mixed)] == [3, 1, 2]
+    assert [operation for batch in batches(mixed) for operation in batch] == mixed
+    assert list(batches([])) == []
 
 
 def test_delete_minds_versions_and_children(registry: Registry) -> None:
@@ -174,8 +229,8 @@ def test_of_two_wrong_operations_the_first_is_named(registry: Registry) -> None:
     assert failure.value.path == "/a"
 
 
-def test_an_ephemeral_node_lives_as_long_as_its_session(registry: Registry, registry_hosts: str) -> None:
-    with connect(registry_hosts) as other:
+def test_an_ephemeral_node_lives_as_long_as_its_session(registry: Registry, opens: Opens) -> None:
+    with opens() as other:
         other.create("/mark", b"x", ephemeral=True)
         assert registry.get("/mark").owner_session == other.session_id
         assert other.session_id != registry.session_id
@@ -255,8 +310,8 @@ def test_a_write_returns_after_the_watches_that_it_fired(registry: Registry, wri
     assert not any(told)
 
 
-def test_a_write_of_a_session_that_is_closed_meanwhile_waits_for_no_watch(registry_hosts: str) -> None:
-    session = connect(registry_hosts, session_timeout_s=100)
+def test_a_write_of_a_session_that_is_closed_meanwhile_waits_for_no_watch(opens: Opens) -> None:
+    session = opens(session_timeout_s=100)
     session.create("/a")
     closing = threading.Thread(target=session.close)
     returned = threading.Event()
@@ -273,20 +328,18 @@ def test_a_write_of_a_session_that_is_closed_meanwhile_waits_for_no_watch(regist
     assert told == [True]
 
 
-def test_another_session_sees_a_change_after_sync(registry: Registry, registry_hosts: str) -> None:
-    with connect(registry_hosts) as other:
+def test_another_session_sees_a_change_after_sync(registry: Registry, opens: Opens) -> None:
+    with opens() as other:
         registry.create("/a", b"x")
         other.sync()
         assert other.get("/a").data == b"x"
 
 
-def test_everybody_reads_what_a_user_created_and_nobody_else_changes_it(
-    registry: Registry, registry_hosts: str
-) -> None:
+def test_everybody_reads_what_a_user_created_and_nobody_else_changes_it(registry: Registry, opens: Opens) -> None:
     with (
-        connect(registry_hosts, auth="ada:s:ecret") as ada,
-        connect(registry_hosts, auth="ada:s:ecret") as ada_elsewhere,
-        connect(registry_hosts, auth="bob:other") as bob,
+        opens(user="ada:s:ecret") as ada,
+        opens(user="ada:s:ecret") as ada_elsewhere,
+        opens(user="bob:other") as bob,
     ):
         ada.create("/a/b", b"x", parents=True)
         ada.commit([Create("/a/c", b"y")])
@@ -306,14 +359,41 @@ def test_everybody_reads_what_a_user_created_and_nobody_else_changes_it(
         ada_elsewhere.delete("/a", recursive=True)
 
 
+def test_what_was_made_without_a_user_becomes_one_s(registry_hosts: str) -> None:
+    with (
+        connect(registry_hosts) as nobody,  # and first: the chroot is nobody's
+        connect(registry_hosts, auth="ada:secret") as ada,
+        connect(registry_hosts, auth="bob:other") as bob,
+    ):
+        nobody.create("/a/b/c", b"x", parents=True)
+        bob.create("/a/b/of-bob")
+        assert ada.is_open("/a/b")
+        assert not ada.is_open("/a/b/of-bob")
+        assert not ada.is_open("/nowhere")
+        with pytest.raises(RegistryError, match="nobody's"):
+            nobody.protect("/a")
+        assert ada.protect("/a") == 3
+        assert ada.protect("/a") == 0
+        for stranger in (bob, nobody):
+            assert stranger.get("/a/b/c").data == b"x"
+            with pytest.raises(NotAuthorised):
+                stranger.set("/a/b/c", b"mine")
+            with pytest.raises(NotAuthorised):
+                stranger.create("/a/d")
+        bob.set("/a/b/of-bob", b"still")
+        ada.set("/a/b/c", b"ours")
+        ada.delete("/a", recursive=True)
+
+
 def test_the_user_of_a_deployment_is_taken_from_its_environment(
-    registry: Registry, registry_hosts: str, monkeypatch: pytest.MonkeyPatch
+    registry_hosts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(AUTH_VARIABLE, "ada:secret")
-    with connect(registry_hosts) as ada:
-        ada.create("/a", b"x")
-    with pytest.raises(NotAuthorised, match="/a"):
-        registry.set("/a", b"mine")
+    with connect(registry_hosts) as nobody:
+        monkeypatch.setenv(AUTH_VARIABLE, "ada:secret")
+        with connect(registry_hosts) as ada:
+            ada.create("/a", b"x")
+        with pytest.raises(NotAuthorised, match="/a"):
+            nobody.set("/a", b"mine")
 
 
 def test_what_is_too_large_is_refused_by_name_and_the_session_goes_on(registry: Registry) -> None:
@@ -346,9 +426,9 @@ def test_a_path_that_is_none_is_refused(registry: Registry, path: str) -> None:
             attempt()
 
 
-def test_a_chroot_is_created_and_separates(registry: Registry, registry_hosts: str) -> None:
-    with connect(f"{registry_hosts}/deep/er") as inner:
-        assert inner.hosts == f"{registry_hosts}/deep/er"
+def test_a_chroot_is_created_and_separates(registry: Registry, opens: Opens) -> None:
+    with opens("/deep/er") as inner:
+        assert inner.hosts == f"{registry.hosts}/deep/er"
         events: Events = queue.SimpleQueue()
         inner.find("/a", events.put)
         assert inner.create("/a", b"x") == "/a"
@@ -357,10 +437,9 @@ def test_a_chroot_is_created_and_separates(registry: Registry, registry_hosts: s
         assert registry.get("/deep/er/a").data == b"x"
 
 
-def test_a_closed_registry_refuses_everything_and_says_so(registry_hosts: str) -> None:
+def test_a_closed_registry_refuses_everything_and_says_so(registry: Registry) -> None:
     states: list[SessionState] = []
-    with connect(registry_hosts) as registry:
-        registry.on_session(states.append)
+    registry.on_session(states.append)
     registry.close()
     assert registry.state is SessionState.CLOSED
     wait_until(lambda: states == [SessionState.CLOSED], what="the listener to hear of it")

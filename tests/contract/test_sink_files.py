@@ -14,7 +14,7 @@ from scribengin.clock import SYSTEM_CLOCK
 from scribengin.commit import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
-from scribengin.errors import ConfigInvalid, DataflowError, StaleOwner
+from scribengin.errors import ConfigInvalid, DataflowError, OutOfRoom, StaleOwner
 from scribengin.testing.failpoints import failpoint
 from scribengin_registry.contract import Registry
 
@@ -255,7 +255,7 @@ def test_a_stream_that_was_not_created_says_so(directory: Directory) -> None:
 
 
 @pytest.mark.parametrize("stop", ["files.append:before", "files.sync:before", "files.sync_directory:before"])
-def test_a_disk_that_fails_is_told_in_one_line_and_leaves_nothing(directory: Directory, stop: str) -> None:
+def test_a_disk_that_is_full_is_told_in_one_line_and_leaves_nothing(directory: Directory, stop: str) -> None:
     sink = directory.sink()
     writer = directory.owner(sink)
     last = write(writer, "1")
@@ -265,9 +265,24 @@ def test_a_disk_that_fails_is_told_in_one_line_and_leaves_nothing(directory: Dir
 
     with (
         failpoint(stop, full),
-        pytest.raises(DataflowError, match=r"cannot [a-z ]+ /.*: No space left on device; make"),
+        pytest.raises(OutOfRoom, match=r"cannot [a-z ]+ /.*: No space left on device; it goes on when there is room"),
     ):
         stage(writer, "2")
     writer.close()
     write(directory.owner(sink, last), "3")
     assert directory.visible(sink) == ["1", "3"]
+
+
+def test_a_merge_that_finds_no_room_leaves_nothing_and_is_made_when_there_is(directory: Directory) -> None:
+    sink = directory.sink()
+    write(directory.owner(sink), "1")
+
+    def full(_stop: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for _ in range(3):
+        with failpoint("files.sync:before", full), pytest.raises(OutOfRoom):
+            sink.maintain(directory.registry, idle=True)
+        assert directory.below("merging") == []
+    sink.maintain(directory.registry, idle=True)
+    assert directory.finals() == {"part-00000-00000000.jsonl": "1\n"}

@@ -13,7 +13,7 @@ from scribengin.connectors.contract import RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig, finished
 from scribengin.connectors.files import stream as module
 from scribengin.connectors.files.finished import FinishedFiles, fold
-from scribengin.connectors.files.position import POSITION_BYTES_MAX, FilePosition
+from scribengin.connectors.files.position import POSITION_BYTES_MAX, FilePosition, Seen
 from scribengin.connectors.files.system import FileInfo
 from scribengin.errors import DataflowError
 from scribengin.model import Position
@@ -27,8 +27,8 @@ EACH = RoundLimits(5, 10**9)
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folds after some ten files, into nodes of some twenty."""
-    monkeypatch.setattr(module, "INLINE_BYTES_MAX", 200)
-    monkeypatch.setattr(finished, "NODE_BYTES_MAX", 600)
+    monkeypatch.setattr(module, "INLINE_BYTES_MAX", 900)
+    monkeypatch.setattr(finished, "NODE_BYTES_MAX", 2000)
 
 
 def open_reader(path: Path, registry: Registry) -> SourceStreamReader:
@@ -81,7 +81,7 @@ class Flow:
 
     def run(self) -> list[str]:
         while self.round():
-            assert len(json.dumps(self.committed)) < 1_000
+            assert len(json.dumps(self.committed)) < 3_000
         return sorted(self.found)
 
     def nodes(self) -> set[str]:
@@ -207,18 +207,21 @@ def test_a_node_that_is_gone_or_unreadable_is_named(tmp_path: Path, registry: Re
 
 
 def test_a_hundred_thousand_names_make_a_small_position(registry: Registry) -> None:
-    sizes = {
-        f"dt=2013-{n % 12 + 1:02d}-01/hour={n % 24:02d}/part-{n:05d}-of-a-writer.parquet": n for n in range(100_000)
+    files = {
+        f"dt=2013-{n % 12 + 1:02d}-01/hour={n % 24:02d}/part-{n:05d}-of-a-writer.parquet": Seen(
+            n, 1_700_000_000_000 + n, f"{n:08x}", f"{n:x}.18ea9a6fdf95{n % 10000:04d}"
+        )
+        for n in range(100_000)
     }
     store = FinishedFiles(registry, NODE)
-    position = fold(FilePosition(1, finished=sizes), store)
-    assert len(json.dumps(position.to_position(what="in"))) < POSITION_BYTES_MAX // 20
-    infos = [FileInfo(name, size, 0) for name, size in sizes.items()]
+    position = fold(FilePosition(1, finished=files), store)
+    assert len(json.dumps(position.to_position(what="in"))) < POSITION_BYTES_MAX // 15
+    infos = [FileInfo(name, seen.read, seen.modified_ms, seen.identity) for name, seen in files.items()]
     infos.append(FileInfo("dt=2012-01-01/hour=00/late.parquet", 5, 0))
     folded = FinishedFiles(registry, NODE).load(position.nodes)
-    assert folded == sizes
-    assert [file.info.name for file in position.unread(infos, what="in", folded=folded)] == [infos[-1].name]
-    later = position.moved({infos[-1].name: 5}, {info.name: info.size_bytes for info in infos})
+    assert folded == files
+    assert [file.info.name for file in position.unread(infos, folded)] == [infos[-1].name]
+    later = position.moved({infos[-1].name: Seen(5)}, {info.name: info.size_bytes for info in infos})
     kept = fold(later, store).nodes
     assert len(set(kept) - set(position.nodes)) == 1  # what is full is not written again
     assert len(set(position.nodes) - set(kept)) <= 1

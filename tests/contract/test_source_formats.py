@@ -21,7 +21,7 @@ from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files import stream as module
 from scribengin.connectors.files.formats import compressed, reading
 from scribengin.connectors.files.formats.reading import FileToRead
-from scribengin.errors import ConfigInvalid, DataflowError, SourceMissing
+from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing
 from scribengin.model import Position
 
 ALL = RoundLimits(10**6, 10**9)
@@ -85,7 +85,7 @@ def test_frames_are_read_in_rounds_and_as_they_grow(tmp_path: Path) -> None:
     first = reader.plan(reader.initial_position(), ALL)
     assert rows(first) == [b"", b"one"]
     assert first is not None
-    assert first.end["open"] == {"f.bin": 11}
+    assert first.end["open"]["f.bin"][0] == 11
     path.write_bytes(data)
     assert rows(reader.plan(first.end, ALL)) == payloads[2:]
     for limits in (RoundLimits(7, 10**9), RoundLimits(10**6, 50), RoundLimits(1, 1)):
@@ -135,6 +135,25 @@ def test_compressed_files_are_read_in_rounds(tmp_path: Path, suffix: str, file_f
         assert read_all(reader, limits) == payloads
 
 
+@pytest.mark.parametrize("file_format", ["text", "binary"])
+@pytest.mark.parametrize("suffix", ["", *COMPRESS])
+def test_a_record_that_is_too_long_is_named_and_not_held(tmp_path: Path, suffix: str, file_format: str) -> None:
+    """200 MiB of zeros are 200 kB of gzip; and what just fits is read."""
+    make = frames if file_format == "binary" else lines
+    every = bytes(byte for byte in range(256) if byte not in b"\r\n")
+    compress = COMPRESS.get(suffix, bytes)
+    (tmp_path / f"a.{suffix}").write_bytes(compress(make([every, b"", b"z" * 300])))
+    assert read_all(open_reader(tmp_path, file_format=file_format, record_bytes_max=300), ALL) == [
+        every,
+        b"",
+        b"z" * 300,
+    ]
+    (tmp_path / f"a.{suffix}").write_bytes(compress(make([b"1", b"\0" * 20_000_000])))
+    reader = open_reader(tmp_path, file_format=file_format, record_bytes_max=1_000_000)
+    with pytest.raises((DataflowError, RecordTooLarge), match=r"a\..*: the (record|line|frame) at byte [25] "):
+        reader.plan(reader.initial_position(), ALL)
+
+
 def test_compressed_and_plain_files_stand_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"a1\na2"))
     (tmp_path / "b.jsonl").write_bytes(b"b1\n")
@@ -144,7 +163,8 @@ def test_compressed_and_plain_files_stand_side_by_side(tmp_path: Path) -> None:
     assert rows(plan) == [b"a1", b"a2", b"b1"]
     assert plan is not None
     sizes = {name: (tmp_path / name).stat().st_size for name in ("a.jsonl.gz", "b.jsonl", "c.gz")}
-    assert plan.end == {"streams": 1, "finished": sizes, "open": {}}
+    assert {name: seen[0] for name, seen in plan.end["finished"].items()} == sizes
+    assert plan.end["open"] == {}
     with (tmp_path / "b.jsonl").open("ab") as file:
         file.write(b"b2\n")
     assert rows(reader.plan(plan.end, ALL)) == [b"b2"]
@@ -182,7 +202,8 @@ def test_another_process_goes_on_in_the_middle_of_a_compressed_file(tmp_path: Pa
     reader = open_reader(tmp_path)
     first = reader.plan(reader.initial_position(), RoundLimits(400, 10**9))
     assert first is not None
-    assert first.end["open"] == {"a.gz": [400, (tmp_path / "a.gz").stat().st_size]}
+    size, *_, records = first.end["open"]["a.gz"]
+    assert (size, records) == ((tmp_path / "a.gz").stat().st_size, 400)
     assert rows(open_reader(tmp_path).plan(first.end, ALL)) == payloads[400:]
     assert reader.wait(first.end, 0.0)
     assert rows(reader.plan(reader.initial_position(), RoundLimits(3, 10**9))) == payloads[:3]

@@ -142,7 +142,7 @@ def test_what_others_write_is_held_back_from_when_the_master_finds_it_and_not_fr
         assert isinstance(event, TasksFound)
         known.update({task.name: task for task in event.tasks})
 
-    look = find_streams(lambda: Grouping(known, anew=False), told)
+    look = find_streams(registry, lambda: Grouping(known, anew=False), told)
     with Resources(reading_config(), Environment(registry=registry, dataflow="flow")) as resources:
         look(resources, "streams")
         namespace.create("mid/1", NOTHING_IS_KEPT)  # by somebody who knows nothing of the dataflow

@@ -3,7 +3,8 @@
 The model is the weakest one that applications are told to expect (as in ALICE), so every file system's behaviour is
 among its states:
 
-- Written bytes are durable once their file is synced; a name (made, renamed, removed) once its directory is.
+- Written bytes are durable once their file is synced; a name (made, renamed, removed) once its directory is. A rename
+  happens as a whole or not, and is durable once the directory is that it leads to.
 - Of the names that were not synced, any subset of the changes has happened, in their order.
 - Of the bytes that were not synced, every sector of 512 bytes holds any of its versions since the last sync, whatever
   the others hold. A sector that was never written reads as zeros, or as noise (an old block of somebody else).
@@ -26,6 +27,7 @@ from tests.crash.disk_recorder import (
     Mark,
     NameChange,
     Operation,
+    Rename,
     Sync,
     SyncDirectory,
     Truncate,
@@ -83,7 +85,7 @@ class Disk:
             file = self.files[operation.inode]
             self.files[operation.inode] = _File(file.versions()[-1])
         elif isinstance(operation, SyncDirectory):
-            synced = [change for change in self.pending if _parent(change.path) == operation.path]
+            synced = [change for change in self.pending if _parent(_name(change)) == operation.path]
             for change in synced:
                 _rename(self.names, change)
             self.pending = [change for change in self.pending if change not in synced]
@@ -136,6 +138,11 @@ class Disk:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "."
+
+
+def _name(change: NameChange) -> str:
+    """The name that a change makes or takes away."""
+    return change.target if isinstance(change, Rename) else change.path
 
 
 def _rename(names: dict[str, int], change: NameChange) -> None:

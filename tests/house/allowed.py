@@ -4,9 +4,10 @@ from __future__ import annotations
 
 BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.answering:answered.run": "its thread's outermost loop: whoever waits for it raises it",
+    "scribengin.lifetime:run_process": "its process's outermost frame: it ends, and says why",
     "scribengin.log.clients.producer:LogProducer._run": "its thread's outermost loop: fails what waits and later calls",
     "scribengin.log.group:GroupCommit._run": "its thread's outermost loop: fails every waiting future and later call",
-    "scribengin.log.listener:NamespaceListener._run": "its thread's outermost loop: `error` tells of it",
+    "scribengin.log.listener:Listener._run": "its thread's outermost loop: `error` tells of it",
     "scribengin.log.upkeep:Upkeep._run": "its thread's outermost loop: `upkeep_failure` and a counter tell of it",
     "scribengin.launcher.yarn.fleet:Fleet._run": "its thread's outermost loop: the master ends, and says why",
     "scribengin.launcher.skein.fleet:SkeinFleet._run": "its thread's outermost loop: the master ends, and says why",
@@ -28,6 +29,7 @@ TIME_READERS: dict[str, str] = {
 
 NO_EFFECT: dict[str, str] = {
     "scribengin.dataflow.view.DataflowView": "submits, places, reports: one atomic change each, none of it in a round",
+    "scribengin.dataflow.numbers": "raises counters, before anything of a dataflow that has ended is deleted",
     "scribengin.connectors.files.local.LocalFileSystem": "called inside DurableFileSystem's effects only",
     "scribengin.connectors.files.local._LocalFile": "the same for NewFile",
     "scribengin.connectors.files.remote.FsspecDurableFileSystem": "the same as LocalFileSystem",

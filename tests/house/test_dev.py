@@ -175,3 +175,54 @@ def test_continuous_integration_runs_two_commands_and_nothing_else() -> None:
     assert [line for line in lines if line.startswith("python3")] == lines[-2:]
     assert lines[-2:] == ["python3 tools/dev.py lint", "python3 tools/dev.py test"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+TESTS_DRIVER = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("dev", sys.argv[1])
+dev = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(dev)
+dev.set_up = lambda: None
+dev.VENV_PYTHON = sys.executable
+sys.exit(dev.main(["test", "--version", *sys.argv[2:]]))
+"""
+LEAVES_A_CONTAINER = """
+import pathlib, signal, subprocess, sys
+forever = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+left = subprocess.Popen(forever, start_new_session=True)
+pathlib.Path(FILE).write_text(str(left.pid))
+signal.pause() if INTERRUPTED else None
+"""
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_nothing_that_tests_have_started_outlives_them(tmp_path: Path, *, interrupted: bool) -> None:
+    """A module called pytest stands in for pytest; it leaves a process behind as a container is: in its own session."""
+    written = tmp_path / "pid"
+    begin = f"FILE, INTERRUPTED = {str(written)!r}, {interrupted}\n"
+    (tmp_path / "pytest.py").write_text(begin + LEAVES_A_CONTAINER)
+    process = subprocess.Popen(
+        [sys.executable, "-c", TESTS_DRIVER, str(DEV)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: written.exists() and written.read_text(), 120, "the child's process to run")
+        if interrupted:
+            process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert "processes that tests have left behind" in output
+    left = int(written.read_text())
+    wait_until(lambda: not Path(f"/proc/{left}/cmdline").exists() or not _runs(left), 120, "it to be gone")
+
+
+def _runs(pid: int) -> bool:
+    """Whether it is more than what its parent has not asked for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

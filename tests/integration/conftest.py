@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.log import LogNamespace
+from scribengin.log.ownership import HeldLock
 from scribengin.spark.log_format import register
 from scribengin.spark.session import start_session, stop_session
 from scribengin_registry.contract import Registry
@@ -23,6 +24,12 @@ def spark() -> Iterator[SparkSession]:
     """This process's Spark session, stopped at the end of the run."""
     yield start_session("scribengin-tests", master="local[2]")
     stop_session()
+
+
+@pytest.fixture
+def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry's word that a lock was taken comes too late: a writer learns it from its fence."""
+    monkeypatch.setattr(HeldLock, "_on_change", lambda _lock, _event: None)
 
 
 @pytest.fixture

@@ -44,6 +44,9 @@ class ToAll:
         batches = [batch for split in inputs["in"] for batch in split.read()]
         return self.run_tables({"in": pa.Table.from_batches(batches)})
 
+    def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         payloads = inputs["in"].column("payload").to_pylist()
         return {

@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 
 KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "guarantee"}
-LOG_BENCHMARKS = ["append-100B", "append-1KiB", "append-100B-one-by-one", "read-100B", "read-1KiB", "tail"]
-WITH_LIMIT = {"append-1KiB", "read-100B", "read-1KiB", "tail", "tail-p99"}
+LOG_BENCHMARKS = [
+    "append-100B",
+    "append-1KiB",
+    "append-100B-one-by-one",
+    "read-100B",
+    "read-1KiB",
+    "log-segments-10000",
+    "tail",
+]
+WITH_LIMIT = {"append-1KiB", "log-segments-10000", "read-100B", "read-1KiB", "tail", "tail-p99"}
 COSTS = ["", "-memory", "-threads"]
 
 

@@ -38,6 +38,9 @@ class Through:
     def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
         return {"out": [batch.select(["payload"]) for split in inputs["src"] for batch in split.read()]}
 
+    def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         return {"out": inputs["src"].select(["payload"]).to_batches()}
 

@@ -90,7 +90,7 @@ def refused(line: CommandLine, flow: str, *options: str, command: str = "submit"
         ({**FLOW, "sources": {"words": {"kind": "kafka"}}}, "kafka"),
         ({key: value for key, value in FLOW.items() if key != "sinks"}, "sinks: "),
         ({**FLOW, "transformation": "words:transform"}, "exactly one of transformation"),
-        ("name: [a\n", "neither YAML nor JSON"),
+        ("name: [a\n", "is no YAML"),
         ("just words\n", "holds no mapping"),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edit_log import edits, write_edit
-from scribengin.dataflow.nodes import config_to_bytes
+from scribengin.dataflow.nodes import config_to_bytes, owner_of_resource
+from scribengin.dataflow.paths import sink_resource
 from scribengin.dataflow.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin.master.edits import EditPlan
@@ -108,12 +109,34 @@ def test_tasks_are_scaled_and_regrouped_without_anybody_who_runs_them(line: Comm
     wait_until(lambda: len(led.tasks()) == 1, timeout_s=60, what="one task")
     (task,) = led.tasks().values()
     assert [stream.name for stream in task.sources] == ["words/0", "words/1"]
+    with LogNamespace.open("/logs", registry=led.registry) as namespace:
+        namespace.create("words/2")
+    wait_until(lambda: len(led.task("task-0").sources) == 3, timeout_s=120, what="the later log to join the task")
     wait_until(
         lambda: any(event.kind == "tasks_regrouped" for event in led.history().events),
         timeout_s=60,
         what="the history to say so",
     )
     assert "rebalance: 0 -> 1" in line.ok("rebalance", "quiet").out
+
+
+def test_an_error_route_is_added_to_a_dataflow_that_keeps_its_tasks_and_positions(
+    line: CommandLine, led: DataflowView
+) -> None:
+    wait_until(lambda: len(led.tasks()) == 2, timeout_s=60, what="the tasks")
+    before = led.tasks()
+    route = ["errors.action=route", "errors.sink=bad", "sinks.bad.kind=log", "sinks.bad.log=bad"]
+    line.ok("config", "set", "quiet", *route)
+
+    def routed() -> bool:
+        return all({stream.sink for stream in task.sinks} == {"loud", "bad"} for task in led.tasks().values())
+
+    wait_until(routed, timeout_s=120, what="the tasks to write the error route, too")
+    assert {n: t.sources for n, t in led.tasks().items()} == {n: t.sources for n, t in before.items()}
+    assert owner_of_resource(led.registry.get(sink_resource("log:/logs/bad"))) == "quiet"
+    with LogNamespace.open("/logs", registry=led.registry) as namespace:
+        assert {"bad/0", "bad/1"} <= set(namespace.names())
+    wait_until(lambda: "bad" in led.status().guarantees, timeout_s=60, what="the status to name the sink")
 
 
 def test_an_edit_of_a_dataflow_that_has_ended_waits_for_its_start(line: CommandLine, view: DataflowView) -> None:
@@ -136,7 +159,7 @@ def test_an_edit_of_a_dataflow_that_has_ended_waits_for_its_start(line: CommandL
         ("settings.a=[1", "the value is no YAML"),
         ("sinks.loud.log=other", "sinks.loud.log cannot be edited: delete the dataflow"),
         ("launcher=yarn", "launcher"),
-        (f"settings.text={'x' * 300_000}", "and the registry takes 262,144 of one"),
+        (f"settings.text={'x' * 300_000}", "the value has more than 262,144 bytes"),
     ],
 )
 def test_a_bad_value_changes_nothing(line: CommandLine, view: DataflowView, pair: str, named: str) -> None:

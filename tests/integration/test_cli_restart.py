@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from scribengin.dataflow.config import load_config
+from scribengin.dataflow.descriptors import Origin
 from scribengin.dataflow.edit_log import edits, write_edit
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import ScribenginError
@@ -55,6 +58,20 @@ def view(registry: Registry, line: CommandLine, flow: Path, tmp_path: Path) -> I
     wait_until(lambda: masters(view) and view.status().master, timeout_s=120, what="a master")
     yield view
     line("kill", "quiet")
+
+
+def test_code_from_where_nobody_here_has_submitted_it_is_asked_about(
+    view: DataflowView, line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "words.py").write_text("raise SystemExit('never')")
+    view.set_origin(Origin(package=str(tmp_path / "evil"), host="elsewhere"))
+    before = view.config_to_edit()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    done = line("restart", "quiet")
+    assert done.code != 0
+    assert f"{tmp_path / 'evil'}, which you did not submit" in done.err
+    assert view.config_to_edit() == before
 
 
 def shipped_code(view: DataflowView) -> str:

@@ -12,12 +12,15 @@ import pytest
 
 from scribengin.chain.tracking import tracking_payload
 from scribengin.clock import SYSTEM_CLOCK
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import Attempt
 from scribengin.dataflow.config import load_config
+from scribengin.dataflow.resources import Resources
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
-from scribengin_tools.verifying import ends_of_dataflow, generate
+from scribengin_tools.verifying import ends_of_dataflow, generate, verify
 from tests.integration.cli_runner import CommandLine
 
 CONFIG = load_config(
@@ -106,3 +109,35 @@ def test_what_cannot_be_verified_is_refused_in_one_line(
     config = load_config({**CONFIG.model_dump(mode="json", exclude_none=True), **files})
     with pytest.raises(ConfigInvalid, match="source 'src' of 'files' is of kind hdfs: records are generated in logs"):
         generate(registry, ends_of_dataflow(config), 1)
+
+
+@pytest.mark.parametrize("payload", [True, False])
+def test_files_of_columns_are_verified_by_their_payloads_or_refused_in_words(
+    registry: Registry, namespace: LogNamespace, tmp_path: Path, *, payload: bool
+) -> None:
+    append(namespace, "in/0", records("in/0", [0, 1, 2]))
+    config = load_config(
+        {
+            "name": "columns",
+            "sources": {"src": {"kind": "log", "logs": "in/0"}},
+            "sinks": {"out": {"kind": "hdfs", "path": str(tmp_path / "out"), "file_format": "parquet"}},
+            "sql": "SELECT * FROM src",
+        }
+    )
+    with Resources(config, Environment(registry=registry, dataflow="columns")) as resources:
+        sink = resources.sinks["out"]
+        (stream,) = sink.streams(1)
+        sink.create([stream])
+        writer = sink.open_writer(stream, Attempt("owner", 1, "/commit-log"))
+        writer.recover(None)
+        texts = [record.decode() for record in records("in/0", [0, 1, 2])]
+        writer.write(pa.record_batch({"n": [0, 1, 2], "payload" if payload else "text": texts}))
+        prepared = writer.prepare_commit()
+        assert prepared is not None
+        writer.complete_commit(prepared)
+        writer.close()
+    if payload:
+        assert verify(registry, ends_of_dataflow(config), 0).complete
+        return
+    with pytest.raises(ConfigInvalid, match="sink 'out' of 'columns' writes the columns n, text, and verify reads"):
+        verify(registry, ends_of_dataflow(config), 0)

@@ -371,7 +371,7 @@ def test_a_record_that_is_too_large_for_the_topic_goes_the_way_of_bad_records(
         owner = flow.taken()
         outcome = owner.run_round()
         assert outcome is not None
-        assert (outcome.records_in, outcome.records_out, outcome.records_bad) == (11, 11, 1)
+        assert (outcome.records_in, outcome.records_out, outcome.records_bad) == (11, 10, 1)
         assert seen(flow, "out") == [payload for number, payload in enumerate(flow.expected("out")) if number != 5]
         (routed,) = seen(flow, "bad")
         assert "a record of 2005 bytes, and max.message.bytes of the topic is 2000" in json.loads(routed)["reason"]

@@ -136,6 +136,7 @@ def test_send_waits_while_too_much_is_under_way(namespace: LogNamespace) -> None
     assert sent.is_set()
 
 
+@pytest.mark.usefixtures("unheard")
 def test_what_a_fenced_log_did_not_acknowledge_fails_and_the_next_batch_opens_it_again(
     namespace: LogNamespace, elsewhere: LogNamespace
 ) -> None:

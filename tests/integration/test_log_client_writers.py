@@ -219,6 +219,7 @@ def test_closing_flushes_and_can_be_repeated(
     assert len(everything(namespace)) == 20
 
 
+@pytest.mark.usefixtures("unheard")
 def test_a_fenced_log_is_left_out_and_only_what_was_not_written_goes_elsewhere(
     namespace: LogNamespace, elsewhere: LogNamespace
 ) -> None:
@@ -243,6 +244,7 @@ def test_a_fenced_log_is_left_out_and_only_what_was_not_written_goes_elsewhere(
     assert everything(namespace) == [b"%d" % n for n in range(10)]
 
 
+@pytest.mark.usefixtures("unheard")
 def test_a_sealed_log_and_a_deleted_one_stay_out(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     clock = ManualClock()
     with BalancedWriter(namespace, LOGS, policy="round_robin", retry_s=1, clock=clock) as writer:
@@ -278,6 +280,7 @@ def test_a_log_with_too_much_under_way_is_passed_over(namespace: LogNamespace) -
         writer.write(b"x")
 
 
+@pytest.mark.usefixtures("unheard")
 def test_when_no_log_can_be_written_the_caller_is_told(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     writer = BalancedWriter(namespace, LOGS[:2])
     for log in LOGS[:2]:

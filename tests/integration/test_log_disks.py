@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 from collections.abc import Iterator
@@ -134,14 +135,20 @@ def test_a_file_that_was_made_and_never_registered_is_swept_away(namespace: LogN
         future = writer.write(b"x")
         assert isinstance(future.exception(10), OSError)
     writer.abort()
-    directory = next(Path(namespace.descriptor.location).iterdir())
+    directory = next(path for path in Path(namespace.descriptor.location).iterdir() if path.is_dir())
     assert len(list(directory.iterdir())) == 1
     namespace.open_writer(LOG).close()
     assert list(directory.iterdir()) == []
 
 
-def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_was_cached(namespace: LogNamespace) -> None:
-    """After a failed fsync the kernel keeps the pages and calls them clean: they are read, and are on no disk."""
+def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_a_reader_has_mapped(
+    namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed fsync the kernel keeps the pages and calls them clean: they are read, and are on no disk.
+
+    Dropping what is cached (POSIX_FADV_DONTNEED) leaves what somebody maps. Here the cache is the file itself, and what
+    is read past it is what was on the disk before.
+    """
     writer = namespace.open_writer(LOG)
     writer.write(b"acknowledged").result(120)
     path = Path(namespace.descriptor.location) / f"{namespace.segments(LOG)[0].file}.log"
@@ -149,15 +156,61 @@ def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_was_cac
     with failpoint("log.segment_sync:before", io_error):
         assert isinstance(writer.write(b"refused").exception(10), LogWriteFailed)
     writer.abort()
-    assert path.stat().st_size > len(on_disk)
+    on_disk += bytes(path.stat().st_size - len(on_disk))
+    assert on_disk != path.read_bytes()
 
-    def forget(file: int, _offset: int, _length: int, _advice: int) -> None:
+    def read_past_the_cache(file: int, buffers: list[memoryview], offset: int) -> int:
         assert os.path.samestat(os.fstat(file), path.stat())
-        path.write_bytes(on_disk + bytes(path.stat().st_size - len(on_disk)))
+        assert fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT
+        part = on_disk[offset : offset + len(buffers[0])]
+        buffers[0][: len(part)] = part
+        return len(part)
 
-    with mock.patch.object(os, "posix_fadvise", forget), namespace.open_writer(LOG) as successor:
-        successor.write(b"next").result(120)
+    monkeypatch.setattr(os, "preadv", read_past_the_cache)
+    with namespace.open_reader(LOG) as reader:
+        assert [record.payload for record in reader.read()] == [b"acknowledged"]  # it has the segment mapped
+        with namespace.open_writer(LOG) as successor:
+            successor.write(b"next").result(120)
+        assert [record.payload for record in reader.read(timeout_s=120)] == [b"next"]
     assert payloads_read(namespace, LOG) == [b"acknowledged", b"next"]
+
+
+def test_a_disk_that_cannot_be_read_past_the_cache_keeps_the_writer_out(
+    namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = namespace.open_writer(LOG)
+    writer.write(b"acknowledged").result(120)
+    writer.abort()
+
+    def refuse(_file: int, _buffers: list[memoryview], _offset: int) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    with pytest.raises(LogWriteFailed, match=r"from its disk: Input/output error"):
+        namespace.open_writer(LOG, timeout_s=0)
+    monkeypatch.undo()
+    namespace.open_writer(LOG, timeout_s=0).close()
+    assert payloads_read(namespace, LOG) == [b"acknowledged"]
+
+
+def test_what_the_disk_refused_in_the_background_is_known_to_the_writer_whoever_was_told_first(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux tells every descriptor once that was open when the disk refused, and none that is opened afterwards."""
+    namespace = bound_namespace(registry, tmp_path / "store", "unsynced", config=LogConfig(fsync=False))
+    writer = namespace.open_writer("unsynced")
+    writer.write(b"on no disk").result(120)
+    of_process = Path("/proc/self/fd")
+    segments = [int(file) for file in os.listdir(of_process) if os.path.realpath(of_process / file).endswith(".log")]
+
+    def told(file: int) -> None:
+        if file in segments:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", told)
+    with pytest.raises(LogWriteFailed, match="Input/output error"):
+        writer.close()
+    assert namespace.segments("unsynced")[-1].in_progress
 
 
 @dataclass

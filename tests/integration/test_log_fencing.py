@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,9 +17,13 @@ from scribengin.errors import (
 )
 from scribengin.log import LogConfig, LogNamespace, LogWriter
 from scribengin.log.upkeep import Upkeep
+from scribengin.model import node_name
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
+from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from scribengin_registry.errors import RegistryClosed, RegistryUnreachable, SessionLost
 from scribengin_registry.kazoo_registry import connect
 from tests.integration.log_writers import handmade_writer
 
@@ -49,9 +56,8 @@ def test_stealing_fences_the_owner_at_once(namespace: LogNamespace, elsewhere: L
     stale = namespace.open_writer(LOG)
     stale.write(b"acknowledged").result(120)
     with elsewhere.open_writer(LOG, steal=True) as owner:
-        late = stale.write(b"late")
         with pytest.raises(Fenced):
-            late.result(120)
+            stale.write(b"late").result(120)
         owner.write(b"owner's").result(120)
         with pytest.raises(Fenced):
             stale.write(b"later still")
@@ -83,10 +89,10 @@ def test_a_log_that_is_stolen_while_a_group_is_on_its_way_to_the_disk_acknowledg
 def test_a_fenced_writer_says_so_when_it_is_closed(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     stale = namespace.open_writer(LOG)
     stale.write(b"acknowledged").result(120)
-    elsewhere.open_writer(LOG, steal=True).close()
-    stale.write(b"late")
-    with pytest.raises(Fenced):
-        stale.close()
+    with failpoint("log.segment_write:before", lambda _stop: elsewhere.open_writer(LOG, steal=True).close()):
+        stale.write(b"late")
+        with pytest.raises(Fenced):
+            stale.close()
     assert payloads_read(namespace, LOG) == [b"acknowledged"]
 
 
@@ -169,3 +175,148 @@ def test_the_next_writer_does_not_wait_for_the_upkeep_of_the_one_before(
     writer.write(b"one").result(120)
     writer.abort()
     assert free == [True]
+
+
+@contextmanager
+def short_session(registry_hosts: str) -> Iterator[tuple[ChaosProxy, Registry]]:
+    """A session that can be cut off from its server until that expires it."""
+    address, _, chroot = registry_hosts.partition("/")
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=4.0) as session:
+        yield proxy, session
+
+
+def expire(proxy: ChaosProxy, registry: Registry, path: str) -> None:
+    """Cut the session off until the server has removed its ephemeral node."""
+    proxy.cut()
+    wait_until(lambda: registry.find(path) is None, 120, what="the session to expire")
+
+
+def lock_of(namespace: LogNamespace) -> str:
+    return f"{namespace.path}/logs/{node_name(LOG)}/lock"
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["written to", "idle"])
+def test_a_writer_whose_session_expired_takes_its_lock_again(
+    namespace: LogNamespace, registry: Registry, registry_hosts: str, written: bool
+) -> None:
+    with short_session(registry_hosts) as (proxy, session):
+        writer = LogNamespace.open(namespace.path, registry=session).open_writer(LOG)
+        epoch = writer.epoch
+        if written:
+            writer.write(b"before").result(120)
+        expire(proxy, registry, lock_of(namespace))
+        if written:
+            writer.write(b"meanwhile").result(120)  # the segment needs no registry
+        proxy.heal()
+        wait_until(lambda: registry.find(lock_of(namespace)) is not None, 120, what="the lock to be taken again")
+        with pytest.raises(OwnershipAcquireFailed):
+            namespace.open_writer(LOG, timeout_s=0)
+        assert writer.epoch == epoch
+        writer.write(b"after").result(120)
+        writer.close()
+        assert registry.find(lock_of(namespace)) is None
+    assert payloads_read(namespace, LOG) == ([b"before", b"meanwhile"] if written else []) + [b"after"]
+
+
+def test_a_writer_whose_session_expired_ends_when_another_has_the_log(
+    namespace: LogNamespace, registry: Registry, registry_hosts: str
+) -> None:
+    with short_session(registry_hosts) as (proxy, session):
+        stale = LogNamespace.open(namespace.path, registry=session).open_writer(LOG)
+        expire(proxy, registry, lock_of(namespace))
+        with namespace.open_writer(LOG) as owner:
+            proxy.heal()
+            wait_until(lambda: stale.failed, 120, what="the stale writer to end")
+            with pytest.raises(Fenced):
+                stale.write(b"late")
+            stale.close()  # it was told before
+            owner.write(b"owner's").result(120)
+            assert registry.find(lock_of(namespace)) is not None
+    assert payloads_read(namespace, LOG) == [b"owner's"]
+
+
+def test_a_closed_writer_never_takes_its_lock_again(namespace: LogNamespace, registry: Registry) -> None:
+    for end in (LogWriter.close, LogWriter.abort, LogWriter.mark_end_of_stream):
+        writer = namespace.open_writer(LOG, timeout_s=0)
+        writer.write(b"x").result(120)
+        end(writer)
+        assert registry.find(lock_of(namespace)) is None
+    assert not [thread for thread in threading.enumerate() if thread.name == f"log-lock {LOG}"]
+
+
+def waiting(namespace: LogNamespace, registry: Registry) -> list[str]:
+    path = f"{namespace.path}/logs/{node_name(LOG)}/waiting"
+    return [] if registry.find(path) is None else registry.children(path)
+
+
+def test_those_who_wait_get_the_log_in_the_order_in_which_they_came(
+    namespace: LogNamespace, elsewhere: LogNamespace, registry: Registry
+) -> None:
+    first, order = namespace.open_writer(LOG), []
+
+    def take_a_turn(number: int) -> None:
+        with (elsewhere if number % 2 else namespace).open_writer(LOG, timeout_s=120):
+            order.append(number)
+
+    with ThreadPoolExecutor(8) as threads:
+        turns = []
+        for number in range(8):
+            turns.append(threads.submit(take_a_turn, number))
+            wait_until(lambda n=number: len(waiting(namespace, registry)) == n + 1, what="a turn")  # type: ignore[misc]
+        with pytest.raises(OwnershipAcquireFailed):
+            namespace.open_writer(LOG, timeout_s=0)
+        first.close()
+        for turn in turns:
+            turn.result(120)
+    assert order == list(range(8))
+    assert waiting(namespace, registry) == []
+
+
+def test_waiting_for_a_log_can_be_cancelled_and_lets_the_next_through(
+    namespace: LogNamespace, elsewhere: LogNamespace, registry: Registry
+) -> None:
+    first, cancel = namespace.open_writer(LOG), threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        cancelled = threads.submit(elsewhere.open_writer, LOG, timeout_s=3600, cancel=cancel)
+        wait_until(lambda: len(waiting(namespace, registry)) == 1, what="it to wait")
+        following = threads.submit(namespace.open_writer, LOG, timeout_s=120)
+        wait_until(lambda: len(waiting(namespace, registry)) == 2, what="the next to wait")
+        cancel.set()
+        with pytest.raises(OwnershipAcquireFailed, match="the wait was cancelled"):
+            cancelled.result(120)
+        first.close()
+        following.result(120).close()
+    assert waiting(namespace, registry) == []
+
+
+def test_a_wait_ends_with_its_session(namespace: LogNamespace, registry: Registry, registry_hosts: str) -> None:
+    with (
+        namespace.open_writer(LOG),
+        short_session(registry_hosts) as (proxy, session),
+        ThreadPoolExecutor(2) as threads,
+    ):
+        away = LogNamespace.open(namespace.path, registry=session)
+        lost = threads.submit(away.open_writer, LOG, timeout_s=3600)
+        wait_until(lambda: len(waiting(namespace, registry)) == 1, what="it to wait")
+        proxy.cut()
+        wait_until(lambda: waiting(namespace, registry) == [], 120, what="its place to go")
+        proxy.heal()
+        with pytest.raises((SessionLost, RegistryUnreachable)):
+            lost.result(120)
+        again = threads.submit(away.open_writer, LOG, timeout_s=3600)
+        wait_until(lambda: len(waiting(namespace, registry)) == 1, 120, what="it to wait")
+        session.close()
+        with pytest.raises(RegistryClosed):
+            again.result(120)
+    namespace.open_writer(LOG, timeout_s=120).close()
+
+
+def test_a_wait_ends_with_its_log(namespace: LogNamespace, elsewhere: LogNamespace, registry: Registry) -> None:
+    writer = namespace.open_writer(LOG)
+    with ThreadPoolExecutor(1) as threads:
+        lost = threads.submit(elsewhere.open_writer, LOG, timeout_s=3600)
+        wait_until(lambda: len(waiting(namespace, registry)) == 1, what="it to wait")
+        namespace.delete(LOG, force=True)
+        with pytest.raises(LogNotFound):
+            lost.result(120)
+    writer.abort()

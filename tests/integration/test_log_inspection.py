@@ -263,6 +263,7 @@ def test_recovering_completes_what_was_left_unfinished_and_says_what_it_found(na
     found = recover_log(namespace, LOG)
     assert found is not None
     assert (found.segment.records, found.segment.in_progress) == (2, False)
+    assert found.remainder is not None
     assert (found.remainder.unshown_records, found.remainder.torn_bytes, found.staged_committed) == (2, 100, None)
     assert recover_log(namespace, LOG) is None
     assert findings(namespace) == []
@@ -286,6 +287,7 @@ def test_recovering_asks_the_commit_log_about_a_staged_round(
     found = recover_log(namespace, LOG)
     assert found is not None
     assert found.staged_committed is committed
+    assert found.remainder is not None
     assert found.remainder.staged_records == 2
     assert namespace.count(LOG) == (3 if committed else 1)
     assert findings(namespace) == []

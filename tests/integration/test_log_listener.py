@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.log import LogNamespace
+from scribengin.errors import LogNotFound
+from scribengin.log import DLSN, LogConfig, LogNamespace, SegmentDescriptor
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
@@ -96,3 +97,29 @@ def test_what_a_callback_raises_is_kept(namespace: LogNamespace) -> None:
     with namespace.listen(fail) as listener:
         wait_until(lambda: listener.error is not None, what="the error")
     assert str(listener.error) == "not today"
+
+
+def test_a_listener_of_a_log_hears_of_its_segments(namespace: LogNamespace) -> None:
+    """DistributedLog's LogSegmentListener."""
+    namespace.create("a", LogConfig(segment_bytes_max=4096))
+    heard: list[tuple[SegmentDescriptor, ...]] = []
+
+    def state() -> list[tuple[int, bool]]:
+        return [(segment.segment, segment.in_progress) for segment in heard[-1]]
+
+    with namespace.listen_segments("a", heard.append) as listener:
+        wait_until(lambda: heard == [()], 120, what="the first call")
+        writer = namespace.open_writer("a")
+        writer.write(bytes(5000)).result(120)
+        wait_until(lambda: state() == [(1, True)], 120, what="the first segment")
+        writer.write(b"x").result(120)
+        wait_until(lambda: state() == [(1, False), (2, True)], 120, what="the second segment")
+        writer.close()
+        wait_until(lambda: state() == [(1, False), (2, False)], 120, what="the end of the second segment")
+        namespace.truncate("a", DLSN(2, 0, 0))
+        namespace.purge("a")
+        wait_until(lambda: state() == [(2, False)], 120, what="the purge")
+        namespace.delete("a")
+        wait_until(lambda: isinstance(listener.error, LogNotFound), 120, what="the end")
+    with pytest.raises(LogNotFound):
+        namespace.listen_segments("a", heard.append)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,19 +13,29 @@ from scribengin.errors import (
     ConfigInvalid,
     InvalidLogName,
     LogBusy,
+    LogClosed,
+    LogError,
     LogExists,
     LogNotFound,
     NamespaceNotBound,
     OverCapacity,
     RecordTooLarge,
+    StoreNotMounted,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.log.binding import mark_directory
+from scribengin.log.mark import MARK
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.kazoo_registry import connect
+
+
+def directories_of(namespace: LogNamespace) -> list[Path]:
+    """The directories of logs in the namespace's store."""
+    return [path for path in Path(namespace.descriptor.location).iterdir() if path.is_dir()]
 
 
 @pytest.fixture
@@ -54,6 +66,91 @@ def test_binding_again_is_fine_and_binding_elsewhere_is_not(registry: Registry, 
         LogNamespace.bind("/logs", tmp_path / "store", registry=registry)
     with pytest.raises(NamespaceNotBound, match=r"bound to .*store already"):
         LogNamespace.bind("/logs", tmp_path / "other", registry=registry)
+
+
+def unmounted(namespace: LogNamespace) -> Path:
+    """An empty directory where the namespace's was, as when its disk is not mounted. Where the disk is now."""
+    location = Path(namespace.descriptor.location)
+    elsewhere = location.rename(location.with_name("unmounted"))
+    location.mkdir()
+    return elsewhere
+
+
+def test_a_directory_that_is_not_mounted_is_told_at_every_open_and_nothing_is_made_there(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        writer.write(b"kept")
+    sleeping = namespace.open_writer("a")
+    location = Path(namespace.descriptor.location)
+    elsewhere = unmounted(namespace)
+    calls: list[Callable[[], object]] = [
+        lambda: LogNamespace.open("/logs", registry=registry),
+        lambda: LogNamespace.bind("/logs", location, registry=registry),
+        lambda: namespace.create("b"),
+        lambda: namespace.delete("a", force=True),
+        lambda: namespace.purge("a"),
+        lambda: payloads_read(namespace, "a"),
+        lambda: sleeping.write(b"not written").result(120),
+    ]
+    for call in calls:
+        with pytest.raises(StoreNotMounted, match=rf"{location} is not the directory .* mount the disk"):
+            call()
+    sleeping.abort()
+    assert list(location.iterdir()) == []
+    location.rmdir()
+    with pytest.raises(StoreNotMounted):
+        namespace.create("b")
+    assert not location.exists()
+    elsewhere.rename(location)
+    assert namespace.names() == ["a"]
+    assert payloads_read(namespace, "a") == [b"kept"]
+    assert LogNamespace.bind("/logs", location, registry=registry) == namespace.descriptor
+
+
+def test_a_log_is_not_deleted_half_when_its_disk_is_not_mounted(namespace: LogNamespace) -> None:
+    namespace.create("a")
+    with namespace.open_writer("a") as writer:
+        writer.write(b"kept")
+    unmounted(namespace)
+    with pytest.raises(StoreNotMounted):
+        namespace.delete("a")
+    assert namespace.exists("a")
+
+
+def test_the_directory_of_another_namespace_is_not_taken_for_ones_own(
+    registry: Registry, namespace: LogNamespace, tmp_path: Path
+) -> None:
+    LogNamespace.bind("/other", tmp_path / "other", registry=registry)
+    unmounted(namespace).rename(tmp_path / "gone")
+    location = Path(namespace.descriptor.location)
+    location.rmdir()
+    (tmp_path / "other").rename(location)
+    with pytest.raises(StoreNotMounted, match=rf"should hold {namespace.descriptor.token}, and it holds [0-9a-f]+;"):
+        LogNamespace.open("/logs", registry=registry)
+
+
+def test_all_who_bind_a_directory_at_once_agree_on_its_mark(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _n: mark_directory(tmp_path / "store"), range(40)))) == 1
+
+
+@pytest.mark.parametrize("torn", [b"", b"\n0123", bytes(range(256))])
+def test_a_mark_that_a_crash_has_torn_is_made_again(registry: Registry, tmp_path: Path, torn: bytes) -> None:
+    (tmp_path / MARK).write_bytes(torn)
+    LogNamespace.bind("/logs", tmp_path, registry=registry)
+    LogNamespace.open("/logs", registry=registry).create("a")
+
+
+def test_a_writer_whose_disk_has_gone_does_not_say_that_it_was_fenced(namespace: LogNamespace) -> None:
+    namespace.create("a")
+    writer = namespace.open_writer("a")
+    writer.write(b"acknowledged").result(120)
+    unmounted(namespace)
+    with pytest.raises(StoreNotMounted):
+        writer.write(b"not acknowledged").result(120)
+    writer.abort()
 
 
 def test_a_node_without_data_may_be_bound(registry: Registry, tmp_path: Path) -> None:
@@ -100,7 +197,9 @@ def test_names_may_be_nested_and_are_listed_as_they_are(namespace: LogNamespace,
     assert payloads_read(namespace, name) == [b"x"]
 
 
-@pytest.mark.parametrize("name", ["", "/", "a b", "a/", "a//b", "../a", "a/../b", ".reserved", "a\n", "x" * 201])
+@pytest.mark.parametrize(
+    "name", ["\ud83d", "a/\udcff", "", "/", "a b", "a/", "a//b", "../a", "a/../b", ".reserved", "a\n", "x" * 201]
+)
 def test_other_names_are_refused(namespace: LogNamespace, name: str) -> None:
     with pytest.raises(InvalidLogName):
         namespace.create(name)
@@ -123,7 +222,7 @@ def test_a_log_is_created_once_and_keeps_its_configuration(namespace: LogNamespa
         namespace.create("a")
     assert namespace.info("a").log == created
     assert created.config.fsync is False
-    assert len(list(Path(namespace.descriptor.location).iterdir())) == 1
+    assert len(directories_of(namespace)) == 1
 
 
 def test_a_log_is_created_as_its_namespace_says(registry: Registry, namespace: LogNamespace) -> None:
@@ -139,7 +238,7 @@ def test_a_deleted_log_is_gone_with_its_files_and_its_name_is_free(namespace: Lo
         assert payloads_read(namespace, "a") == [b"%d" % round_number]
         namespace.delete("a")
         assert not namespace.exists("a")
-        assert list(Path(namespace.descriptor.location).iterdir()) == []
+        assert directories_of(namespace) == []
         for call in (
             namespace.delete,
             namespace.open_writer,
@@ -296,3 +395,50 @@ def test_the_writers_of_a_namespace_share_its_limit(registry: Registry, namespac
     with counting.open_writer("a") as writer:
         writer.write(b"x").result(120)
     assert payloads_read(namespace, "a") == [b"x"]
+
+
+def test_a_namespace_that_was_closed_is_closed_whosever_session_it_uses(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    namespace.create("a")
+    namespace.close()
+    namespace.close()
+    calls: list[Callable[[], object]] = [
+        namespace.names,
+        lambda: namespace.create("b"),
+        lambda: namespace.exists("a"),
+        lambda: namespace.open_writer("a"),
+        lambda: namespace.open_reader("a"),
+        lambda: namespace.count("a"),
+        lambda: namespace.listen(lambda _added, _removed: None),
+    ]
+    for call in calls:
+        with pytest.raises(LogClosed, match="the namespace /logs is closed; open it again"):
+            call()
+    assert LogNamespace.open("/logs", registry=registry).names() == ["a"], "the session is its owner's to close"
+
+
+@pytest.mark.parametrize("name", ["", "\ud83d"])
+def test_readers_have_names_of_whole_characters(namespace: LogNamespace, name: str) -> None:
+    namespace.create("a")
+    with pytest.raises(LogError, match="cannot be the name of a reader"):
+        namespace.open_reader("a", subscriber=name)
+    with pytest.raises(LogError, match="cannot be the name of a reader"):
+        namespace.register_reader("a", name)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_whatever_holds_bytes_is_a_payload_and_may_be_changed_afterwards(
+    namespace: LogNamespace, kind: type[bytes | bytearray | memoryview]
+) -> None:
+    namespace.create("a")
+    every_byte, own = bytes(range(256)), bytearray(range(256))
+    with namespace.open_writer("a") as writer:
+        future = writer.write(memoryview(own) if kind is memoryview else kind(own), key=kind(own))
+        own[:] = bytes(256)
+        future.result(120)
+        writer.write(memoryview(every_byte)[::-2]).result(120)
+    with namespace.open_reader("a") as reader:
+        found = reader.read(2)
+    assert (found[0].payload, found[0].key) == (every_byte, every_byte)
+    assert found[1].payload == every_byte[::-2]

@@ -57,7 +57,7 @@ def test_a_tail_reader_goes_on_after_a_roll_that_it_was_not_told_of(
     """DistributedLog's TestAsyncReaderWriter, testAsyncReadMissingLogSegmentsNotification."""
     unwatched = LogMetadata.state
 
-    def deaf(self: LogMetadata, known: tuple[()] = (), watch: Watch | None = None) -> object:
+    def deaf(self: LogMetadata, known: LogState | None = None, watch: Watch | None = None) -> object:
         return unwatched(self, known, None)
 
     monkeypatch.setattr(LogMetadata, "state", deaf)

@@ -24,11 +24,16 @@ from scribengin.errors import (
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, ReadAhead, TransactionId
 from scribengin.log.catalog import LogCatalog, SegmentReader
 from scribengin.log.entry import Damage
+from scribengin.log.filestore import FileSegmentStore
 from scribengin.log.index import EntryPlace
+from scribengin.log.repair import recover_log
+from scribengin.log.segment import SegmentName, SegmentView
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log, payloads_left, segment_path
+from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Registry, SessionState
+from scribengin_registry.kazoo_registry import connect
 
 LOG = "flights/0"
 
@@ -296,6 +301,84 @@ def test_a_log_that_nobody_writes_is_at_rest_and_not_idle(
             clock.advance_s(2)
             with pytest.raises(ReaderIdle):
                 reader.read()
+
+
+def test_a_log_whose_writer_has_died_is_idle_until_somebody_recovers_it(
+    namespace: LogNamespace, watched: LogNamespace, clock: ManualClock, registry_hosts: str
+) -> None:
+    with connect(registry_hosts, session_timeout_s=4.0) as session:
+        dying = LogNamespace.open(namespace.path, registry=session).open_writer(LOG)
+        dying.write(b"last words").result(120)
+    with watched.open_reader(LOG, idle_error_s=60) as reader, watched.open_reader(LOG, idle_error_s=60) as later:
+        assert [record.payload for record in reader.read()] == [b"last words"]
+        assert later.read()
+        clock.advance_s(61)
+        with pytest.raises(ReaderIdle, match=r"its writer has died and left a segment unfinished.*log recover"):
+            reader.read()
+        assert recover_log(namespace, LOG) is not None
+        assert later.read() == [], "it is at rest"
+        with namespace.open_writer(LOG) as writer:
+            writer.write(b"next").result(120)
+        assert [record.payload for record in later.read(timeout_s=120)] == [b"next"]
+
+
+@pytest.mark.parametrize("read_ahead", [False, True])
+def test_readers_outlive_an_outage_of_the_registry_and_read_on_meanwhile(
+    namespace: LogNamespace, registry: Registry, registry_hosts: str, clock: ManualClock, read_ahead: bool
+) -> None:
+    namespace.create("rolling", LogConfig(segment_bytes_max=4096))
+    address, _, chroot = registry_hosts.partition("/")
+    with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}", session_timeout_s=4.0) as session:
+        tailing = LogNamespace.open(namespace.path, registry=session, clock=clock)
+        options = {"read_ahead": ReadAhead()} if read_ahead else {}
+        with (
+            namespace.open_writer("rolling") as writer,
+            tailing.open_reader("rolling", idle_error_s=1000, **options) as reader,
+        ):
+            writer.write(b"before").result(120)
+            assert [record.payload for record in reader.read(timeout_s=120)] == [b"before"]
+            registry.create("/expires")
+            session.create("/expires/too", ephemeral=True)
+            proxy.cut()
+            wait_until(lambda: session.state is not SessionState.CONNECTED, 120, what="the connection to be missed")
+            clock.advance_s(61)  # time to ask the registry, which does not answer
+            writer.write(b"during").result(120)
+            assert [record.payload for record in reader.read(timeout_s=120)] == [b"during"]
+            clock.advance_s(3600)
+            assert reader.read() == [], "nobody can tell whether it has a writer"
+            for n in range(3):
+                writer.write(b"%d" % n + bytes(5000)).result(120)
+            wait_until(lambda: registry.find("/expires/too") is None, 120, what="the session to expire")
+            proxy.heal()
+            found: list[bytes] = []
+            while len(found) < 3:
+                found += [record.payload[:1] for record in reader.read(timeout_s=120)]
+            assert found == [b"0", b"1", b"2"]
+
+
+def test_a_reader_beside_a_purge_is_told_that_its_place_was_truncated(
+    namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows of a segment whose file has just gone, and has not heard of that yet: the log exists."""
+    namespace.create("long", LogConfig(segment_bytes_max=4096))
+    fill_log(namespace, "long", 12)
+    opened, third = FileSegmentStore.open, namespace.segments("long")[2].file
+
+    purged: list[SegmentName] = []
+
+    def purged_before(store: FileSegmentStore, name: SegmentName, **options: bool) -> SegmentView:
+        if name == third and not purged:
+            purged.append(name)
+            namespace.truncate("long", DLSN(4, 0, 0))
+            namespace.purge("long")
+        return opened(store, name, **options)
+
+    with namespace.open_reader("long") as reader:
+        assert len(reader.read(3)) == 3
+        monkeypatch.setattr(FileSegmentStore, "open", purged_before)
+        with pytest.raises(PositionTruncated, match=r"SequenceNo=3.* was truncated, .*SequenceNo=4"):
+            payloads_left(reader)
+        assert reader.position == DLSN(2, 3, 0)
 
 
 def test_a_sealed_log_ends_and_is_not_idle(namespace: LogNamespace, watched: LogNamespace, clock: ManualClock) -> None:

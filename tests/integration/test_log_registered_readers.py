@@ -44,7 +44,7 @@ def test_a_registered_reader_does_not_go_back(namespace: LogNamespace) -> None:
         namespace.register_reader(LOG, "a", DLSN(1, 1, 0))
     namespace.unregister_reader(LOG, "a")
     assert namespace.register_reader(LOG, "a", DLSN(1, 1, 0)) == DLSN(1, 1, 0)
-    with pytest.raises(LogError, match="has a name"):
+    with pytest.raises(LogError, match="cannot be the name of a reader"):
         namespace.register_reader(LOG, "")
 
 

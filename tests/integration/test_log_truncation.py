@@ -11,6 +11,9 @@ from scribengin.errors import (
     PositionTruncated,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, TransactionId
+from scribengin.log.filestore import FileSegmentStore
+from scribengin.log.segment import SegmentName, SegmentView
+from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import (
     bound_namespace,
     fill_log,
@@ -84,3 +87,38 @@ def test_truncating_under_a_writer_does_not_fence_it(namespace: LogNamespace, el
             if n == 5:
                 assert elsewhere.truncate(LOG, DLSN(2, 0, 0))
     assert len(payloads_read(namespace, LOG)) == 7
+
+
+def test_a_truncation_that_another_has_overtaken_changed_nothing(namespace: LogNamespace) -> None:
+    """It has looked, and before it could say so another truncated further."""
+    fill_log(namespace, LOG, 9)
+    seen: list[bool] = []
+
+    def overtake(_stop: str) -> None:
+        if not seen:
+            seen.append(True)
+            assert namespace.truncate(LOG, DLSN(3, 0, 0))
+
+    with failpoint("log.metadata:before", overtake):
+        assert namespace.truncate(LOG, DLSN(2, 0, 0)) is False
+    assert namespace.first_dlsn(LOG) == DLSN(3, 0, 0)
+
+
+def test_what_is_counted_while_it_is_truncated_and_purged_is_what_is_left(
+    namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payloads = fill_log(namespace, LOG, 12)
+    namespace.truncate(LOG, DLSN(1, 1, 0))
+    opened, first = FileSegmentStore.open, namespace.segments(LOG)[0].file
+
+    purged: list[SegmentName] = []
+
+    def purged_before(store: FileSegmentStore, name: SegmentName, **options: bool) -> SegmentView:
+        if name == first and not purged:
+            purged.append(name)
+            namespace.truncate(LOG, DLSN(3, 0, 0))
+            namespace.purge(LOG)
+        return opened(store, name, **options)
+
+    monkeypatch.setattr(FileSegmentStore, "open", purged_before)
+    assert namespace.count(LOG) == len(payloads_read(namespace, LOG)) < len(payloads)

@@ -70,6 +70,7 @@ def test_the_same_error_is_raised_until_the_log_is_opened_again(namespace: LogNa
     assert payloads_read(namespace, LOG) == [b"2"]
 
 
+@pytest.mark.usefixtures("unheard")
 def test_a_fenced_writer_cannot_close_the_log_and_what_it_acknowledged_stays(namespace: LogNamespace) -> None:
     """DistributedLog's TestBKLogSegmentWriter: a close that is fenced fails, and keeps the last acknowledged."""
     stale = namespace.open_writer(LOG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from scribengin.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import EndOfStream, Fenced, LogClosed, LogWriteFailed, OverCapacity
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, WriteLimiter
 from scribengin.log.entry import EntryHeader, EntryType, read_header
+from scribengin.log.group import GroupCommit
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
@@ -22,6 +23,8 @@ from tests.integration.log_writers import handmade_writer
 
 LOG = "a-log"
 HOUR_MS = 3_600_000
+_MOMENT_S = 0.05
+"""Long enough for what must not happen to happen mostly; nothing waits for it that must happen."""
 
 
 def open_namespace(registry: Registry, directory: Path, clock: Clock = SYSTEM_CLOCK, **config: object) -> LogNamespace:
@@ -146,15 +149,20 @@ def test_a_write_that_is_not_durable_fails_after_the_log_was_sealed_or_closed(
         namespace.open_writer(LOG)
 
 
+def write_and_flush(writer: LogWriter, payload: bytes) -> None:
+    """The one or the other raises what ended the writer."""
+    writer.write(payload)
+    writer.flush()
+
+
 def test_a_write_that_is_not_durable_fails_once_the_writer_was_fenced(registry: Registry, tmp_path: Path) -> None:
     namespace = open_namespace(registry, tmp_path, durable_writes=False)
     stale = namespace.open_writer(LOG)
     stale.write(b"0")
     stale.flush()
     with namespace.open_writer(LOG, steal=True):
-        stale.write(b"promised to nobody")
         with pytest.raises(Fenced):
-            stale.flush()
+            write_and_flush(stale, b"promised to nobody")
         with pytest.raises(Fenced):
             stale.write(b"late")
         stale.abort()
@@ -318,3 +326,27 @@ def stay_idle(writer: LogWriter) -> None:
     """Give the writer's thread every opportunity to do something."""
     for _ in range(20):
         writer.flush()
+
+
+@pytest.mark.parametrize("end", [LogWriter.mark_end_of_stream, LogWriter.close])
+def test_no_keep_alive_follows_the_end_of_a_writer(
+    registry: Registry, tmp_path: Path, end: Callable[[LogWriter], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the last transaction and the end of the writer's thread there is time for another sign of life."""
+    clock = ManualClock()
+    namespace = open_namespace(registry, tmp_path, clock, keep_alive_ms=1)
+    writer = namespace.open_writer(LOG)
+    writer.write(b"x").result(120)
+    stop, never = GroupCommit.stop, threading.Event()
+
+    def late(group: GroupCommit) -> None:
+        clock.advance_s(1)
+        group.flush()  # which wakes the thread
+        never.wait(_MOMENT_S)
+        stop(group)
+
+    monkeypatch.setattr(GroupCommit, "stop", late)
+    end(writer)
+    segments = namespace.segments(LOG)
+    assert len(segments) == 1
+    assert not segments[0].in_progress

@@ -17,9 +17,9 @@ from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.ending import refuse_without_master, wait_for_state
+from scribengin_tools.ending import DesiredState, masters, refuse_without_master, set_desired_state, wait_for_state
 from scribengin_tools.restarting import stop_for_restart
-from scribengin_tools.starting import start_again
+from scribengin_tools.starting import revive, start_again
 from tests.integration.cli_runner import quiet_config
 
 _LOOKS = 8
@@ -85,3 +85,41 @@ def test_who_waits_waits_for_it_and_for_nobody_once_it_has_gone(
     launcher.kill(master)
     waiting.join(120)
     assert refused
+
+
+@pytest.mark.parametrize(("asked", "otherwise"), [("paused", "running"), ("stopped", "running"), ("running", "paused")])
+def test_who_waits_for_what_nobody_asks_for_any_more_is_told(
+    view: DataflowView, master: ContainerDescriptor, asked: DesiredState, otherwise: DesiredState
+) -> None:
+    set_desired_state(view, asked)
+    seen: list[DataflowStatus] = []
+    refused: list[DataflowBusy] = []
+
+    def wait() -> None:
+        with pytest.raises(DataflowBusy, match=f"is asked to be {otherwise}, and no longer to be {asked}") as error:
+            wait_for_state(view, lambda _: False, seen.append, asked=asked)
+        refused.append(error.value)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    wait_until(lambda: seen, what="a look")
+    assert not refused
+    set_desired_state(view, otherwise)
+    waiting.join(120)
+    assert refused
+
+
+def test_a_dataflow_that_lost_all_its_masters_is_revived_and_one_that_was_stopped_is_not(
+    view: DataflowView, launcher: LocalLauncher, master: ContainerDescriptor, home: Path, registry: Registry
+) -> None:
+    DataflowView(registry, "elsewhere").submit(
+        quiet_config(session_timeout_s=1).model_copy(update={"name": "elsewhere"}), [], SYSTEM_CLOCK.now_ms()
+    )
+    assert revive(registry, home) == [], "a master is on its way"
+    launcher.kill(master)
+    view.set_status(view.status().model_copy(update={"state": "stopped"}))
+    assert revive(registry, home) == []
+    view.set_status(view.status().model_copy(update={"state": "running"}))
+    assert revive(registry, home) == ["quiet"]
+    wait_until(lambda: masters(view), 120, "the master to stand for election")
+    assert revive(registry, home) == []

@@ -136,16 +136,16 @@ def test_keys_say_what_they_cannot_do_and_change_nothing(registry: Registry) -> 
     watched.put_chain(registry, "whole", ("part", "part"))
 
     async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
-        assert [row[0] for row in rows(app, "#flows")] == ["hot", "lost", "whole", "  part"]
+        assert [row[0] for row in rows(app, "#flows")] == ["lost", "hot", "whole", "  part"]
+        for key in ("p", "plus", "minus"):
+            await pilot.press(key)
+            await until(pilot, lambda: shown(app, "#trouble").startswith("dataflow 'lost' has no master any more"))
+        await pilot.press("down")
         for key in ("p", "plus", "minus"):
             await pilot.press(key)
             await until(
                 pilot, lambda: shown(app, "#trouble").startswith("dataflow 'hot' is stopped: `scribengin start")
             )
-        await pilot.press("down")
-        for key in ("p", "plus", "minus"):
-            await pilot.press(key)
-            await until(pilot, lambda: shown(app, "#trouble").startswith("dataflow 'lost' has no master any more"))
         await pilot.press("down", "p")
         await until(pilot, lambda: shown(app, "#trouble").startswith("whole is a chain"))
         assert "order   part" in shown(app, "#detail")

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from scribengin.clock import SYSTEM_CLOCK
+from scribengin.dataflow import serving
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import StreamLag, TaskReport, WorkerReport
-from scribengin.dataflow.serving import Health, MonitoringServer
+from scribengin.dataflow.serving import CONNECTIONS_MAX, Health, MonitoringServer
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.master import monitoring as of_masters
+from scribengin.testing.waiting import wait_until
 from scribengin.worker import monitoring as of_workers
 from scribengin_registry.contract import Registry
 from scribengin_registry.kazoo_registry import connect
@@ -87,6 +91,38 @@ def test_it_can_be_bound_to_every_address_and_says_a_name_that_others_can_use() 
 def test_an_address_that_is_none_of_this_machine_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigInvalid, match=r"metrics_host 192\.0\.2\.1"):
         MonitoringServer("192.0.2.1", 0, lambda: Health(well=True))
+
+
+def test_who_only_connects_takes_no_place_from_who_asks() -> None:
+    server = MonitoringServer(HOST, 0, lambda: Health(well=True))
+    try:
+        with ExitStack() as opened:
+            idle = []
+            for n in range(3 * CONNECTIONS_MAX):
+                idle.append(opened.enter_context(socket.create_connection((HOST, server.port), timeout=120)))
+                idle[-1].sendall((b"", b"GET /health HTTP/1.1\r\nHo")[n % 2])
+            assert idle[0].recv(100) == b"", "who waits longest goes first"
+            assert fetched(f"{server.url}/health")[0] == 200
+            wait_until(lambda: threads_answering() <= CONNECTIONS_MAX, 120, "the threads of the others to end")
+        wait_until(lambda: threads_answering() == 0, 120, "all of them to end")
+        assert fetched(f"{server.url}/health")[0] == 200
+    finally:
+        server.close()
+
+
+def test_a_request_has_a_deadline_however_slowly_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "ANSWERED_S", 0.1)
+    server = MonitoringServer(HOST, 0, lambda: Health(well=True))
+    try:
+        with socket.create_connection((HOST, server.port), timeout=120) as idle:
+            idle.sendall(b"GET /he")
+            assert idle.recv(100) == b""
+    finally:
+        server.close()
+
+
+def threads_answering() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
 def test_other_paths_are_not_there() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.resources import Resources
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogNamespace
+from scribengin.spark.transformation import Transformation
 from scribengin_registry.contract import Registry
 from tests.integration.one_owner import taken_over
 
@@ -72,6 +73,39 @@ def test_it_ends_on_the_error_route_with_the_reason_and_all_others_are_delivered
         (bad,) = written(resources, "bad")
         assert (bad["stream"], bad["index"], bad["payload"]) == ("in/0", POISON, '{"n": 618')
         assert bad["reason"].startswith("malformed JSON: ")
+
+
+def test_one_in_a_thousand_is_found_with_one_look_and_one_more_run(
+    registry: Registry, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, bad = 20_000, range(500, 20_000, 1_000)
+    payloads = [json.dumps({"n": n}).encode() for n in range(count)]
+    for n in bad:
+        payloads[n] = bytes(range(256)) if n % 3 else "{'Grüße': ".encode()
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=registry)
+    with LogNamespace.open("/logs", registry=registry) as namespace:
+        namespace.create("in/0")
+        with namespace.open_writer("in/0") as writer:
+            writer.write_bulk(pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])).result(120)
+    runs: list[int] = []
+    run_tables = Transformation.run_tables
+
+    def counted(self: Transformation, inputs: Mapping[str, pa.Table]) -> Any:
+        runs.append(inputs["src"].num_rows)
+        return run_tables(self, inputs)
+
+    monkeypatch.setattr(Transformation, "run_tables", counted)
+    errors = {"action": "route", "sink": "bad", "sinks": {"bad": {"kind": "log", "log": "bad"}}}
+    with opened(registry, errors) as resources:
+        task = taken_over(registry, resources, spark)
+        outcome = task.run_round()
+        task.release()
+        assert outcome is not None
+        assert outcome.records_bad == len(bad)
+        assert runs == [count - len(bad)]
+        assert [row["n"] for row in written(resources, "out")] == [n for n in range(count) if n not in bad]
+        assert [row["index"] for row in written(resources, "bad")] == list(bad)
+        assert all(row["reason"].startswith("malformed JSON: ") for row in written(resources, "bad"))
 
 
 def test_or_it_stops_the_task_which_says_where_it_is_and_nothing_of_the_round_is_written(

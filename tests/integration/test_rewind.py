@@ -162,6 +162,21 @@ def test_an_owner_that_comes_in_between_keeps_everything_as_it_was(view: Dataflo
     assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words") == before
 
 
+@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), StartAt("time", 0)], ids=str)
+def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_as_it_was(
+    view: DataflowView, logs: LogNamespace, at: StartAt
+) -> None:
+    rewind = Rewind(view, at, None)
+    before = whole_tree(view.registry, "/scribengin/locks/sources/flow.words")
+    logs.truncate("words/1", DLSN(2, 0, 0))
+    logs.purge("words/1")
+    with pytest.raises(DataflowBusy, match=r"was not rewound: .* was truncated.*rewind it to a later place"):
+        rewind.apply()
+    assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words").keys() == before.keys()
+    assert [read_on(view, "words", stream) for stream in STREAMS] == [[], []]
+    assert view.registry.find(commit_log(view, "lines", "lines/0")) is None
+
+
 def test_a_stream_that_somebody_owns_is_not_moved(view: DataflowView) -> None:
     view.registry.create(paths.lock(view.paths.source_stream("words", "words/0")), b"{}", ephemeral=True)
     with pytest.raises(DataflowBusy, match="words/words/0 of 'flow' is being read"):

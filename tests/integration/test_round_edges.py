@@ -40,6 +40,9 @@ class Copy:
         read = [batch.select(["payload"]) for split in inputs["in"] for batch in split.read()]
         return dict.fromkeys(self._sinks, read)
 
+    def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         return dict.fromkeys(self._sinks, inputs["in"].select(["payload"]).to_batches())
 

@@ -40,13 +40,22 @@ def batches(output: Output, suffix: str = "") -> Callable[[str], Iterator[pa.Rec
 
 
 def commit(
-    hosts: str, number: int, output: Output, *, writer: str = "stream", suffix: str = "", timeout_s: float = 10.0
+    hosts: str,
+    number: int,
+    output: Output,
+    *,
+    writer: str = "stream",
+    suffix: str = "",
+    timeout_s: float = 10.0,
+    query: str = "query-1",
 ) -> None:
     """What a process beside Spark's driver does: with a session of its own, which ends with it."""
     with connect(hosts) as session:
         namespace = LogNamespace.open("/logs", registry=session)
         logs = [f"{log}{suffix}" for log in LOGS]
-        JobCommit(namespace, session, writer, logs, timeout_s=timeout_s).commit(number, batches(output, suffix))
+        JobCommit(namespace, session, writer, logs, query=query, timeout_s=timeout_s).commit(
+            number, batches(output, suffix)
+        )
 
 
 def written(namespace: LogNamespace, suffix: str = "") -> Output:
@@ -170,6 +179,32 @@ def test_an_old_checkpoint_is_refused_instead_of_passed_over(namespace: LogNames
     assert written(namespace) == BOTH
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_new_checkpoint_under_an_old_writer_id_is_refused_whatever_its_micro_batch_is_called(
+    namespace: LogNamespace, registry_hosts: str, number: int
+) -> None:
+    """Its count begins at 0 again: what is called like the last micro-batch is not that one."""
+    commit(registry_hosts, 0, FIRST)
+    if number:
+        commit(registry_hosts, 1, SECOND)
+    before = written(namespace)
+    said = r"'stream' is query query-1's.*query query-2, with another checkpoint.*checkpoint of query-1.*writerId"
+    with pytest.raises(LogError, match=said):
+        commit(registry_hosts, number, {"a": [b"new"]}, query="query-2")
+    assert written(namespace) == before
+    commit(registry_hosts, number, {"a": [b"new"]}, query="query-2", writer="another")
+    assert written(namespace) == {**before, "a": [*before["a"], b"new"]}
+
+
+def test_the_query_is_known_of_the_log_that_it_wrote_last(namespace: LogNamespace, registry_hosts: str) -> None:
+    with connect(registry_hosts) as session:
+        here = LogNamespace.open("/logs", registry=session)
+        JobCommit(here, session, "stream", ["a"], query="query-1", timeout_s=1.0).commit(0, batches(FIRST))
+        with pytest.raises(LogError, match="query-1"):
+            JobCommit(here, session, "stream", ["a", "b"], query="query-2", timeout_s=1.0).commit(0, batches(SECOND))
+    assert written(namespace) == {"a": FIRST["a"], "b": []}
+
+
 def test_rows_that_a_log_refuses_leave_nothing_behind(registry: Registry, tmp_path: Path, registry_hosts: str) -> None:
     namespace = bound_namespace(registry, tmp_path / "store", *LOGS, config=LogConfig(record_bytes_max=4))
     with pytest.raises(RecordTooLarge):
@@ -190,9 +225,9 @@ def test_a_log_that_somebody_writes_is_waited_for(namespace: LogNamespace, regis
 def test_more_and_fewer_logs_do_not_confuse_the_count(namespace: LogNamespace, registry_hosts: str) -> None:
     with connect(registry_hosts) as session:
         here = LogNamespace.open("/logs", registry=session)
-        JobCommit(here, session, "stream", ["a"], timeout_s=1.0).commit(0, batches(FIRST))
-        JobCommit(here, session, "stream", ["a", "b"], timeout_s=1.0).commit(1, batches(SECOND))
-        JobCommit(here, session, "stream", ["a", "b"], timeout_s=1.0).commit(1, batches(SECOND))
+        JobCommit(here, session, "stream", ["a"], query="query-1", timeout_s=1.0).commit(0, batches(FIRST))
+        JobCommit(here, session, "stream", ["a", "b"], query="query-1", timeout_s=1.0).commit(1, batches(SECOND))
+        JobCommit(here, session, "stream", ["a", "b"], query="query-1", timeout_s=1.0).commit(1, batches(SECOND))
     assert written(namespace) == {"a": BOTH["a"], "b": SECOND["b"]}
 
 
@@ -203,7 +238,7 @@ def test_a_session_with_another_root_settles_what_was_left(namespace: LogNamespa
     try:
         with connect(hosts) as session:
             whole = LogNamespace.open(f"/{root}/logs", registry=session)
-            job = JobCommit(whole, session, "stream", LOGS, timeout_s=1.0)
+            job = JobCommit(whole, session, "stream", LOGS, query="query-1", timeout_s=1.0)
             with pytest.raises(Crash):
                 job.commit(0, batches(FIRST))
     finally:
@@ -214,7 +249,7 @@ def test_a_session_with_another_root_settles_what_was_left(namespace: LogNamespa
 
 
 def test_a_job_that_is_done_leaves_no_node_behind(namespace: LogNamespace, registry: Registry) -> None:
-    job = JobCommit(namespace, registry, "job-1", LOGS, timeout_s=1.0)
+    job = JobCommit(namespace, registry, "job-1", LOGS, query="query-1", timeout_s=1.0)
     job.commit(0, batches(FIRST))
     assert registry.children("/logs/spark") == ["job-1"]
     job.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -194,6 +195,22 @@ def test_a_stream_writes_every_micro_batch_once(
         60
     )  # another stream writes it all again
     assert sorted(payloads_read(namespace, LOG)) == sorted(expected * 2)
+
+
+def test_a_stream_whose_checkpoint_is_lost_is_refused_and_drops_nothing(
+    log_session: SparkSession, namespace: LogNamespace, uri: str, tmp_path: Path
+) -> None:
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    source.mkdir()
+    (source / "0.txt").write_text("Grüße\n")
+    assert stream(log_session, uri, source, checkpoint, writerId="flights").awaitTermination(60)
+    shutil.rmtree(checkpoint)
+    (source / "0.txt").write_text("what nobody has written yet\n")
+    with pytest.raises(StreamingQueryException, match=r"'flights' is query .* another checkpoint.*another writerId"):
+        stream(log_session, uri, source, checkpoint, writerId="flights").awaitTermination(60)
+    assert payloads_read(namespace, LOG) == ["Grüße".encode()]
+    assert stream(log_session, uri, source, checkpoint, writerId="flights.2").awaitTermination(60)
+    assert payloads_read(namespace, LOG) == ["Grüße".encode(), b"what nobody has written yet"]
 
 
 def test_a_stream_is_known_by_its_checkpoint_or_by_the_id_it_is_given(tmp_path: Path) -> None:

@@ -64,6 +64,26 @@ def test_a_session_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+def test_what_it_is_told_stands_in_no_command_line_and_its_ports_ask_for_a_key(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2 Gr\u00fc\u00dfe = \\\\ #\n", encoding="utf-8")
+    script = f"""
+    import subprocess
+    conf = {{"spark.x.password": "${{file:{tmp_path}/secret}}", "spark.y": "pass-word-y"}}
+    conf["spark.authenticate"] = "false"
+    session = start_session("private", conf=conf)
+    print(session.conf.get("spark.x.password"), session.conf.get("spark.y"), session.conf.get("spark.authenticate"))
+    print(load(session).run_tables({{"src": RECORDS}})["out"][0]["payload"].to_pylist())
+    lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True).stdout
+    print("hunter2" in lines, "pass-word-y" in lines)
+    stop_session()
+    """
+    written = tmp_path / "script.py"  # the test's own command line is in the list, too
+    written.write_text(textwrap.dedent(script))
+    done = run(f"import sys, runpy; exec(open({str(written)!r}).read())", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "hunter2 Gr\u00fc\u00dfe = \\\\ # pass-word-y true\n[b'A']\nFalse False\n"
+
+
 def test_a_long_path_of_the_temporary_directory_works(tmp_path: Path) -> None:
     """Unix sockets must have short paths; there are none then."""
     deep = tmp_path / ("d" * 60) / ("e" * 60)

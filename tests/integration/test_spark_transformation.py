@@ -79,6 +79,41 @@ def test_what_is_not_one_json_object_of_the_schema_fails(
     assert "\tat " not in str(failed.value)
 
 
+def test_what_is_found_undecodable_at_once_is_exactly_what_fails_alone(
+    spark: SparkSession, flights: Transformation
+) -> None:
+    ends = [b'{"id": %d, "carrier": "' % n + bytes([n]) + b'"}' for n in range(256)]
+    odd = [
+        b"", b"{}", b"null", b"[]", b"7", b'{"id": 1', b'{"id": "one"}', b'{"id": 1.5}', b'{"id": 1} {"id": 2}',
+        b'{"id": 1},null]x', b'{"id": 1}, {"id": 2}', b'[{"id": 1}]', b'{"id": null}', b'{"other": [1, {"x": 2}]}',
+        '{"id": 1, "carrier": "Grüße 🛫"}'.encode(), b'{"carrier": "' + b"x" * 1_000_000 + b'"}', b"x" * 1_000_000,
+    ]  # fmt: skip
+    payloads = [*odd, *ends, None]
+    alone = set()
+    for row, payload in enumerate(payloads):
+        if row < len(odd) or row % 16 == 0 or payload is None:
+            try:
+                flights.run_tables({"src": records([payload])})
+            except TransformationFailed:
+                alone.add(row)
+    found = flights.undecodable({"src": records(payloads)})["src"]
+    looked_at = {row for row in found if row < len(odd) or row % 16 == 0 or payloads[row] is None}
+    assert looked_at == alone
+    assert all(why and "\n" not in why and len(why) < 300 for why in found.values())
+    assert flights.undecodable({"src": records(payloads[1:2])}) == {"src": {}}
+
+
+def test_a_run_that_failed_in_sql_says_at_which_record_it_stopped(spark: SparkSession) -> None:
+    casting = spec(
+        sql={"out": "SELECT cast(cast(payload AS string) AS int) + 0 AS n FROM src"},
+        outputs=[OutputSpec("out", "json")],
+    )
+    transformation = Transformation.load(casting, spark)
+    with pytest.raises(TransformationFailed) as failed:
+        transformation.run_tables({"src": records([b"x" if n in (417, 600) else b"1" for n in range(1_000)])})
+    assert failed.value.row == 417
+
+
 @pytest.fixture(scope="module")
 def flights(spark: SparkSession) -> Transformation:
     transformed = spec(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from scribengin.dataflow.view import DataflowView
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.editing import as_yaml
+from scribengin_tools.web import connections
+from scribengin_tools.web.connections import CONNECTIONS_MAX
 from scribengin_tools.web.server import WebConfig, WebServer
 from tests.integration import watched
 from tests.integration.web_client import Client
@@ -52,6 +56,7 @@ CHANGING = {
     "pause": {},
     "resume": {},
     "rollback": {"version": 0},
+    "check": {"text": "{}", "version": 0},
 }
 
 
@@ -238,6 +243,30 @@ def test_an_edit_is_tried_out_before_it_is_written(editor: WebServer, registry: 
     assert DataflowView(registry, "flight_delays").config().version == 0
 
 
+def test_a_secret_is_neither_shown_nor_lost(editor: WebServer, registry: Registry) -> None:
+    client, view = Client(editor.url).login(editor), DataflowView(registry, "flight_delays")
+    found = view.config()
+    spark = found.value.spark.model_copy(update={"conf": {"spark.x.password": "hunter2", "spark.y": "${env:USER}"}})
+    write_edit(view, found.value.model_copy(update={"spark": spark}), 0, author="ada", at_ms=1)
+    flow = "/api/flows/flight_delays"
+    config = client.get(f"{flow}/config").json
+    assert "spark.x.password: '******'" in config["text"]
+    assert "spark.y: ${env:USER}" in config["text"], "a reference is no secret"
+    edited = {"text": config["text"].replace("workers: 2", "workers: 5"), "version": 1}
+    checked = client.post(f"{flow}/check", edited)
+    assert {"-workers: 2", "+workers: 5"} <= set(checked.json["difference"]), checked.text
+    saved = client.post(f"{flow}/config", edited)
+    assert saved.json["changes"][-1] == "workers: 2 -> 5"
+    assert view.config().value.spark.conf["spark.x.password"] == "hunter2"
+    moved = {"text": config["text"].replace("spark.x.password", "spark.x.passwd"), "version": 2}
+    assert "is not shown" in client.post(f"{flow}/check", moved).json["error"]
+    told = [client.get(f"{flow}/{what}").text for what in ("config", "history", "versions/1", "versions/2")]
+    told += [answer.text for answer in (checked, saved)]
+    told += [client.post(f"{flow}/config", {"text": config["text"], "version": 0}).text]
+    assert not [text for text in told if "hunter2" in text]
+    assert not [edit.changes for edit in edits(view) if "hunter2" in str(edit.changes)]
+
+
 def test_an_edit_is_written_with_its_author(editor: WebServer, registry: Registry) -> None:
     client, view = Client(editor.url).login(editor, "ada"), DataflowView(registry, "flight_delays")
     text = as_yaml(watched.config("flight_delays", writes="late-flight_delays", workers=5))
@@ -281,6 +310,58 @@ def test_pause_resume_scale_and_rollback(editor: WebServer, registry: Registry) 
     assert client.post(f"{flow}/rollback", {"version": 99}).status == 422
     assert client.post("/api/flows/nobody/pause").status == 404
     assert client.post(f"{flow}/scale", "no object").status == 422
+
+
+def test_a_small_text_that_stands_for_a_large_one_is_refused(editor: WebServer) -> None:
+    client = Client(editor.url).login(editor)
+    laughing = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+    assert len(laughing) < 500
+    for text, words in {
+        laughing: "is an alias",
+        "a: &a 1\nb: *a": "is an alias",
+        "name: " + "x" * 256 * 1024: "more than 262,144 bytes",
+        "[" * 100_000: "nested too deeply",
+        "a: " + "1" * 5_000: "is no YAML",
+        "a: 2001-99-99": "is no YAML",
+    }.items():
+        checked = client.post("/api/flows/flight_delays/check", {"text": text, "version": 0})
+        assert (checked.status, words in checked.json["error"]) == (200, True), checked.text[:500]
+        assert client.post("/api/flows/flight_delays/config", {"text": text, "version": 0}).status == 422
+    assert client.post("/api/flows/flight_delays/check", {"text": "[" * 200_000}).status == 422
+
+
+def test_half_a_request_takes_nobodys_place(page: WebServer) -> None:
+    client = Client(page.url).login(page)
+    with client.events() as events, ExitStack() as opened:
+        beginnings = (b"", b"GET /login HTTP/1.1\r\nHost:", b"POST /login HTTP/1.1\r\nHost: localhost\r\n"
+                      b"Content-Type: application/json\r\nContent-Length: 900\r\n\r\n{")  # fmt: skip
+        idle = []
+        for n in range(CONNECTIONS_MAX + 40):
+            idle.append(opened.enter_context(socket.create_connection(("127.0.0.1", page.port), timeout=PATIENCE_S)))
+            idle[-1].sendall(beginnings[n % 3])
+        assert ended(idle[0]), "who waits longest goes first"
+        assert client.get("/api/session").status == 200
+        assert Client(page.url).login(page).get("/").status == 200
+        assert next(events), "who is answered stays"
+
+
+def test_a_request_has_a_deadline(page: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    for beginning in (b"", b"GET /login HTTP/1.1\r\nHost:"):
+        with socket.create_connection(("127.0.0.1", page.port), timeout=PATIENCE_S) as idle:
+            idle.sendall(beginning)
+            assert ended(idle)
+    with Client(page.url).login(page).events() as events:
+        seen = [next(events) for _ in range(3)]
+        assert len(seen) == 3, "a stream has none"
+
+
+def ended(connection: socket.socket) -> bool:
+    """Whether the server closes it, without a word or with one."""
+    with suppress(ConnectionError):
+        while connection.recv(4096):
+            pass
+    return True
 
 
 def test_a_dataflow_without_a_master_is_not_paused(editor: WebServer, registry: Registry) -> None:

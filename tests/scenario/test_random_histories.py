@@ -47,6 +47,8 @@ class History:
         lines += [f"edit desired_state={self.random.choice(['running', 'paused'])}", "new-master master-"]
         lines += [f"edit container.memory_mb={self.random.randint(1, 9)}024", "edit rebalance=" + str(len(self.lines))]
         lines += [f"edit tasks={self.random.randint(1, 7)}", self.regrouped(), self.regrouped()]
+        self.streams += self.random.random() < 0.05
+        lines += [*self.joined(), "readers are behind", "readers have read"]
         if worker:
             lines += self.deeds_of(worker)
         line = self.random.choice(lines)
@@ -71,6 +73,14 @@ class History:
         groups = [",".join(str(n) for n in range(k, self.streams, count)) for k in range(count)]
         return f"regroup {' '.join(groups)}"
 
+    def joined(self) -> list[str]:
+        """Streams that no task reads yet join tasks, if there are as many of these as are wanted."""
+        read = {stream.name for task in self.world.tasks.values() for stream in task.sources}
+        left = [n for n in range(self.streams) if f"in/{n}" not in read]
+        if not left or not self.world.tasks or self.world.grouped_for != self.world.config.tasks:
+            return []
+        return [f"join {self.random.choice(sorted(self.world.tasks))}={','.join(map(str, left))}"]
+
     def removed(self) -> set[str]:
         """Containers of workers that have registered once, and whose nodes are gone."""
         registered = {line.split()[0] for line in self.lines if line.endswith(" registers")}
@@ -83,10 +93,13 @@ class History:
     def heal(self, wanted: str) -> None:
         """From now on every worker does what it is asked to, and nothing dies."""
         self.happen(f"edit workers=2 desired_state={wanted}")
+        self.happen("readers have read")
         for _ in range(HEALING_STEPS_MAX):
             before = (dict(self.world.places), list(self.world.containers), self.world.status)
             self.happen("advance 1")
-            self.happen(self.regrouped())
+            regrouping = self.world.grouped_for != self.world.config.tasks
+            for line in [self.regrouped()] if regrouping else self.joined():
+                self.happen(line)
             for worker in list(self.world.containers):
                 self.behave(worker)
             if self.world.status.state in FINAL_STATES:
@@ -138,9 +151,9 @@ def check(history: History, wanted: str) -> None:
         return
     assert world.status.state == "running"
     assert set(world.places) == set(world.tasks)
-    assert sorted(s.name for task in world.tasks.values() for s in task.sources) == [
+    assert sorted(s.name for task in world.tasks.values() for s in task.sources) == sorted(
         f"in/{n}" for n in range(history.streams)
-    ]
+    )
     assert world.grouped_for == world.config.tasks
     assert not any(assignment.release for _, assignment in world.places.values())
     assert all(worker.config_version >= world.workers_since for worker in world.workers.values())

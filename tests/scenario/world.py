@@ -7,7 +7,6 @@ carried out at once in the model; workers do nothing by themselves, every step o
 from __future__ import annotations
 
 import functools
-import operator
 import re
 import shlex
 from collections.abc import Callable
@@ -55,6 +54,8 @@ class World:
     standbys: int = 0
     now_s: float = STARTED_S
     master: MasterState | None = None
+    unread: tuple[str, ...] = ()
+    """What the readers of drained tasks have not read yet."""
 
     def run(self, line: str) -> list[str]:
         """Let one line happen. Returns what came of it, as lines."""
@@ -67,8 +68,13 @@ class World:
     def do_submit(self, _: str, options: list[str]) -> list[str]:
         values = dict(option.split("=") for option in options)
         self.standbys = int(values.pop("standbys", "0"))
+        self.containers = values.pop("orphans", "").split(",") if "orphans" in values else []
+        first = {kind: int(values.pop(f"first_{kind}", "1")) for kind in ("worker", "master", "lease")}
+        master = f"master-{first['master']}"
+        leads = {"master": master, "epoch": 1, "unsettled": 1}
+        self.head = PlacementHead.beginning(**first).model_copy(update=leads)
         self.config = make_config(**{name: int(value) for name, value in values.items()})
-        return self._begin("master-1")
+        return self._begin(master)
 
     def do_new_master(self, _: str, names: list[str]) -> list[str]:
         self.head = self.head.model_copy(update={"master": names[0], "epoch": self.head.epoch + 1, "unsettled": 1})
@@ -89,12 +95,33 @@ class World:
     def do_tasks(self, _: str, counts: list[str]) -> list[str]:
         first = len(self.tasks)
         made = tuple(make_task(k) for k in range(first, first + int(counts[0])))
-        return self._happen(ev.TasksFound(made, self.config.tasks))
+        return self._happen(ev.TasksFound(made, self.config.tasks, anew=self._regroups()))
 
     def do_regroup(self, _: str, groups: list[str]) -> list[str]:
         """`regroup 0,2 1`: the tasks to come, by the streams that they read."""
         found = tuple(make_task(k, *(int(n) for n in group.split(","))) for k, group in enumerate(groups))
-        return self._happen(ev.TasksFound(found, self.config.tasks))
+        return self._happen(ev.TasksFound(found, self.config.tasks, anew=self._regroups()))
+
+    def do_readers(self, _: str, words: list[str]) -> list[str]:
+        """`readers are behind`: from now on, until `readers have read`."""
+        self.unread = ("down has 7 records of log 'out/0' to read",) if words == ["are", "behind"] else ()
+        return self._asked() or ["nothing"]
+
+    def _asked(self) -> list[str]:
+        """The master has asked whether the output of drained tasks was read: it is told so."""
+        drained = self.master.standing.unread if self.master is not None else None
+        return [] if drained is None else self._happen(ev.OutputRead(drained, self.unread))
+
+    def do_route(self, _: str, names: list[str]) -> list[str]:
+        """`route bad`: the sink that was added for bad records is found to be missing in the tasks."""
+        added = [SinkStreamDescriptor(sink=names[0], resource="log:/logs/bad", name=str(k)) for k in range(1000)]
+        grown = tuple(
+            task.model_copy(update={"sinks": (*task.sinks, added[k])}) for k, task in enumerate(self.tasks.values())
+        )
+        return self._happen(ev.TasksFound((), self.config.tasks, grown))
+
+    def _regroups(self) -> bool:
+        return self.master is not None and self.master.regrouping
 
     def do_edit(self, _: str, options: list[str]) -> list[str]:
         self.edited_version += 1
@@ -102,7 +129,8 @@ class World:
         edited = self.config.model_dump()
         for key, text in values.items():
             *above, last = key.split(".")
-            functools.reduce(operator.getitem, above, edited)[last] = int(text) if text.isdigit() else text or None
+            within = functools.reduce(lambda level, name: level.setdefault(name, {}), above, edited)
+            within[last] = int(text) if text.isdigit() else text or None
         return self._happen(ev.ConfigEdited(self.edited_version, DataflowConfig.parse(edited, source="the transcript")))
 
     def do_spoil(self, _: str, words: list[str]) -> list[str]:
@@ -114,8 +142,14 @@ class World:
         self.now_s += float(words[0])
         return self._happen(ev.Tick(frozenset(words[1:])))
 
-    def do_ignore(self, _: str, streams: list[str]) -> list[str]:
-        return self._happen(ev.StreamsIgnored(tuple(streams)))
+    def do_join(self, _: str, groups: list[str]) -> list[str]:
+        """`join task-0=7,8 ...`: the streams that are found and join tasks, since there are as many as are wanted."""
+        grown = []
+        for task, _, numbers in (group.partition("=") for group in groups):
+            read = self.tasks[task].sources
+            streams = tuple(s for n in numbers.split(",") if (s := make_stream(int(n))) not in read)
+            grown.append(self.tasks[task].model_copy(update={"sources": (*read, *streams)}))
+        return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown)))
 
     def do_maintenance(self, _: str, error: list[str]) -> list[str]:
         return self._happen(ev.ChoreDone("maintenance", " ".join(error) or None))
@@ -243,7 +277,9 @@ class World:
         self.head = self.master.head
         for instruction in instructions:
             self._apply(instruction)
-        return [describe(instruction) for instruction in instructions] or ["nothing"]
+        told = [describe(instruction) for instruction in instructions]
+        asked = not isinstance(event, ev.OutputRead) and ev.AskReaders() in instructions
+        return [*told, *(self._asked() if asked else [])] or ["nothing"]
 
     def _apply(self, instruction: ev.Instruction) -> None:
         match instruction:
@@ -274,6 +310,11 @@ class World:
                 self.tasks = dict(sorted({**kept, **{task.name: task for task in tasks}}.items()))
                 self.grouped_for = grouped_for
                 assert len(self.tasks) == count
+            case ev.GrowTask(task):
+                assert task.name not in self.unclean, "a round of its may be left half done"
+                assert task.name not in self.places, "it stands somewhere"
+                assert task.name in self.tasks, "it is not there"
+                self.tasks[task.name] = task
             case ev.LaunchWorker(name) | ev.LaunchStandby(name):
                 self.containers.append(name)
             case ev.PublishStatus(status):
@@ -300,9 +341,14 @@ def make_task(number: int, *streams: int) -> TaskDescriptor:
     """A task of one source stream (or these) and one sink stream."""
     return TaskDescriptor(
         name=f"task-{number}",
-        sources=tuple(SourceStreamDescriptor(source="in", name=f"in/{n}") for n in streams or (number,)),
+        sources=tuple(make_stream(n) for n in streams or (number,)),
         sinks=(SinkStreamDescriptor(sink="out", resource="log:/logs/out", name=str(number)),),
     )
+
+
+def make_stream(number: int) -> SourceStreamDescriptor:
+    """One source stream."""
+    return SourceStreamDescriptor(source="in", name=f"in/{number}")
 
 
 def make_report(worker: str) -> WorkerReport:
@@ -330,11 +376,16 @@ def describe(instruction: ev.Instruction) -> str:
             return f"Unassign {task} from {slot.worker}/{slot.executor}"
         case ev.CreateTasks(tasks):
             return f"CreateTasks {' '.join(task.name for task in tasks)}"
+        case ev.GrowTask(task):
+            sinks = f", {' '.join(stream.sink for stream in task.sinks)}" * (len(task.sinks) > 1)
+            return f"GrowTask {task.name} to {' '.join(stream.name for stream in task.sources)}{sinks}"
         case ev.RecordHistory(kind, message):
             return f"history: {kind}: {' / '.join(message.splitlines())}"
         case ev.PublishStatus(status):
             trouble = re.sub(r"\s*\n\s*", " / ", status.error or "")
             return f"status: {status.state}" + (f", error: {trouble}" if trouble else "")
+        case ev.AskReaders():
+            return "AskReaders"
         case ev.RunLastMaintenance():
             return "RunLastMaintenance"
         case ev.Leave(state):

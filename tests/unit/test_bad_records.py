@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.dataflow.bad_records import BadRecord, Piece, error_batch, isolate
+from scribengin.dataflow.bad_records import BadRecord, Isolated, Isolating, Piece, error_batch, isolate
 from scribengin.errors import TooManyBadRecords, TransformationFailed
 
 
 class Picky:
-    """Doubles every number and fails on the ones it was told to fail on; counts its runs."""
+    """Doubles every number, and fails on the ones it was told to fail on, or to find undecodable; counts its runs.
+    `guess` says where a run that fails has stopped, given its numbers."""
 
-    def __init__(self, poison: set[int]) -> None:
-        self.poison = poison
-        self.runs = 0
+    def __init__(
+        self,
+        poison: set[int],
+        malformed: Collection[int] = (),
+        guess: Callable[[Sequence[int], set[int]], int | None] = lambda *_: None,
+    ) -> None:
+        self.poison, self.malformed, self.guess = poison, set(malformed), guess
+        self.runs = self.looks = 0
 
     def __call__(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         self.runs += 1
         numbers = [n for table in tables.values() for n in table.column("n").to_pylist()]
-        if self.poison & set(numbers):
-            raise TransformationFailed("Traceback of theirs\nValueError: poison", reason="ValueError: poison")
+        if (self.poison | self.malformed) & set(numbers):
+            row = self.guess(numbers, self.poison)
+            raise TransformationFailed("Traceback of theirs\nValueError: poison", reason="ValueError: poison", row=row)
         return {"out": [pa.record_batch([pa.array([2 * n for n in numbers], pa.int64())], names=["n"])]}
+
+    def undecodable(self, tables: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        self.looks += 1
+        return {
+            source: {row: "malformed" for row, n in enumerate(table.column("n").to_pylist()) if n in self.malformed}
+            for source, table in tables.items()
+        }
+
+
+def where_it_is(numbers: Sequence[int], poison: set[int]) -> int | None:
+    return next(row for row, n in enumerate(numbers) if n in poison)
+
+
+def isolated(pieces: list[Piece], picky: Picky, bad_max: int, *, stop_at_first: bool = False) -> Isolated:
+    return isolate(pieces, picky, picky.undecodable, bad_max, stop_at_first=stop_at_first)
 
 
 def piece(source: str, stream: str, numbers: list[int]) -> Piece:
@@ -39,7 +62,7 @@ def delivered(outputs: Mapping[str, list[pa.RecordBatch]]) -> list[int]:
 
 def test_one_poison_record_among_many_costs_a_logarithm_of_runs() -> None:
     picky = Picky({61_803})
-    result = isolate([piece("in", "0", list(range(100_000)))], picky, 10, stop_at_first=False)
+    result = isolated([piece("in", "0", list(range(100_000)))], picky, 10)
     assert [(bad.index, bad.reason) for bad in result.bad] == [(61_803, "ValueError: poison")]
     assert delivered(result.outputs) == [2 * n for n in range(100_000) if n != 61_803]
     assert picky.runs <= 36
@@ -51,25 +74,77 @@ def test_everything_good_is_delivered_in_order_and_everything_bad_is_named(sizes
     for k, size in enumerate(sizes):
         pieces.append(piece("in", str(k), list(range(first, first + size))))
         first += size
-    result = isolate(pieces, Picky(poison), 1_000, stop_at_first=False)
+    result = isolated(pieces, Picky(poison), 1_000)
     assert delivered(result.outputs) == [2 * n for n in range(first) if n not in poison]
     assert [bad.row.column("n").to_pylist() for bad in result.bad] == [[n] for n in range(first) if n in poison]
 
 
+def test_what_cannot_be_decoded_costs_one_look_and_one_run_however_much_it_is() -> None:
+    picky = Picky(set(), malformed=range(400, 31_836, 800))
+    result = isolated(
+        [piece("in", "a", list(range(20_000))), piece("in", "b", list(range(20_000, 31_836)))], picky, 100
+    )
+    assert delivered(result.outputs) == [2 * n for n in range(31_836) if n not in picky.malformed]
+    assert [(bad.stream, bad.row.column("n")[0].as_py()) for bad in result.bad] == [
+        ("a" if n < 20_000 else "b", n) for n in range(400, 31_836, 800)
+    ]
+    assert {bad.reason for bad in result.bad} == {"malformed"}
+    assert (picky.looks, picky.runs) == (1, 1)
+
+
+def test_a_function_that_says_where_it_stopped_costs_three_runs_a_bad_record() -> None:
+    picky = Picky(set(range(400, 31_836, 800)), guess=where_it_is)
+    result = isolated([piece("in", "0", list(range(31_836)))], picky, 100)
+    assert delivered(result.outputs) == [2 * n for n in range(31_836) if n not in picky.poison]
+    assert len(result.bad) == len(picky.poison) == 40
+    assert picky.runs <= 3 * 40 + 20, "the first cut is in the middle: nobody says where the whole range stopped"
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.randoms())
+def test_a_guess_that_is_wrong_costs_runs_and_no_record(
+    poison: set[int], malformed: set[int], chance: random.Random
+) -> None:
+    picky = Picky(poison, malformed, guess=lambda numbers, _: chance.choice([None, 0, chance.randrange(99)]))
+    result = isolated([piece("in", "0", list(range(60)))], picky, 1_000)
+    assert delivered(result.outputs) == [2 * n for n in range(60) if n not in poison | malformed]
+    assert [bad.index for bad in result.bad] == [n for n in range(60) if n in poison | malformed]
+
+
+def test_each_step_is_told_with_what_was_found_by_then() -> None:
+    told: list[Isolating] = []
+    picky = Picky({5}, malformed={2})
+    rows = [piece("in", "0", list(range(8)))]
+    isolate(rows, picky, picky.undecodable, 10, stop_at_first=False, reason="first", told=told.append)
+    assert (told[0].records, told[0].bad, told[0].reason) == (8, 0, "first")
+    assert [step.bad for step in told] == sorted(step.bad for step in told)
+    assert (told[-1].bad, told[-1].pending, told[-1].runs, told[-1].reason) == (2, 0, picky.runs, "ValueError: poison")
+
+
+def test_what_fails_only_together_is_delivered_in_parts_and_nothing_of_it_is_bad() -> None:
+    def at_most_three(tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
+        if tables["in"].num_rows > 3:
+            raise TransformationFailed("too many at once", reason="too many at once")
+        return {"out": tables["in"].to_batches()}
+
+    result = isolate([piece("in", "0", list(range(20)))], at_most_three, lambda _: {}, 100, stop_at_first=False)
+    assert delivered(result.outputs) == list(range(20))
+    assert result.bad == []
+
+
 def test_a_bad_record_is_named_by_its_stream_and_its_place_in_the_streams_range() -> None:
     pieces = [piece("in", "left", [0, 1, 2]), piece("other", "right", [3, 4])]
-    bad = isolate(pieces, Picky({4}), 10, stop_at_first=False).bad[0]
+    bad = isolated(pieces, Picky({4}), 10).bad[0]
     assert (bad.source, bad.stream, bad.index) == ("other", "right", 1)
     assert bad.describe() == 'record 1 after {"at": 0} of other/right'
 
 
 def test_too_many_bad_records_stop_the_round_and_the_first_is_named() -> None:
     with pytest.raises(TooManyBadRecords, match=r"records_max = 3 of the 100 records .* record 0 after"):
-        isolate([piece("in", "0", list(range(100)))], Picky(set(range(100))), 3, stop_at_first=False)
+        isolated([piece("in", "0", list(range(100)))], Picky(set(range(100))), 3)
 
 
 def test_to_stop_at_the_first_finds_the_first_only() -> None:
-    result = isolate([piece("in", "0", list(range(10)))], Picky({3, 7}), 1, stop_at_first=True)
+    result = isolated([piece("in", "0", list(range(10)))], Picky({3, 7}), 1, stop_at_first=True)
     assert [bad.index for bad in result.bad] == [3]
 
 

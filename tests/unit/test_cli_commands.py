@@ -39,7 +39,7 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
     top = {path[0] for path in COMMANDS if path}
     assert top == {
         "sandbox", "explain", "submit", "start", "list", "status", "history", "monitor", "stop", "kill", "delete",
-        "let-go", "logs", "schema", "log", "registry", "yarn",
+        "revive", "let-go", "logs", "schema", "log", "registry", "yarn",
 
         "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web",
     }  # fmt: skip

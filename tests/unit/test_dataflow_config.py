@@ -69,12 +69,15 @@ def test_the_error_route_is_a_sink_that_the_transformation_does_not_write() -> N
     assert config.outputs == ["late"]
     assert "errors.sink 'worse' is none of the sinks" in refused(errors={"action": "route", "sink": "worse"})
     assert "goes with errors.sink" in refused(errors={"action": "route"})
+    partitioned = {"kind": "hdfs", "path": "/bad", "partition": {"columns": ["day"]}}
+    wrong = refused(sinks={"bad": partitioned}, errors={"action": "route", "sink": "bad"})
+    assert "errors.sink 'bad' has a partition" in wrong
 
 
 def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:
     for content, why in (
         (None, "there is no such file"),
-        ("a: [", "neither YAML nor JSON"),
+        ("a: [", "is no YAML"),
         ("- a", "holds no mapping"),
     ):
         path = tmp_path / "flow.yaml"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.descriptors import (
     DataflowStatus,
@@ -39,12 +41,14 @@ def worker(name: str, *tasks: TaskReport, age_ms: int = 1000) -> WorkerReport:
     return WorkerReport(worker=name, written_ms=NOW_MS - age_ms, tasks=tasks, spark_ready=True)
 
 
-def seen(*reports: WorkerReport, tasks: tuple[TaskReport, ...] = (), **status: Any) -> DataflowPicture:
+def seen(
+    *reports: WorkerReport, tasks: tuple[TaskReport, ...] = (), masters: int = 2, **status: Any
+) -> DataflowPicture:
     said = DataflowStatus.model_validate(
         {"dataflow": "hot", "state": "running", "config_version": 0, "tasks": tasks, "tasks_total": 2, **status}
     )
     return picture(
-        Sight(said, CONFIG, 0, None, masters=2, reports={report.worker: report for report in reports}), NOW_MS
+        Sight(said, CONFIG, 0, None, masters=masters, reports={report.worker: report for report in reports}), NOW_MS
     )
 
 
@@ -57,6 +61,21 @@ def test_a_task_is_as_its_latest_owner_reports_it() -> None:
     old, new = task(lease=1, records_in=500), task(lease=2, records_in=3)
     found = only(seen(worker("worker-2", new), worker("worker-1", old)))
     assert (found.worker, found.records_in) == ("worker-2", 3)
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "stopping"])
+def test_without_a_master_nobody_calls_it_running(state: str) -> None:
+    assert seen(worker("worker-1", task()), state=state).state == state
+    assert seen(worker("worker-1", task()), state=state, masters=0).state == "leaderless"
+
+
+@pytest.mark.parametrize("state", ["starting", "stopped", "finished", "failed", "killed", "deleting"])
+def test_what_needs_no_master_or_waits_for_its_first_is_as_it_was_said(state: str) -> None:
+    assert seen(state=state, masters=0).state == state
+
+
+def test_a_standstill_is_worse_than_that_nobody_leads() -> None:
+    assert seen(worker("worker-1", task(lag_records=1, behind_s=1e6)), masters=0).state == "stalled"
 
 
 def test_what_was_released_is_still_told_of_but_nobodys() -> None:

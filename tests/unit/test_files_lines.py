@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files import lines
 from scribengin.connectors.files.lines import LineScan, Mark, batches, cut, decode, encode
-from scribengin.errors import DataflowError, RecordTooLarge
+from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge
 
 MANY = RoundLimits(10**6, 10**9)
 TEXT = st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\n", b"")), max_size=12)
@@ -60,7 +60,12 @@ def test_scans_one_after_the_other_find_every_line_once(
 def test_what_a_scan_finds_does_not_depend_on_the_blocks(found: list[bytes], bytes_max: int, block_bytes: int) -> None:
     text = b"".join(line + b"\n" for line in found)
     limits = RoundLimits(10**6, bytes_max)
-    assert scan(text, limits, block_bytes=block_bytes).end == scan(text, limits, block_bytes=1000).end
+    first, second = (scan(text, limits, block_bytes=size) for size in (block_bytes, 1000))
+    assert (first.end.offset, first.end.records) == (second.end.offset, second.end.records)
+    for found_by in (first, second):
+        for piece in cut(0, found_by.marks, 8):
+            assert piece.holds(text[piece.start : piece.end])
+            assert not piece.holds(bytes(byte ^ 1 for byte in text[piece.start : piece.end]))
 
 
 def test_a_scan_that_is_not_alone_leaves_a_line_that_is_too_large_to_the_next_round() -> None:
@@ -76,17 +81,26 @@ def test_a_file_that_was_cut_while_it_was_read_is_an_error() -> None:
         scan.run(lambda begin, end: b"ab\nc"[begin:end])
 
 
-def test_a_line_without_an_end_is_not_looked_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 10)
-    with pytest.raises(RecordTooLarge, match="the line at byte 2 is longer than 10 bytes"):
-        scan(b"a\n" + b"x" * 30, MANY)
+@pytest.mark.parametrize("block_bytes", [1, 7, 1000])
+@pytest.mark.parametrize("end", [b"", b"\nmore\n"])
+def test_a_line_that_is_too_long_is_not_looked_for_for_ever(block_bytes: int, end: bytes) -> None:
+    text = b"a\n" + b"\xff" * 11 + end
+    found = LineScan("a file", 0, len(text), MANY, tail_is_line=True, record_bytes_max=10)
+    with pytest.raises(RecordTooLarge, match="a file: the line at byte 2 is longer than 10 bytes, the source's record"):
+        found.run(lambda begin, stop: text[begin : min(stop, begin + block_bytes)])
+    fits = LineScan("a file", 0, len(text), MANY, tail_is_line=True, record_bytes_max=11)
+    fits.run(lambda begin, stop: text[begin : min(stop, begin + block_bytes)])
+    assert fits.complete
 
 
 def test_pieces_are_cut_at_marks_and_cover_everything() -> None:
     marks = [Mark(10, 2), Mark(20, 3), Mark(25, 4), Mark(31, 9)]
-    assert cut(0, marks, 1) == [(0, 10, 2), (10, 20, 1), (20, 25, 1), (25, 31, 5)]
-    assert cut(5, marks, 15) == [(5, 20, 3), (20, 31, 6)]
-    assert cut(0, marks, 1000) == [(0, 31, 9)]
+    for start, size, expected in (
+        (0, 1, [(0, 10, 2), (10, 20, 1), (20, 25, 1), (25, 31, 5)]),
+        (5, 15, [(5, 20, 3), (20, 31, 6)]),
+        (0, 1000, [(0, 31, 9)]),
+    ):
+        assert [(piece.start, piece.end, piece.records) for piece in cut(start, marks, size)] == expected
     assert cut(7, [], 10) == []
 
 
@@ -119,3 +133,14 @@ def test_carriage_returns_and_empty_lines_are_kept() -> None:
 def test_what_cannot_be_a_line_is_refused(batch: pa.RecordBatch, said: str) -> None:
     with pytest.raises(DataflowError, match=said):
         encode(batch, what="out")
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
+def test_a_newline_is_found_in_the_rows_that_are_meant_and_not_beside_them(kind: pa.DataType) -> None:
+    payloads = pa.array(["two\nlines", "Grüße", "", "\n"], kind)
+    whole = pa.record_batch({"payload": payloads})
+    assert bytes(encode(whole.slice(1, 2), what="f")) == "Grüße\n\n".encode()
+    assert bytes(encode(whole.slice(1, 0), what="f")) == b""
+    for refused in (whole, whole.slice(0, 1), whole.slice(3), whole.slice(1, 3)):
+        with pytest.raises(RecordRefused, match="holds a newline"):
+            encode(refused, what="f")

@@ -10,7 +10,7 @@ import pytest
 from scribengin.errors import LogError, LogWriteFailed, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import DLSN, LogConfig
 from scribengin.log.bulk import BulkResult, PartialAck, RefusedRow, Run
-from scribengin.log.refusals import split_refused
+from scribengin.log.refusals import refused_alone, split_refused
 
 SMALL = LogConfig(record_bytes_max=10)
 
@@ -56,6 +56,24 @@ def test_a_row_without_transaction_id_is_never_out_of_order() -> None:
 def test_a_log_that_does_not_check_takes_every_order() -> None:
     columns = {"payload": [b"0", b"1"], "txid": pa.array([5, 4], pa.int64())}
     assert split(columns, LogConfig(check_txids=False)) == ([b"0", b"1"], {})
+
+
+def test_a_channel_that_is_too_large_is_refused_as_a_key_is() -> None:
+    columns = {"payload": [b"0", b"1"], "channel": ["c" * 11, "c" * 10]}
+    assert split(columns) == ([b"1"], {0: "RecordTooLarge"})
+
+
+def test_a_row_alone_is_refused_for_what_it_is_and_not_for_those_beside_it() -> None:
+    txids = pa.array([99, None, 12, 9, -1, 2**63 - 1], pa.int64())
+    batch = pa.RecordBatch.from_pydict({"payload": [b"0", b"1", b"x" * 11, b"3", b"4", b"5"], "txid": txids})
+    refused = refused_alone("a-log", batch, SMALL, last_txid=10)
+    assert {row.row: type(row.error).__name__ for row in refused} == {
+        2: "RecordTooLarge",
+        3: "TransactionIdOutOfOrder",
+        4: "TransactionIdOutOfOrder",
+        5: "TransactionIdOutOfOrder",
+    }
+    assert refused_alone("a-log", batch.slice(0, 2), SMALL, last_txid=10) == ()
 
 
 def test_errors_say_what_is_wrong_with_which_record() -> None:

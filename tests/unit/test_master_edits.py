@@ -71,6 +71,27 @@ def test_a_refusal_names_the_fields_and_the_way_that_there_is() -> None:
     assert refusal.startswith("sinks.out.log cannot be edited: delete the dataflow")
 
 
+BAD = {"kind": "log", "log": "bad"}
+OUT = {"kind": "log", "log": "out"}
+ROUTED = {"sinks": {"out": OUT, "bad": BAD}, "errors": {"action": "route", "sink": "bad"}}
+
+
+def test_an_error_route_with_a_sink_of_its_own_is_added_while_there_are_no_workers() -> None:
+    assert planned(running=False, **ROUTED).refusal is None
+    refusal = planned(running=True, **ROUTED).refusal or ""
+    assert "scribengin restart flow" in refusal
+
+
+def test_no_other_sink_is_added_and_the_route_goes_nowhere_else_later() -> None:
+    both = {"out": OUT, "more": {"kind": "log", "log": "more"}}
+    more = planned(running=False, sinks=both, sql={"out": "SELECT 1", "more": "SELECT 2"})
+    assert "sinks.more" in (more.refusal or "")
+    old, elsewhere = make_config(**ROUTED), {"out": OUT, "bad": {"kind": "log", "log": "worse"}}
+    moved = plan_edit(old, make_config(**{**ROUTED, "sinks": elsewhere}), running=False)
+    assert "sinks.bad.log" in (moved.refusal or "")
+    assert "sinks.bad" in (plan_edit(old, make_config(), running=False).refusal or "")
+
+
 def test_an_edit_that_changes_nothing_is_accepted_and_does_nothing() -> None:
     assert planned(running=True) == EditPlan()
     assert planned(running=True).line == "nothing"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import zipfile
 from pathlib import Path
 
@@ -41,6 +43,45 @@ def test_hidden_files_and_byte_code_stay_behind(source: Path, tmp_path: Path) ->
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).write_text("not shipped")
     assert ship_package(source, tmp_path / "home") == before
+
+
+def test_modes_are_kept_and_count(source: Path, tmp_path: Path) -> None:
+    before = ship_package(source, tmp_path / "home")
+    (source / "flights.py").chmod(0o750)
+    shipped = ship_package(source, tmp_path / "home")
+    assert shipped != before
+    assert stat.S_IMODE((shipped / "flights.py").stat().st_mode) == 0o750
+    with zipfile.ZipFile(pack_package(source, tmp_path / "home")) as packed:
+        assert stat.S_IMODE(packed.getinfo("flights.py").external_attr >> 16) == 0o750
+
+
+def test_nobody_else_may_look_into_a_home(source: Path, tmp_path: Path) -> None:
+    ship_package(source, tmp_path / "a" / "home")
+    for made in (tmp_path / "a", tmp_path / "a" / "home", tmp_path / "a" / "home" / "packages"):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_a_link_that_leads_outside_is_refused_and_one_within_is_the_file(source: Path, tmp_path: Path) -> None:
+    (source / "same.csv").symlink_to("tables/airlines.csv")
+    shipped = ship_package(source, tmp_path / "home")
+    assert not (shipped / "same.csv").is_symlink()
+    assert content(shipped)["same.csv"] == "AA,American\n"
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "flights-of-others").mkdir()
+    for target, words in {
+        str(tmp_path / "key"): "leads outside",
+        "../key": "leads outside",
+        "/etc": "link to a directory",
+        "../flights-of-others": "link to a directory",
+        "tables/nothing": "no file",
+    }.items():
+        (source / "link").symlink_to(target)
+        with pytest.raises(PackageInvalid, match=words):
+            ship_package(source, tmp_path / "home")
+        (source / "link").unlink()
+    os.mkfifo(source / "link")
+    with pytest.raises(PackageInvalid, match="no file"):
+        ship_package(source, tmp_path / "home")
 
 
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:

@@ -47,17 +47,54 @@ def test_new_streams_of_several_sources_share_tasks() -> None:
     assert [(task.name, reads(task)) for task in tasks] == [("task-1", ["a/1", "b/1"]), ("task-2", ["a/2"])]
 
 
-def test_with_a_fixed_number_of_tasks_new_streams_are_named_and_not_read() -> None:
+def test_with_a_fixed_number_of_tasks_new_streams_join_the_task_with_the_fewest() -> None:
     existing = by_name(missing_tasks({}, streams(a=3), 2, sinks))
-    assert len(existing) == 2
-    assert missing_tasks(existing, streams(a=5), 2, sinks) == Missing((), ("a/3", "a/4"))
+    found = missing_tasks(existing, streams(a=6), 2, sinks)
+    assert found.tasks == ()
+    assert [(task.name, reads(task)) for task in found.grown] == [
+        ("task-0", ["a/0", "a/2", "a/4"]),
+        ("task-1", ["a/1", "a/3", "a/5"]),
+    ]
+    assert [task.sinks for task in found.grown] == [existing[task.name].sinks for task in found.grown]
+
+
+def test_streams_of_several_sources_that_come_together_join_the_same_tasks() -> None:
+    existing = by_name(missing_tasks({}, streams(a=2, b=2), 2, sinks))
+    found = missing_tasks(existing, streams(a=4, b=4), 2, sinks)
+    assert [reads(task) for task in found.grown] == [["a/0", "b/0", "a/2", "b/2"], ["a/1", "b/1", "a/3", "b/3"]]
+
+
+def test_a_task_that_no_stream_joins_stays_as_it_is() -> None:
+    existing = by_name(missing_tasks({}, streams(a=3), 2, sinks))
+    assert [task.name for task in missing_tasks(existing, streams(a=4), 2, sinks).grown] == ["task-1"]
 
 
 def test_fewer_streams_than_tasks_wanted_leave_room_for_later_ones() -> None:
     existing = by_name(missing_tasks({}, streams(a=1), 2, sinks))
-    later = missing_tasks(existing, streams(a=3), 2, sinks)
+    later = missing_tasks(existing, streams(a=4), 2, sinks)
     assert [reads(task) for task in later.tasks] == [["a/1"]]
-    assert later.ignored == ("a/2",)
+    assert [reads(task) for task in later.grown] == [["a/0", "a/2", "a/3"]]
+
+
+def two_sinks(count: int) -> dict[str, list[SinkStreamDescriptor]]:
+    bad = [SinkStreamDescriptor(sink="bad", resource="log:/logs/bad", name=str(k)) for k in range(count)]
+    return {**sinks(count), "bad": bad}
+
+
+def test_a_sink_that_was_added_gets_a_stream_of_every_task_there_is() -> None:
+    existing = by_name(missing_tasks({}, streams(a=3), 2, sinks))
+    found = missing_tasks(existing, streams(a=4), 2, two_sinks, {"out", "bad"})
+    assert [(reads(task), [(s.sink, s.name) for s in task.sinks]) for task in found.grown] == [
+        (["a/0", "a/2"], [("out", "0"), ("bad", "0")]),
+        (["a/1", "a/3"], [("out", "1"), ("bad", "1")]),
+    ]
+    assert missing_tasks(by_name(Missing(found.grown)), streams(a=4), 2, two_sinks, {"out", "bad"}) == Missing()
+
+
+def test_what_has_joined_is_not_missing_any_more() -> None:
+    existing = by_name(missing_tasks({}, streams(a=3), 2, sinks))
+    grown = missing_tasks(existing, streams(a=5), 2, sinks).grown
+    assert missing_tasks({**existing, **{task.name: task for task in grown}}, streams(a=5), 2, sinks) == Missing()
 
 
 def test_a_stream_that_vanished_changes_nothing() -> None:

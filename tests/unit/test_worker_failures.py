@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from scribengin.errors import (
@@ -10,6 +12,7 @@ from scribengin.errors import (
     DecisionUnknown,
     Fenced,
     LogWriteFailed,
+    OutOfRoom,
     SparkUnavailable,
     StaleOwner,
     SystemUnreachable,
@@ -18,6 +21,11 @@ from scribengin.errors import (
 )
 from scribengin.worker.failures import ERROR_LINES_MAX, Remedy, judge
 from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, SessionLost
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
 
 
 @pytest.mark.parametrize(
@@ -30,11 +38,15 @@ from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, Sess
         (DecisionMissing("the group has forgotten"), Remedy.FAIL),
         (DecisionUnknown("fenced in the middle of a round"), Remedy.RETRY),
         (Fenced("another writer"), Remedy.RETRY),
-        (LogWriteFailed("no space left on device"), Remedy.RETRY),
-        (OSError(28, "No space left on device"), Remedy.RETRY),
+        (LogWriteFailed("the disk refused"), Remedy.RETRY),
+        (OSError(errno.EIO, "Input/output error"), Remedy.RETRY),
+        (OSError(errno.ENOSPC, "No space left on device"), Remedy.AWAY),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), Remedy.AWAY),
+        (caused(LogWriteFailed("cannot append"), OSError(errno.ENOSPC, "No space left on device")), Remedy.AWAY),
+        (OutOfRoom("cannot write to a file"), Remedy.AWAY),
         (KeyError("a connector's own"), Remedy.RETRY),
         (RegistryUnreachable("nobody answers"), Remedy.PATIENT),
-        (SystemUnreachable("no broker"), Remedy.PATIENT),
+        (SystemUnreachable("no broker"), Remedy.AWAY),
         (OutcomeUnknown("the reply was lost"), Remedy.PATIENT),
         (SessionLost("expired"), Remedy.WORKER),
         (SparkUnavailable("the JVM died"), Remedy.WORKER),
@@ -43,6 +55,12 @@ from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, Sess
 )
 def test_every_kind_of_error_has_its_remedy(error: Exception, remedy: Remedy) -> None:
     assert judge(error).remedy is remedy
+
+
+def test_a_full_disk_is_said_to_be_waited_for() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert judge(caused(LogWriteFailed("cannot append"), full)).text == "cannot append; it goes on when there is room"
+    assert judge(OutOfRoom("no room; it goes on")).text == "no room; it goes on"
 
 
 def test_our_own_errors_speak_for_themselves() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.descriptors import StreamLag, TaskAssignment, TaskReport
 from scribengin.dataflow.round import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.state import (
-    RETRIES_MAX,
+    RETRIES_MIN,
+    WAIT_MAX_S,
     Discard,
     ExecutorState,
     GiveBack,
@@ -38,8 +40,8 @@ A, B = Owned("task-a", 1), Owned("task-b", 2)
 class Script:
     """An executor whose steps all succeed, unless a test says otherwise."""
 
-    def __init__(self, *owned: Owned) -> None:
-        self.state = ExecutorState()
+    def __init__(self, *owned: Owned, patience: PatienceConfig | None = None) -> None:
+        self.state = ExecutorState(patience or PatienceConfig())
         self.now_s = 100.0
         self.readable: dict[str, int] = {}
         self.ended: set[str] = set()
@@ -197,17 +199,74 @@ def test_a_failed_task_says_why_and_is_closed() -> None:
     assert (report.state, report.error) == ("failed", "it hurts")
 
 
-def test_an_error_that_may_pass_is_retried_ever_more_slowly_and_fails_in_the_end() -> None:
-    script = Script(A)
-    for _ in range(RETRIES_MAX):
-        script.fail(Remedy.RETRY)
+def failed_after_s(script: Script, remedy: Remedy, limit_s: float) -> float | None:
+    """How long the task is tried again while it fails at once; None: longer than the limit."""
+    begun_s = script.now_s
+    while script.now_s - begun_s < limit_s:
+        script.fail(remedy)
+        if script.states() == {"task-a": "failed"}:
+            return script.now_s - begun_s
         pause = script.state.next_step(script.now_s)
         assert isinstance(pause, Sleep)
         assert pause.timeout_s
         script.now_s += pause.timeout_s
+    return None
+
+
+def test_an_error_that_may_pass_is_retried_ever_more_slowly_and_fails_in_the_end() -> None:
+    found_s = failed_after_s(Script(A), Remedy.RETRY, 1_000)
+    assert found_s is not None
+    assert PatienceConfig().failing_s <= found_s < 2 * PatienceConfig().failing_s
+
+
+@pytest.mark.parametrize("patience_s", [60.0, 600.0])
+def test_how_long_is_said_by_the_config(patience_s: float) -> None:
+    found_s = failed_after_s(Script(A, patience=PatienceConfig(failing_s=patience_s)), Remedy.RETRY, 10_000)
+    assert found_s is not None
+    assert patience_s <= found_s <= patience_s + 10
+    found_s = failed_after_s(Script(A, patience=PatienceConfig(away_s=patience_s)), Remedy.AWAY, 10_000)
+    assert found_s is not None
+    assert patience_s <= found_s <= patience_s + WAIT_MAX_S
+
+
+def test_a_slow_try_is_made_five_times_nevertheless() -> None:
+    script = Script(A)
+    for _ in range(RETRIES_MIN):
+        script.fail(Remedy.RETRY)
+        script.now_s += 100
     assert script.states() == {"task-a": "taking_over"}
     script.fail(Remedy.RETRY)
     assert script.states() == {"task-a": "failed"}
+
+
+def test_a_system_that_is_away_or_full_is_waited_for_and_the_task_says_so() -> None:
+    script = Script(A)
+    script.readable["task-a"] = 9
+    assert failed_after_s(script, Remedy.AWAY, 100_000) is None
+    (report,) = script.reports()
+    assert (report.state, report.error) == ("waiting", "it hurts")
+    script.steps(3)
+    (report,) = script.reports()
+    assert (report.state, report.error) == ("running", None)
+
+
+def test_patience_that_is_edited_counts_from_the_next_error_on() -> None:
+    script = Script(A)
+    assert failed_after_s(script, Remedy.AWAY, 100) is None
+    script.state.reconfigure(PatienceConfig(away_s=50))
+    script.fail(Remedy.AWAY)
+    assert script.states() == {"task-a": "failed"}
+
+
+def test_errors_of_another_kind_are_counted_from_their_own_beginning() -> None:
+    script = Script(A, patience=PatienceConfig(away_s=300))
+    assert failed_after_s(script, Remedy.AWAY, 200) is None
+    script.fail(Remedy.RETRY)
+    script.now_s += 1
+    assert script.states() == {"task-a": "taking_over"}
+    found_s = failed_after_s(script, Remedy.AWAY, 1_000)
+    assert found_s is not None
+    assert found_s >= 300
 
 
 def test_a_round_that_succeeds_forgets_earlier_errors() -> None:
@@ -220,9 +279,32 @@ def test_a_round_that_succeeds_forgets_earlier_errors() -> None:
     assert (report.state, report.error) == ("running", None)
 
 
+def test_a_search_for_bad_records_is_told_and_is_no_standstill_while_it_moves() -> None:
+    script = Script(A)
+    script.readable["task-a"] = 9
+    script.steps(2)
+    assert script.state.next_step(script.now_s) == RunRound(A)
+    script.now_s += 100
+    script.state.isolating(A, script.now_s)
+    script.now_s += 2
+    (report,) = script.reports()
+    assert (report.state, report.behind_s) == ("isolating", 2.0)
+    script.state.round_done(A, OUTCOME, now_ms=5, now_s=script.now_s)
+    assert script.states() == {"task-a": "running"}
+
+
+def test_a_search_that_failed_is_over() -> None:
+    script = Script(A)
+    script.readable["task-a"] = 9
+    script.steps(2)
+    script.state.isolating(A, script.now_s)
+    script.fail(Remedy.RETRY)
+    assert script.states() == {"task-a": "taking_over"}
+
+
 def test_an_error_of_the_registry_is_waited_out_however_long_it_takes() -> None:
     script = Script(A)
-    for _ in range(RETRIES_MAX * 3):
+    for _ in range(RETRIES_MIN * 3):
         script.fail(Remedy.PATIENT)
         script.now_s += 10
     assert script.states() == {"task-a": "taking_over"}

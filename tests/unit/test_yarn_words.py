@@ -15,7 +15,7 @@ from scribengin.launcher.yarn.applications import tag_of
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.exits import exit_of
 from scribengin.launcher.yarn.inside import OVER_MEMORY
-from scribengin.launcher.yarn.launching import CONFIGURATION, ENVIRONMENT, Kit, command_line, escaped, kit_of
+from scribengin.launcher.yarn.launching import CONFIGURATION, ENVIRONMENT, LOGIN, Kit, command_line, escaped, kit_of
 from scribengin.launcher.yarn.node_web import contents
 
 PHYSICAL = (
@@ -151,3 +151,13 @@ def test_registries_and_names_do_not_share_a_tag() -> None:
 def test_a_section_that_makes_no_sense_is_refused(value: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigInvalid, match=words):
         YarnConfig.parse(value, source="yarn")
+
+
+def test_the_registrys_user_is_in_no_launch_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY_AUTH", "ada:secret")
+    kit = kit_of(YarnConfig(), {LOGIN: "hdfs:///staging/registry-login-1"})
+    assert "secret" not in str(kit.variables)
+    assert kit.variables["SCRIBENGIN_REGISTRY_AUTH"] == "${file:{{PWD}}/registry-login}"
+    assert escaped(kit.variables["SCRIBENGIN_REGISTRY_AUTH"]) == r"\${file:{{PWD}}/registry-login}", "YARN fills in PWD"
+    monkeypatch.setenv("SCRIBENGIN_REGISTRY_AUTH", "${file:/etc/login}")
+    assert kit_of(YarnConfig(), {}).variables["SCRIBENGIN_REGISTRY_AUTH"] == "${file:/etc/login}"

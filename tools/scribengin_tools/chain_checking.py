@@ -22,6 +22,8 @@ from scribengin_tools.render import facts, table
 WIDTH = 80
 """A drawing fits into a terminal of this many columns."""
 _ELLIPSIS = "..."
+_TOLD_OF_THE_CHAIN = (SourceMissing, DataflowExists)
+"""What the chain itself creates need not be there; `problems_of` tells of the rest, and of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,31 @@ class ChainCheck:
 
 
 def check_chain(registry: Registry, chain: ChainConfig, *, transformations: bool = True) -> ChainCheck:
-    """Check everything that can be checked without running it; `transformations` with Spark. Changes nothing."""
+    """Check everything that can be checked without running it; `transformations` with Spark, once the rest is right.
+    Changes nothing."""
     graph = graph_of(chain)
     errors = problems_of(registry, chain)
+    found, of_flows = _of_dataflows(registry, chain, transformations=False)
+    errors += of_flows
+    if transformations and not errors:
+        found, errors = _of_dataflows(registry, chain, transformations=True)
+    return ChainCheck(chain, graph, found, tuple(errors))
+
+
+def _of_dataflows(
+    registry: Registry, chain: ChainConfig, *, transformations: bool
+) -> tuple[dict[str, Explanation], list[ScribenginError]]:
     begun = _begun(registry, chain)
     found: dict[str, Explanation] = {}
-    for key in graph.order:
+    errors: list[ScribenginError] = []
+    for key in graph_of(chain).order:
         config = chain.dataflows[key]
         exists = begun and config.name in dataflow_names(registry)
-        found[key], of_flow = check(registry, config, exists=exists, transformation=transformations)
-        # What the chain itself creates need not be there, `problems_of` has told of the rest, and of names
-        errors += [error for error in of_flow if not isinstance(error, SourceMissing | DataflowExists)]
-    return ChainCheck(chain, graph, found, tuple(errors))
+        found[key], of_flow = check(
+            registry, config, exists=exists, transformation=transformations, expected=_TOLD_OF_THE_CHAIN
+        )
+        errors += [error for error in of_flow if not isinstance(error, _TOLD_OF_THE_CHAIN)]
+    return found, errors
 
 
 def drawn(chain: ChainConfig, graph: ChainGraph, width: int = WIDTH) -> str:

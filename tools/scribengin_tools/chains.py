@@ -151,7 +151,7 @@ def stop_chain(
         set_desired_state(view, "stopped")
         if status.state in FINAL_STATES:
             continue
-        status = wait_for_state(view, lambda s: s.state in FINAL_STATES, lambda _: None)
+        status = wait_for_state(view, lambda s: s.state in FINAL_STATES, lambda _: None, asked="stopped")
         await_masters_gone(view)
         if status.state == "failed":
             undrained.append(f"{name} failed while it stopped: {status.error}")
@@ -211,7 +211,7 @@ def pause_chain(registry: Registry, chain: ChainDescriptor, progress: Progress) 
     for member, view in views:
         progress(f"pausing {chain.name}/{member.key}")
         set_desired_state(view, "paused")
-        status = wait_for_state(view, lambda s: s.state in ("paused", *FINAL_STATES), lambda _: None)
+        status = wait_for_state(view, lambda s: s.state in ("paused", *FINAL_STATES), lambda _: None, asked="paused")
         if status.state != "paused":
             raise ended_badly(status)
 

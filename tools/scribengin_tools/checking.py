@@ -26,15 +26,22 @@ _NAMES_SHOWN_MAX = 6
 
 
 def check(
-    registry: Registry, config: DataflowConfig, *, exists: bool = False, transformation: bool = True
+    registry: Registry,
+    config: DataflowConfig,
+    *,
+    exists: bool = False,
+    transformation: bool = True,
+    expected: tuple[type[ScribenginError], ...] = (),
 ) -> tuple[Explanation, list[ScribenginError]]:
     """Check everything that can be checked without running it. Changes nothing. `exists`: it is there, and is to
-    become this. Without `transformation`, that is not looked at, which needs Spark."""
+    become this. Without `transformation`, that is not looked at, which needs Spark; nor while anything is wrong but
+    what is `expected`."""
 
     def by_spark(spec: Callable[[], TransformationSpec]) -> CheckedPlan:
         return _checked_by_spark(config, spec) if transformation else CheckedPlan({}, {}, ())
 
-    return explain(registry, config, Environment(registry=registry, dataflow=config.name), by_spark, exists=exists)
+    environment = Environment(registry=registry, dataflow=config.name)
+    return explain(registry, config, environment, by_spark, exists=exists, expected=expected)
 
 
 def shown(found: Explanation, config: DataflowConfig) -> RenderableType:

@@ -31,6 +31,7 @@ from scribengin_tools.commands import (
     operating,
     output,
     registry,
+    registry_check,
     sandbox,
     schema,
     verify,
@@ -77,6 +78,7 @@ for module in (sandbox, flows, dataflows, monitor, web, operating, ending, outpu
     module.add_to(app)
 for module in (log_dump, log_look, log_admin, log_bench):
     module.add_to(log.app)
+registry_check.add_to(registry.app)
 app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
 app.add_typer(registry.app, name="registry")

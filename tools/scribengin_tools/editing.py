@@ -19,7 +19,9 @@ from scribengin.dataflow.edit_log import config_of_version, edited_since, write_
 from scribengin.dataflow.nodes import as_json
 from scribengin.dataflow.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict
+from scribengin.masking import masked, unmasked
 from scribengin.master.edits import EditPlan, plan_edit
+from scribengin.yaml_text import parse_yaml
 from scribengin_tools.author import author
 from scribengin_tools.ending import refuse_without_master
 from scribengin_tools.watching import Change
@@ -141,10 +143,7 @@ def with_values(config: DataflowConfig, values: Mapping[str, str]) -> DataflowCo
             node = node.setdefault(part, {}) if isinstance(node, dict) else None
         if not isinstance(node, dict):
             raise ConfigInvalid(f"{key}: '{'.'.join(above)}' holds no keys")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise ConfigInvalid(f"{key}={text}: the value is no YAML; quote it") from None
+        value = unmasked(parse_yaml(text, source=f"{key}: the value"), None, None, tuple(key.split(".")))
         if value is None:
             node.pop(last, None)
         else:
@@ -152,9 +151,15 @@ def with_values(config: DataflowConfig, values: Mapping[str, str]) -> DataflowCo
     return DataflowConfig.parse(edited, source="the edit")
 
 
-def value_at(config: DataflowConfig, key: str) -> Any:
+def shown_json(config: DataflowConfig, *, secrets: bool = False) -> dict[str, Any]:
+    """A config to look at: what looks like a secret is masked, unless it is asked for."""
+    whole = as_json(config)
+    return whole if secrets else {key: masked(value, key) for key, value in whole.items()}
+
+
+def value_at(config: DataflowConfig, key: str, *, secrets: bool = False) -> Any:
     """What stands at a dotted key. Raises ConfigInvalid."""
-    node: Any = as_json(config)
+    node: Any = shown_json(config, secrets=secrets)
     for part in key.split("."):
         node = node.get(part, _MISSING) if isinstance(node, dict) else _MISSING
     if node is _MISSING and key in DataflowConfig.model_fields:
@@ -164,15 +169,13 @@ def value_at(config: DataflowConfig, key: str) -> Any:
     return node
 
 
-def as_yaml(config: DataflowConfig) -> str:
-    """A config for people."""
-    return yaml.safe_dump(as_json(config), sort_keys=False, allow_unicode=True, width=100)
+def as_yaml(config: DataflowConfig, *, secrets: bool = False) -> str:
+    """A config for people. What looks like a secret is masked, unless it is asked for."""
+    return yaml.safe_dump(shown_json(config, secrets=secrets), sort_keys=False, allow_unicode=True, width=100)
 
 
-def from_yaml(text: str) -> DataflowConfig:
-    """The config that people wrote. Raises ConfigInvalid."""
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigInvalid(f"this is no YAML: {' '.join(str(error).split())}") from None
+def from_yaml(text: str, before: DataflowConfig) -> DataflowConfig:
+    """The config that people made of `before`, as `as_yaml` showed it: what they left masked is what it was. Raises
+    ConfigInvalid."""
+    value = unmasked(parse_yaml(text, source="this"), as_json(before), shown_json(before))
     return DataflowConfig.parse(value, source="the edit")

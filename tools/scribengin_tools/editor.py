@@ -33,7 +33,7 @@ def edit_text(view: DataflowView) -> Edited:
         _run_editor(path)
         text = path.read_text(encoding="utf-8")
         unchanged = text == shown or not text.strip()
-        edited = replace_config(view, found, found.value if unchanged else from_yaml(text))
+        edited = replace_config(view, found, found.value if unchanged else from_yaml(text, found.value))
     except ScribenginError as error:
         raise type(error)(f"{error} (your text is in {path})") from error
     path.unlink()

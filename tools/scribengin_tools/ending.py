@@ -34,6 +34,7 @@ from scribengin_tools.containers import (
 )
 from scribengin_tools.watching import Change
 
+DesiredState = Literal["running", "paused", "stopped"]
 _CHANGES_TRIED_MAX = 10
 _LOOK_S = 1.0
 _LEAVING_MAX_S = 20.0
@@ -70,9 +71,7 @@ class Killed:
         return line
 
 
-def set_desired_state(
-    view: DataflowView, wanted: Literal["running", "paused", "stopped"], by: str | None = None
-) -> bool:
+def set_desired_state(view: DataflowView, wanted: DesiredState, by: str | None = None) -> bool:
     """Edit the dataflow's config, and return whether that changed it. Raises DataflowNotFound, and DataflowBusy when
     others keep editing it. `by` is who edits; default: who runs this process.
 
@@ -122,10 +121,15 @@ def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:
 
 
 def wait_for_state(
-    view: DataflowView, until: Callable[[DataflowStatus], bool], seen: Callable[[DataflowStatus], None]
+    view: DataflowView,
+    until: Callable[[DataflowStatus], bool],
+    seen: Callable[[DataflowStatus], None],
+    *,
+    asked: DesiredState | None = None,
 ) -> DataflowStatus:
     """Return the first status that satisfies `until`; `seen` hears of each before. Raises DataflowNotFound, and
-    DataflowBusy when no master is left to bring the dataflow there."""
+    DataflowBusy when no master is left to bring the dataflow there, or its config asks for something else than what
+    was `asked` for: then it never comes there."""
     orphaned_since_s: float | None = None
     patience_s = 3 * view.config_in_force().value.session_timeout_s
     while True:
@@ -134,6 +138,7 @@ def wait_for_state(
         if until(status):
             return status
         seen(status)
+        _refuse_asked_otherwise(view, asked)
         now_s = SYSTEM_CLOCK.monotonic_s()
         if masters(view):
             orphaned_since_s = None
@@ -148,6 +153,16 @@ def wait_for_state(
                 f"{view.dataflow}`; `scribengin kill {view.dataflow}` ends what is left of it"
             )
         changed.wait(_LOOK_S)
+
+
+def _refuse_asked_otherwise(view: DataflowView, asked: DesiredState | None) -> None:
+    desired = view.config_to_edit().value.desired_state
+    if asked not in (None, desired):
+        name = view.dataflow
+        raise DataflowBusy(
+            f"dataflow '{name}' is asked to be {desired}, and no longer to be {asked}: `scribengin config history "
+            f"{name}` shows who did that"
+        )
 
 
 def ended_badly(status: DataflowStatus) -> DataflowError:

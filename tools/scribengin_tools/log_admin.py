@@ -10,6 +10,7 @@ from typing import Any
 from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogNotFound
 from scribengin.log import DLSN, LogConfig, LogNamespace, Recovered
 from scribengin.log.copies import Codec
+from scribengin.log.restored import TakenBack
 from scribengin_tools.logs import open_from
 from scribengin_tools.places import short, start_of
 from scribengin_tools.render import byte_count, many
@@ -116,23 +117,42 @@ def recovered_lines(log: str, found: Recovered | None) -> Iterator[str]:
         yield f"nothing to recover: no segment of {log} is unfinished"
         return
     segment, remainder = found.segment, found.remainder
-    yield f"recovered {log}: segment {segment.segment} is complete, with {many(segment.records, 'record')}"
-    if remainder.unshown_records:
-        yield f"  {many(remainder.unshown_records, 'record')} kept that no reader had seen"
-    if found.staged_committed is not None:
-        what = "had committed: they are kept" if found.staged_committed else "had not committed: rolled back"
-        yield f"  {many(remainder.staged_records, 'staged record')} {what}"
-    if remainder.torn_bytes:
-        yield f"  {byte_count(remainder.torn_bytes)} at its end were no whole entry: left out"
+    if segment is not None and remainder is not None:
+        yield f"recovered {log}: segment {segment.segment} is complete, with {many(segment.records, 'record')}"
+        if remainder.unshown_records:
+            yield f"  {many(remainder.unshown_records, 'record')} kept that no reader had seen"
+        if found.staged_committed is not None:
+            what = "had committed: they are kept" if found.staged_committed else "had not committed: rolled back"
+            yield f"  {many(remainder.staged_records, 'staged record')} {what}"
+        if remainder.torn_bytes:
+            yield f"  {byte_count(remainder.torn_bytes)} at its end were no whole entry: left out"
+    yield from _restored_lines(log, found.restored)
+
+
+def _restored_lines(log: str, found: TakenBack) -> Iterator[str]:
+    if found.given_up:
+        yield f"{log} begins later: the files of its first {many(found.given_up, 'segment')} are gone"
+    for segment in found.segments:
+        place = "in its place" if segment.taken_from is None else f"copied from {segment.taken_from} to the end"
+        yield f"taken back into {log}: segment {segment.segment} with {many(segment.records, 'record')}, {place}"
+    for why in found.refused:
+        yield f"not taken back: {why}"
 
 
 def recovered_json(log: str, found: Recovered | None) -> dict[str, Any]:
     """The same for programs."""
     if found is None:
         return {"log": log, "recovered": False}
-    return {
+    said: dict[str, Any] = {
         "log": log,
         "recovered": True,
+        "taken_back": [segment.model_dump(mode="json") for segment in found.taken_back],
+        "not_taken_back": list(found.restored.refused),
+        "segments_given_up": found.restored.given_up,
+    }
+    if found.segment is None or found.remainder is None:
+        return said
+    return said | {
         "segment": found.segment.model_dump(mode="json"),
         "unshown_records": found.remainder.unshown_records,
         "staged_records": found.remainder.staged_records,

@@ -14,6 +14,7 @@ from typing import Any
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
 from scribengin.log import LogNamespace
+from scribengin.log.mark import MARK
 from scribengin_registry.contract import Registry
 from scribengin_tools.bench.limits import fsync_p50_ms, read_and_checksum_s, write_and_sync_s
 from scribengin_tools.bench.logs import fill, group_sizes
@@ -58,7 +59,7 @@ class Measured:
 @contextmanager
 def scratch_namespace(registry: Registry, directory: Path) -> Iterator[LogNamespace]:
     """A namespace with its logs in `directory`, gone afterwards. Raises ConfigInvalid, LogWriteFailed."""
-    made = not directory.exists()
+    made, marked = not directory.exists(), (directory / MARK).exists()
     path = f"/log-bench-{uuid.uuid4().hex[:12]}"
     try:
         LogNamespace.bind(path, directory, registry=registry)
@@ -67,6 +68,8 @@ def scratch_namespace(registry: Registry, directory: Path) -> Iterator[LogNamesp
     finally:
         if registry.find(path) is not None:
             registry.delete(path, recursive=True)
+        if not marked:
+            (directory / MARK).unlink(missing_ok=True)
         if made:
             with suppress(OSError):  # it was not made after all, or something else came to lie there
                 directory.rmdir()

@@ -111,4 +111,5 @@ def _check(namespace: LogNamespace, log: str, bodies: bool, course: Course) -> L
     found = [*inspection.survey.findings]
     for report in reports:
         found.extend(report.findings)
+    found.extend(inspection.out_of_place())
     return LogCheck(log, inspection.survey, reports, tuple(found), tuple(map(str, inspection.strays())))

@@ -15,6 +15,7 @@ from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogBu
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
 from scribengin_tools.places import start_of
 from scribengin_tools.render import print_json_line
+from scribengin_tools.terminal import visible_bytes_on
 
 _CHUNK_BYTES = 1 << 20
 _ROWS_READ = 4096
@@ -137,7 +138,8 @@ def print_records(batches: Iterable[pa.RecordBatch], *, as_json: bool) -> None:
                 print_json_line(record_json(row))
             sys.stdout.flush()
         else:
-            sys.stdout.buffer.write(b"".join(payload + b"\n" for payload in batch.column("payload").to_pylist()))
+            lines = b"".join(payload + b"\n" for payload in batch.column("payload").to_pylist())
+            sys.stdout.buffer.write(visible_bytes_on(sys.stdout, lines))
             sys.stdout.buffer.flush()
 
 

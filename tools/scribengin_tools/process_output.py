@@ -13,6 +13,8 @@ from typing import Any
 
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.local import LocalLauncher, scribengin_home
+from scribengin.launcher.output import output_files, rotated
+from scribengin_tools.terminal import visible_on
 
 _POLL_S = 0.2
 _RELIST_POLLS = 10
@@ -33,12 +35,16 @@ class ProcessOutput:
         return f"{self.container.name} ({'running' if self.exit is None else self.exit.reason})"
 
 
-def outputs_of(hosts: str, dataflow: str) -> list[ProcessOutput]:
-    """The processes of a dataflow on this machine, oldest first, ended ones too."""
+def outputs_of(hosts: str, dataflow: str, since_ms: int) -> list[ProcessOutput]:
+    """The processes of a dataflow on this machine, oldest first, ended ones too.
+
+    Those from before `since_ms`, when it was submitted, were another's of that name: one that was deleted, or that of
+    an earlier registry at the same address.
+    """
     with closing(LocalLauncher(scribengin_home())) as launcher:
         found = []
         for container in launcher.all_containers(dataflow):
-            if container.registry != hosts:
+            if container.registry != hosts or container.launched_ms < since_ms:
                 continue
             logs = launcher.logs(container)
             found.append(ProcessOutput(container, (logs.stdout, logs.stderr), launcher.poll(container)))
@@ -64,36 +70,69 @@ def print_output(outputs: Sequence[ProcessOutput], lines: int) -> None:
     """The last lines of each process, below its heading."""
     for output in outputs:
         print(f"== {output.heading}")
-        sys.stdout.write(text_of(output, lines))
+        sys.stdout.write(visible_on(sys.stdout, text_of(output, lines)))
 
 
 def text_of(output: ProcessOutput, lines: int) -> str:
     """The last lines of one process: of its standard output, then of its standard error."""
-    return "".join(_text(_read(file, _start_of_last(file, lines))) for file in output.files)
+    return "".join(_text(_tail(file, lines)) for file in output.files)
 
 
-def follow_output(hosts: str, dataflow: str, worker: str | None, lines: int) -> None:
+def follow_output(hosts: str, dataflow: str, since_ms: int, worker: str | None, lines: int) -> None:
     """The last lines of every process, then what comes, each line behind the process's name. Never returns."""
-    places: dict[Path, int] = {}
+    followed: dict[Path, FollowedOutput] = {}
     for polls in itertools.count():
         if polls % _RELIST_POLLS == 0:
-            outputs = [output for output in outputs_of(hosts, dataflow) if worker in (None, output.container.name)]
+            found = outputs_of(hosts, dataflow, since_ms)
+            outputs = [output for output in found if worker in (None, output.container.name)]
         for output in outputs:
             for file in output.files:
-                if file not in places:
-                    places[file] = _start_of_last(file, lines) if polls == 0 else 0
-                new = _whole_lines(_read(file, places[file]))
-                places[file] += len(new)
-                for line in _text(new).splitlines():
-                    print(f"{output.container.name} | {line}")
+                if file not in followed:
+                    followed[file] = FollowedOutput(file, lines if polls == 0 else None)
+                for line in _text(followed[file].new()).splitlines():
+                    print(f"{output.container.name} | {visible_on(sys.stdout, line)}")
         sys.stdout.flush()
         threading.Event().wait(_POLL_S)
 
 
-def _start_of_last(file: Path, lines: int) -> int:
-    """Where the last `lines` lines of a file begin; no more than _TAIL_BYTES_MAX is looked at."""
-    size = file.stat().st_size if file.exists() else 0
-    return max(0, size - len(last_lines_of(_read(file, max(0, size - _TAIL_BYTES_MAX)), lines)))
+class FollowedOutput:
+    """What comes into a file of output, also across the moment when it becomes the older one."""
+
+    def __init__(self, file: Path, lines: int | None) -> None:
+        """Begin at the last `lines` lines; None: at the beginning."""
+        self._file = file
+        self._inode, size = _inode_and_size(file)
+        self._first = b"" if lines is None else _tail(file, lines)
+        self._place = 0 if lines is None else size
+
+    def new(self) -> bytes:
+        """The whole lines that came since the last call."""
+        found, self._first = self._first, b""
+        inode, _ = _inode_and_size(self._file)
+        if self._inode not in (None, inode):
+            older = rotated(self._file)
+            if _inode_and_size(older)[0] == self._inode:
+                found += _read(older, self._place)
+            self._place = 0
+        self._inode = inode
+        data = _whole_lines(_read(self._file, self._place))
+        self._place += len(data)
+        return found + data
+
+
+def _inode_and_size(file: Path) -> tuple[int | None, int]:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None, 0
+    return found.st_ino, found.st_size
+
+
+def _tail(file: Path, lines: int) -> bytes:
+    """The last `lines` lines of the output in a file and the one before it; no more than _TAIL_BYTES_MAX of each is
+    looked at."""
+    pieces = [_read(part, max(0, _inode_and_size(part)[1] - _TAIL_BYTES_MAX)) for part in output_files(file)]
+    return last_lines_of(b"".join(pieces), lines)
 
 
 def last_lines_of(data: bytes, lines: int) -> bytes:

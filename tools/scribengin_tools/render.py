@@ -10,8 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from scribengin.masking import masked_text
+from scribengin_tools.terminal import visible, visible_on
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
@@ -24,15 +28,24 @@ _STATE_STYLES = {
     "starting": "yellow",
     "stopping": "yellow",
     "taking_over": "yellow",
+    "waiting": "yellow",
+    "isolating": "yellow",
     "failed": "bold red",
     "stalled": "bold red",
+    "leaderless": "bold red",
     "killed": "red",
     "unreadable": "bold red",
 }
 
 
 class PipeConsole(Console):
-    """A console that leaves a reader who has had enough (`| head`) to the command line's own handling."""
+    """A console that leaves a reader who has had enough (`| head`) to the command line's own handling, and shows what a
+    terminal would obey instead of sending it."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        if self.file.isatty():
+            buffer = [part if part.control else Segment(visible(part.text), part.style) for part in buffer]
+        return super()._render_buffer(buffer)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -47,7 +60,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Indented JSON on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(visible_on(sys.stdout, json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
 def json_line(value: Any) -> str:
@@ -57,7 +70,7 @@ def json_line(value: Any) -> str:
 
 def print_json_line(value: Any) -> None:
     """One line of JSON on stdout."""
-    print(json_line(value))
+    print(visible_on(sys.stdout, json_line(value)))
 
 
 def note(message: str) -> None:
@@ -146,7 +159,7 @@ def set_verbose(verbose: bool) -> None:
 
 def print_error(message: str) -> None:
     """An error on stderr, behind the command's name. A user's traceback comes before the line that sums it up."""
-    text = message.strip()
+    text = visible_on(sys.stderr, masked_text(message.strip()))
     body, _newline, last = text.rpartition("\n")
     if "Traceback (most recent call last)" in body:
         print(body, f"scribengin: {last.strip()}", sep="\n", file=sys.stderr)

@@ -16,6 +16,7 @@ from scribengin.dataflow.nodes import as_json
 from scribengin.dataflow.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict, PackageInvalid
 from scribengin.master.edits import plan_edit
+from scribengin.master.origins import remember_origin, remembered_origin
 from scribengin.master.places import shipped
 from scribengin_tools.author import author
 from scribengin_tools.editing import Edited, refuse_invalid, with_values
@@ -54,6 +55,15 @@ def next_version(
     if view.status().state == "deleting":
         refuse_invalid(view, config)
     return config
+
+
+def foreign_origin(view: DataflowView, config: DataflowConfig, home: Path) -> str | None:
+    """The directory that the code would be taken from because the registry says so, and not this user; None where
+    there is none, or where it is the one that they submitted from."""
+    origin = view.origin()
+    if origin is None or config.transformation is None or config.package != origin.package:
+        return None
+    return origin.package if remembered_origin(home, view.registry.hosts, view.dataflow) != origin.package else None
 
 
 def _described(view: DataflowView, flow: str, values: Mapping[str, str]) -> DataflowConfig:
@@ -99,7 +109,7 @@ def stop_for_restart(view: DataflowView) -> None:
     if view.status().state not in FINAL_STATES and (has_master(view) or view.workers()):
         refuse_without_master(view)
         set_desired_state(view, "stopped")
-        status = wait_for_state(view, lambda s: s.state in FINAL_STATES, lambda _: None)
+        status = wait_for_state(view, lambda s: s.state in FINAL_STATES, lambda _: None, asked="stopped")
         await_masters_gone(view)
         if status.state == "failed":
             raise ended_badly(status)
@@ -122,6 +132,7 @@ def put_in_force(view: DataflowView, base: Versioned[DataflowConfig], config: Da
             continue
         if config.package is not None:
             view.set_origin(Origin(package=config.package, host=socket.gethostname()))
+            remember_origin(home, view.registry.hosts, view.dataflow, config.package)
         return Edited(written, plan_edit(before, carried, running=False), written=True, meanwhile=meanwhile)
     raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+from scribengin.launcher.contract import tail_of_log
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
@@ -16,6 +18,24 @@ from scribengin_tools.commands.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181
 _LOOK_S = 0.5
+_FULL_BYTES = 1 << 20
+
+
+def free_bytes(directory: Path) -> int:
+    """What a directory's file system still takes of this user."""
+    return shutil.disk_usage(directory).free
+
+
+def why_it_died(directory: Path, log: Path, said: str, free: int) -> str:
+    """Of the sandbox's ZooKeeper, for people. It writes each change to its disk, and ends when that takes no more; its
+    log, on the same disk, then cannot say so."""
+    if free < _FULL_BYTES or "No space left on device" in said:
+        return (
+            f"the sandbox's ZooKeeper has died, and the disk under {directory} is full ({free:,} bytes are free): make "
+            "room there, then start the sandbox again; it goes on with all that was written"
+        )
+    words = f" ({said})" if said else ""
+    return f"the sandbox's ZooKeeper has died{words}: see {log}, then start it again"
 
 
 class Sandbox:
@@ -52,8 +72,9 @@ class Sandbox:
         """Return when `ended` is set, or when the server has died: then why."""
         while not ended.wait(_LOOK_S):
             if self._server.pid is None:
+                said = tail_of_log(self._server.log_path, lines_max=1)
                 return ServerFailed(
-                    f"the sandbox's ZooKeeper has died: see {self._server.log_path}, then start it again"
+                    why_it_died(self.directory, self._server.log_path, said, free_bytes(self.directory))
                 )
         return None
 

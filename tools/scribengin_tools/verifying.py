@@ -31,6 +31,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.view import DataflowView
 from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin.log import LogNamespace
+from scribengin.naming import a_few
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 
@@ -135,8 +136,20 @@ def _read_sink(registry: Registry, dataflow: str, name: str, config: AnySinkConf
     with closing(open_sink(name, config, environment)) as sink:
         for stream in sink.streams(_streams_ever(registry, sink.resource)):
             for batch in sink.committed(stream):
-                output.add(stream.name, batch.column("payload").to_pylist())
+                output.add(stream.name, _payloads(batch, dataflow, name))
     return output
+
+
+def _payloads(batch: pa.RecordBatch, dataflow: str, sink: str) -> list[bytes | None]:
+    """The payloads of what a sink of columns (Parquet) holds. Raises ConfigInvalid where no column is called so."""
+    columns = batch.schema.names
+    column = batch.column("payload") if columns.count("payload") == 1 else None
+    if column is not None and column.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        return list(column.cast(pa.large_binary()).to_pylist())
+    raise ConfigInvalid(
+        f"sink '{sink}' of '{dataflow}' writes the columns {a_few(columns)}, and verify reads records, which are in a "
+        "column `payload` of text or bytes: give the output one, or look into the files with a tool of columns"
+    )
 
 
 def _as_source(config: LogSinkConfig | KafkaSinkConfig) -> AnySourceConfig:

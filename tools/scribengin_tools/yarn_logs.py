@@ -18,6 +18,7 @@ from scribengin.launcher.yarn.aggregated import AggregatedLogs
 from scribengin.launcher.yarn.applications import ApplicationReport, YarnApplications
 from scribengin.launcher.yarn.trace import TraceDescriptor, Traces
 from scribengin_tools.process_output import last_lines_of
+from scribengin_tools.terminal import visible_on
 
 STREAMS = ("stdout", "stderr")
 _TAIL_BYTES_MAX = 1 << 20
@@ -76,7 +77,7 @@ def print_containers(containers: Sequence[ContainerOutput], lines: int) -> None:
         print(f"== {container.heading}")
         for stream in STREAMS:
             text = last_lines_of(container.read(stream, _TAIL_BYTES_MAX)[1], lines).decode(errors="replace")
-            sys.stdout.write(text if not text or text.endswith("\n") else f"{text}\n")
+            sys.stdout.write(visible_on(sys.stdout, text if not text or text.endswith("\n") else f"{text}\n"))
 
 
 def follow_containers(find: Callable[[], Sequence[ContainerOutput]], lines: int) -> None:
@@ -93,7 +94,7 @@ def follow_containers(find: Callable[[], Sequence[ContainerOutput]], lines: int)
             places[container.id, stream] = max(known, length - (len(new) - len(whole)))
             shown = last_lines_of(whole, lines) if polls == 0 else whole
             for line in shown.decode(errors="replace").splitlines():
-                print(f"{container.name} | {line}")
+                print(f"{container.name} | {visible_on(sys.stdout, line)}")
         sys.stdout.flush()
         Event().wait(_POLL_S)
 

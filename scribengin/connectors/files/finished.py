@@ -1,6 +1,6 @@
 """Which files were read to their ends, when their names are too many for a commit: nodes beside the commit log.
 
-    <stream>/finished/<fold>-<hash>     {"files": {"<directory>": {"<name>": <bytes>, ...}, ...}}
+    <stream>/finished/<fold>-<hash>     {"files": {"<directory>": {"<name>": [<what is known of it>], ...}, ...}}
 
 A *fold* takes the names out of the position and puts them into such nodes, **before** the commit whose position names
 the nodes. A node never changes. Its name holds the number of its fold and the hash of its content: a fold that is made
@@ -23,8 +23,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
-from scribengin.connectors.files.position import FilePosition
+from scribengin.connectors.files.position import FilePosition, Seen
 from scribengin.effect import effect
 from scribengin.errors import DataflowError
 from scribengin_registry.contract import Registry
@@ -33,7 +34,7 @@ from scribengin_registry.errors import NodeExists, NodeMissing
 NODE_BYTES_MAX = 256 * 1024
 """A registry takes nodes of up to about a megabyte."""
 _HASH_CHARACTERS = 20
-_PUNCTUATION_BYTES = 4
+_PUNCTUATION_BYTES = 13
 
 
 class FinishedFiles:
@@ -45,14 +46,14 @@ class FinishedFiles:
         self._node = node
         self._read = lru_cache(maxsize=1024)(self._read_node)
 
-    def load(self, names: Sequence[str]) -> dict[str, int]:
-        """What the nodes hold together: files and the bytes of them that were read. Raises DataflowError."""
-        files: dict[str, int] = {}
+    def load(self, names: Sequence[str]) -> dict[str, Seen]:
+        """What the nodes hold together: files and what is known of them. Raises DataflowError."""
+        files: dict[str, Seen] = {}
         for name in names:
             files.update(self._read(name))
         return files
 
-    def write(self, fold: int, files: Mapping[str, int]) -> list[str]:
+    def write(self, fold: int, files: Mapping[str, Seen]) -> list[str]:
         """Put files into new nodes: their names. Raises OutcomeUnknown; to do it again is fine then."""
         return [self._create(fold, content) for content in _pieces(files)]
 
@@ -79,14 +80,14 @@ class FinishedFiles:
             return name  # this very content, from when the round was planned before
         return name
 
-    def _read_node(self, name: str) -> Mapping[str, int]:
+    def _read_node(self, name: str) -> Mapping[str, Seen]:
         path = f"{self._node}/{name}"
         try:
             directories = json.loads(self._registry.get(path).data)["files"]
             return {
-                f"{directory}{file}": int(size)
+                f"{directory}{file}": Seen.parse(seen)
                 for directory, files in directories.items()
-                for file, size in files.items()
+                for file, seen in files.items()
             }
         except NodeMissing:
             raise DataflowError(
@@ -97,40 +98,41 @@ class FinishedFiles:
             raise DataflowError(f"{path} does not hold the names of files; restore it") from None
 
 
-def _pieces(files: Mapping[str, int]) -> list[bytes]:
+def _pieces(files: Mapping[str, Seen]) -> list[bytes]:
     """The contents of nodes that hold all the files, in order of their names: deterministic."""
     pieces: list[bytes] = []
-    directories: dict[str, dict[str, int]] = {}
+    directories: dict[str, dict[str, list[int | str]]] = {}
     size = 0
-    for name, offset in sorted(files.items()):
+    for name, seen in sorted(files.items(), key=itemgetter(0)):
         directory, slash, file = name.rpartition("/")
-        cost = entry_bytes(name, offset)
+        cost = entry_bytes(name, seen)
         if size + cost > NODE_BYTES_MAX:
             pieces.append(_content(directories))
             directories, size = {}, 0
-        directories.setdefault(directory + slash, {})[file] = offset
+        directories.setdefault(directory + slash, {})[file] = seen.to_json()
         size += cost
     if directories:
         pieces.append(_content(directories))
     return pieces
 
 
-def _content(directories: Mapping[str, Mapping[str, int]]) -> bytes:
+def _content(directories: Mapping[str, Mapping[str, list[int | str]]]) -> bytes:
     return json.dumps({"files": directories}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def entry_bytes(name: str, offset: int) -> int:
+def entry_bytes(name: str, seen: Seen) -> int:
     """About what a file costs in a node."""
-    return len(name.encode()) + len(str(offset)) + _PUNCTUATION_BYTES
+    known = len(str(seen.read)) + len(str(seen.modified_ms)) + len(seen.mark) + len(seen.identity)
+    return len(name.encode()) + known + _PUNCTUATION_BYTES
 
 
 def fold(position: FilePosition, store: FinishedFiles) -> FilePosition:
     """The same position with its finished files in nodes: new ones, and those that hold enough and nothing dropped."""
     kept: list[str] = []
-    files: dict[str, int] = {}
+    files: dict[str, Seen] = {}
     for node in position.nodes:
         held = store.load([node])
-        live = {n: size for n, size in held.items() if n not in position.dropped and n not in position.finished}
+        live = {n: seen for n, seen in held.items() if n not in position.dropped and n not in position.finished}
         if len(live) == len(held) and sum(entry_bytes(*entry) for entry in held.items()) >= NODE_BYTES_MAX // 2:
             kept.append(node)
         else:

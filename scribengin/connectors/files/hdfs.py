@@ -5,7 +5,7 @@ What HDFS gives, measured on a real one:
   has answered survives its death: a directory needs no sync.
 - `hsync` is an fsync on the DataNodes. A file must be closed, too, before others can read its last block.
 - While a file is written to, its size is shown as of the last hsync, and hdfs-native reads of it the blocks that
-  are complete, often none (`readable`).
+  are complete, often none (`readable`). Its time of modification does not move until it is closed (`is_complete`).
 - A removed file's blocks go from the DataNodes some seconds later, under whoever reads them.
 - A writer that lives holds a lease on its open files. It does not keep others from removing or renaming them.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,8 @@ from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
 ANSWER_S = 60.0
 """So long DataNodes may take for what they were sent: a disk that is busy needs seconds."""
 DEFAULT_FILE_SYSTEM = "fs.defaultFS"
+DEFAULT_PORT = 8020
+_RPC_ADDRESS = "dfs.namenode.rpc-address."
 _PATIENCE = {
     "dfs.client.failover.max.attempts": "10",
     "dfs.client.failover.sleep.base.millis": "500",
@@ -52,6 +54,7 @@ _PASSING = re.compile(
 _WORDS_MAX = 200
 """Some of hdfs-native's errors hold all it knows of every DataNode."""
 _EXISTS = ("AlreadyBeingCreatedException", "FileAlreadyExistsException")
+_FULL = ("QuotaExceededException", "could only be written to", "could only be replicated to", "DiskOutOfSpaceException")
 _used_by: list[int] = []
 """The process in which hdfs-native has run: its threads are not there in a child that was forked after that."""
 
@@ -64,6 +67,7 @@ class HdfsFileSystem(DurableFileSystem):
         its default file system. Raises ConfigInvalid when the configuration has none."""
         settings = site_settings()
         self._url = f"hdfs://{authority}" if authority else settings.get(DEFAULT_FILE_SYSTEM, "")
+        self._resource = canonical_cluster(self._url, settings)
         if not self._url.startswith("hdfs://"):
             raise ConfigInvalid(
                 "hdfs:/// is the cluster's default file system, and none is known here: let HADOOP_CONF_DIR name the "
@@ -76,7 +80,7 @@ class HdfsFileSystem(DurableFileSystem):
         return "hsync"
 
     def resource(self, path: str) -> str:
-        return f"{self._url.rstrip('/')}/{os.path.normpath(path).strip('/')}"
+        return f"{self._resource}/{os.path.normpath(path).strip('/')}"
 
     def is_directory(self, path: str) -> bool:
         try:
@@ -90,7 +94,7 @@ class HdfsFileSystem(DurableFileSystem):
         with self._errors("look for files in", root):
             status = self._client.get_file_info(root)
             if not status.isdir:
-                return [FileInfo(root.rpartition("/")[2], status.length, status.modification_time)]
+                return [_info(root.rpartition("/")[2], status)]
             return sorted(self._walk(root, "", depth_max), key=lambda info: info.name)
 
     def _walk(self, directory: str, prefix: str, depth_max: int | None) -> Iterator[FileInfo]:
@@ -100,7 +104,7 @@ class HdfsFileSystem(DurableFileSystem):
             if name.startswith(HIDDEN):
                 continue
             if not status.isdir:
-                yield FileInfo(prefix + name, status.length, status.modification_time)
+                yield _info(prefix + name, status)
             elif deeper != 0:
                 try:
                     yield from self._walk(status.path, f"{prefix}{name}/", deeper)
@@ -116,6 +120,23 @@ class HdfsFileSystem(DurableFileSystem):
     def readable(self, path: str, size_bytes: int) -> int:
         with self._errors("look at", path):
             return min(size_bytes, len(self._client.read(path)))
+
+    def is_complete(self, path: str, info: FileInfo) -> bool:
+        """HDFS tells nobody whether a file is open. But one that is has a last block of which the DataNodes know more
+        than the NameNode: what can be read is less than what there is, or a block's worth of room is reserved. Where
+        there is no such block (at the very end of one, before the next is begun) a file that has been open since it
+        was created has the time of its creation still."""
+        with self._errors("look at", path):
+            status = self._client.get_file_info(path)
+            size, block = status.length, status.blocksize
+            if size != info.size_bytes or len(self._client.read(path)) < size:
+                return False
+            if not block or size % block:
+                return True
+            if status.modification_time == status.access_time:
+                return False
+            reserved = self._client.get_content_summary(path).space_consumed
+            return bool(reserved <= size * max(status.replication or 1, 1))
 
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
         opened = []
@@ -180,6 +201,11 @@ class HdfsFileSystem(DurableFileSystem):
             yield
 
 
+def _info(name: str, status: Any) -> FileInfo:
+    """hdfs-native does not say a file's number. Its time of modification goes with it when it is renamed."""
+    return FileInfo(name, status.length, status.modification_time, f"~{status.modification_time}")
+
+
 class _HdfsFile(NewFile):
     def __init__(self, path: str, file: FileWriter) -> None:
         super().__init__(path)
@@ -238,9 +264,30 @@ def plain_errors(path: str) -> Iterator[None]:
             raise FileExistsError(errno.EEXIST, "is there already", path) from None
         match = _RPC_ERROR.match(text)
         why = (match[1] if match else text).partition("\n")[0][:_WORDS_MAX]
+        if any(words in text for words in _FULL):
+            raise OSError(errno.ENOSPC, why) from error
         if isinstance(error, OSError) or _PASSING.match(text):
             raise ConnectionError(why) from error
         raise OSError(errno.EIO, why) from error
+
+
+def canonical_cluster(url: str, settings: Mapping[str, str]) -> str:
+    """The URL of a cluster in the one spelling that all its URLs have: a name service for each of its NameNodes, else
+    host and port. `settings` are those of the cluster's configuration. Asks nobody: two names of one host stay two."""
+    authority = url.removeprefix("hdfs://").partition("/")[0].rpartition("@")[2].lower()
+    services = {name.strip().lower() for name in settings.get("dfs.nameservices", "").split(",") if name.strip()}
+    if authority in services:
+        return f"hdfs://{authority}"
+    address = _with_port(authority)
+    for name, value in settings.items():
+        service = name.lower().removeprefix(_RPC_ADDRESS).partition(".")[0]
+        if name.lower().startswith(_RPC_ADDRESS) and service in services and _with_port(value.lower()) == address:
+            return f"hdfs://{service}"
+    return f"hdfs://{address}"
+
+
+def _with_port(authority: str) -> str:
+    return authority if re.search(r":\d+$", authority) else f"{authority}:{DEFAULT_PORT}"
 
 
 def site_settings() -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO
 
+from scribengin.connectors.files.birth import file_status
 from scribengin.connectors.files.system import HIDDEN, DurableFileSystem, FileInfo, NewFile, clear_errors
 
 _BLOCK_BYTES = 1024 * 1024
@@ -22,20 +24,36 @@ class LocalFileSystem(DurableFileSystem):
         return "fsync"
 
     def resource(self, path: str) -> str:
-        return f"file:{os.path.realpath(path)}"
+        return f"file:{self.canonical(path)}"
+
+    def canonical(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def unwritable(self, path: str) -> str | None:
+        return why_unwritable(path)
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
 
     def find(self, root: str, depth_max: int | None = None) -> list[FileInfo]:
         with clear_errors("look for files in", root):
-            status = os.stat(root)
-            if not stat.S_ISDIR(status.st_mode):
-                return [_info(os.path.basename(root), status)]
+            if not stat.S_ISDIR(os.stat(root).st_mode):
+                return [_info(os.path.basename(root), root)]
             return sorted(_walk(root, "", depth_max), key=lambda info: info.name)
 
     def read(self, path: str, start: int, end: int) -> bytes:
         with clear_errors("read", path), open(path, "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def is_complete(self, path: str, info: FileInfo) -> bool:
+        with clear_errors("look at", path):
+            return _info(info.name, path) == info
+
+    def read_same(self, path: str, identity: str, start: int, end: int) -> bytes:
+        with clear_errors("read", path), open(path, "rb") as file:
+            if _info("", file.fileno()).identity != identity:
+                raise FileNotFoundError(errno.ENOENT, "another file has its name now", path)
             file.seek(start)
             return file.read(end - start)
 
@@ -59,7 +77,10 @@ class LocalFileSystem(DurableFileSystem):
         return os.listdir(path)
 
     def _size(self, path: str) -> int:
-        return os.stat(path).st_size
+        try:
+            return os.stat(path).st_size
+        except NotADirectoryError:  # a file stands where a directory above it should
+            raise FileNotFoundError(path) from None
 
     def _create(self, path: str) -> NewFile:
         return _LocalFile(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
@@ -108,16 +129,32 @@ def _walk(directory: str, prefix: str, depth_max: int | None) -> Iterator[FileIn
                     if deeper != 0:
                         yield from _walk(entry.path, f"{prefix}{entry.name}/", deeper)
                 elif entry.is_file():
-                    yield _info(prefix + entry.name, entry.stat())
+                    yield _info(prefix + entry.name, entry.path)
             except FileNotFoundError:
                 continue  # removed since the directory was read, so it is not there
 
 
-def _info(name: str, status: os.stat_result) -> FileInfo:
-    return FileInfo(name, status.st_size, status.st_mtime_ns // _NS_PER_MS)
+def _info(name: str, file: str | int) -> FileInfo:
+    """A file by its path or its descriptor. An inode's number is given again once its file is gone, so the time of the
+    file's birth goes with it."""
+    found = file_status(file)
+    identity = f"{found.inode:x}" if found.born_ns is None else f"{found.inode:x}.{found.born_ns:x}"
+    return FileInfo(name, found.size_bytes, found.modified_ns // _NS_PER_MS, identity)
 
 
 def _blocks(path: str, file: IO[bytes]) -> Iterator[bytes]:
     with file, clear_errors("read", path):
         while block := file.read(_BLOCK_BYTES):
             yield block
+
+
+def why_unwritable(path: str) -> str | None:
+    """Why this user cannot write into a directory, or make it: see `DurableFileSystem.unwritable`."""
+    there = path
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        return f"{path} cannot be made, for {there} is no directory"
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        return f"{path} cannot be written, for this user may not write into {there}"
+    return None

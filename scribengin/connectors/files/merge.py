@@ -1,9 +1,10 @@
 """Merging: committed segments of one stream become final files, each record in exactly one of them.
 
     write     merging/<merge> is written and made durable: nobody looks at it
+              the segments' own renames are made durable, too: what is decided on does not become a staged one again
     decide    the `merge` node names it and its segments, version-checked: this is the merge's commit
     place     it is renamed to part-<stream>-<sequence>: everybody reads it; our own readers leave its segments out
-    remove    the segments are deleted
+    remove    the segments are deleted, durably: when the node has forgotten them, nobody knows them for remainders
     finish    the node forgets it, version-checked, and says up to where everything is final
 
 A merge takes segments of one partition, the oldest first. Final files never change and are never merged again: a reader
@@ -36,7 +37,7 @@ from scribengin.connectors.files.segments import (
 )
 from scribengin.connectors.files.system import DurableFileSystem
 from scribengin.effect import effect
-from scribengin.errors import DataflowError
+from scribengin.errors import DataflowError, ScribenginError
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, VersionConflict
 
@@ -65,6 +66,8 @@ class StreamMerge:
         self._merge_bytes = merge_bytes
         self._merge_age_s = merge_age_s
         self._seen: dict[SegmentKey, _Seen] = {}
+        self._settled = False
+        """Whether what was removed from the committed segments is known to survive a power failure."""
         self._all_done = False
         """Whether nothing was pending and nothing waited at the last look: then only a new segment is work."""
 
@@ -110,6 +113,9 @@ class StreamMerge:
         for key in keys:
             if state.is_final(key):  # its deletion did not survive a power failure
                 self._files.remove(f"{self._layout.committed}/{key.name}")
+                self._settled = False
+        if not self._settled:  # whoever was at it before may have died between a deletion and its sync
+            self._sync_removals()
         now_s = self._clock.monotonic_s()
         waiting = [key for key in keys if not state.is_final(key)]
         self._seen = {key: self._seen.get(key) or _Seen(now_s, self._size(key)) for key in waiting}
@@ -120,6 +126,11 @@ class StreamMerge:
             idle=idle,
             ahead=len(state.ahead),
         )
+
+    def _sync_removals(self) -> None:
+        with suppress(FileNotFoundError):  # the directory is gone, and with it what was in it
+            self._files.sync_directory(self._layout.committed)
+        self._settled = True
 
     def _size(self, key: SegmentKey) -> int:
         return self._files.size(f"{self._layout.committed}/{key.name}") or 0
@@ -141,6 +152,9 @@ class StreamMerge:
         there = self._layout.final_sequences(self._files.names(self._layout.directory(keys[0].partition)))
         sequence = max([state.sequence, *(number + 1 for number in there)])
         segments = tuple(key.name for key in keys[:taken])
+        self._files.sync_directory(
+            self._layout.committed
+        )  # or a segment that is decided on might be a staged one again
         pending = PendingMerge(
             file=self._layout.final_name(sequence, keys[0]), temporary=temporary, segments=segments, bytes=size
         )
@@ -164,8 +178,9 @@ class StreamMerge:
         try:
             taken = writing.join(contents, write)
             file.sync()
-        except (DataflowError, FileNotFoundError):
-            file.close()
+        except (ScribenginError, FileNotFoundError):
+            with suppress(ScribenginError):  # what is said is the first error
+                file.close()
             self._files.remove(f"{self._layout.merging}/{temporary}")  # or each attempt would leave one
             raise
         finally:
@@ -178,6 +193,7 @@ class StreamMerge:
         for name in pending.segments:
             with effect("files.merge_remove"):
                 self._files.remove(f"{self._layout.committed}/{name}")
+        self._sync_removals()  # before the node forgets them: what comes back is another dataflow's to merge once more
         left = [key for key in committed_segments(self._files, self._layout) if not state.holds(key)]
         with effect("files.merge_finish"):
             registry.set(self._node, state.finished(min(left, default=None)).to_bytes(), version)
@@ -286,7 +302,12 @@ def _snapshot(
         keys = committed_segments(files, layout)
         if state is not None:
             keys = [key for key in keys if not (state.holds(key) if placed else state.is_final(key))]
-        if pending is not None and not placed and not {key.name for key in keys} >= set(pending.segments):
+        if pending is not None and not placed and (gone := set(pending.segments) - {key.name for key in keys}):
+            if files.size(f"{layout.merging}/{pending.temporary}") is not None:  # they are removed once it is placed
+                raise DataflowError(
+                    f"{layout.committed}/{min(gone)} is gone, and its merge is not made yet; start the dataflow, which "
+                    "makes it"
+                )
             continue  # it was placed after the final files were listed
         try:
             contents = files.snapshots([f"{layout.committed}/{key.name}" for key in keys])

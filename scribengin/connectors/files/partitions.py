@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
-from scribengin.errors import CommitTooLarge, ConfigInvalid
+from scribengin.errors import CommitTooLarge, ConfigInvalid, RecordRefused
 from scribengin.model import Config
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -76,18 +76,18 @@ class FilePartitionConfig(Config):
         """The columns that are needed beside a payload, in the types that are wanted."""
         return dict.fromkeys(self.columns, pa.string()) if self.time is None else {self.time: _TIME}
 
+    def names(self, batch: pa.RecordBatch, *, what: str) -> list[str]:
+        """The partitions of the rows in `batch`, each once. Raises as `split`, but not for too many of them."""
+        names: list[str] = self._encoded_paths(batch, what).dictionary.to_pylist()
+        return names
+
     def split(self, batch: pa.RecordBatch, *, what: str) -> list[tuple[str, pa.RecordBatch]]:
         """The rows of each partition in `batch`, in their order, without the columns that the path names.
 
-        Raises ConfigInvalid for columns that are missing or not of a type for it, CommitTooLarge for too many of them.
+        Raises ConfigInvalid for columns that are missing or not of a type for it, RecordRefused for a value that names
+        no directory, CommitTooLarge for too many of them.
         """
-        for name in self.carried:
-            if name not in batch.schema.names:
-                raise ConfigInvalid(
-                    f"{what}: the output has no column '{name}' (with format json: '_{name}') to find a partition by; "
-                    "select it, or correct `partition`"
-                )
-        paths = self._paths(batch, what).dictionary_encode()
+        paths = self._encoded_paths(batch, what)
         if len(paths.dictionary) > self.round_max:
             raise self.too_many(len(paths.dictionary), what)
         return [(path, self._kept(rows, what)) for path, rows in _groups(batch, paths)]
@@ -108,6 +108,19 @@ class FilePartitionConfig(Config):
                 "that name: rename one of them"
             )
         return rows.drop_columns([self.time]) if self.time in self.directories else rows
+
+    def _encoded_paths(self, batch: pa.RecordBatch, what: str) -> pa.DictionaryArray:
+        for name in self.carried:
+            if name not in batch.schema.names:
+                raise ConfigInvalid(
+                    f"{what}: the output has no column '{name}' (with format json: '_{name}') to find a partition by; "
+                    "select it, or correct `partition`"
+                )
+        try:
+            return self._paths(batch, what).dictionary_encode()
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            columns = " and ".join(f"column '{name}'" for name in self.carried)
+            raise RecordRefused(f"{what}: a value of {columns} names no directory: {error}") from None
 
     def _paths(self, batch: pa.RecordBatch, what: str) -> pa.Array:
         if self.time is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import translate
 from functools import cache
 
 from fsspec.utils import glob_translate
@@ -19,6 +21,12 @@ _HDFS = "hdfs"
 _LOCAL_FILES = LocalFileSystem()
 _MAGIC = re.compile(r"[*?\[]")
 _ANY_DEPTH = "**"
+NEVER = re.compile(r"(?!)")
+
+
+def any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    """What matches one of the patterns, each for one part of a path."""
+    return re.compile("|".join(map(translate, globs)) or NEVER.pattern)
 
 
 def absolute(path: str) -> str:
@@ -28,6 +36,7 @@ def absolute(path: str) -> str:
     protocol, separator, rest = path.partition("://")
     if not separator:
         return os.path.abspath(os.path.expanduser(path))
+    protocol = protocol.lower()
     if protocol in _LOCAL:
         return os.path.abspath(rest)
     return f"{protocol}://{rest.rstrip('/')}"
@@ -67,7 +76,7 @@ def durable_file_system(path: str) -> tuple[DurableFileSystem, str]:
             f"{path} cannot be a sink: {path.partition('://')[0]}:// can be read, and nothing is known of how it moves "
             "files; name a local directory, hdfs://, or one of those that the README lists"
         )
-    return found, os.path.realpath(inside) if found is _LOCAL_FILES else inside
+    return found, found.canonical(inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +100,16 @@ class Pattern:
         glob += path[match.start() :]
         return cls(base or "/", re.compile(glob_translate(glob)), _depth(glob))
 
-    def matching(self, infos: list[FileInfo]) -> list[FileInfo]:
-        """Those of the files below `base` that are meant."""
-        return infos if self.names is None else [info for info in infos if self.names.match(info.name)]
+    def matching(self, infos: list[FileInfo], on_their_way: re.Pattern[str] = NEVER) -> list[FileInfo]:
+        """Those of the files below `base` that are meant, but for those on their way to their names (`on_their_way`
+        matches a part of a name). A path that is one file means it, whatever its name."""
+        return [info for info in infos if self._means(info.name, on_their_way)]
+
+    def _means(self, name: str, on_their_way: re.Pattern[str]) -> bool:
+        if self.names is not None and not self.names.match(name):
+            return False
+        is_path = self.names is None and self.base.rpartition("/")[2] == name
+        return is_path or not any(map(on_their_way.fullmatch, name.split("/")))
 
 
 def _depth(glob: str) -> int | None:

@@ -1,33 +1,70 @@
-"""Where a reader of files stands, and what is unread from there. Pure.
+"""Where a reader of files stands. Pure. How it is held against the files that are there: matching.py.
 
-    {"streams": 2, "finished": {"a.txt": 120}, "open": {"b.txt": 64, "c.gz": [1000, 52311]},
+    {"streams": 2, "finished": {"a.txt": [120, 1700000000000, "1f2e3d4c", "98a5.18c0"]},
+     "open": {"b.txt": [64, ...], "c.gz": [52311, ..., 1000]},
      "fold": 3, "nodes": ["000000003-5e0c..."], "dropped": ["old.txt"]}
 
-`finished`: was read to its end, as far as anybody had written then; the bytes it had. It may be removed (then it is
-forgotten), and is read on when it has grown, if it is of a kind that grows. `open`: had more to read when the range was
-planned, so it must still be there; the bytes that were read or, of a whole file (Parquet, compressed), the records, and
-the bytes that it has. `nodes` hold the names of further finished files, but for the `dropped` ones, and `fold` counts
-how often names went there (finished.py); what stands in `finished` or `open` goes before what they say. `streams`: over
-how many streams the files were spread; with another number they would be other streams', and be read again.
+Of each file: the bytes of it that were read (of a whole one, Parquet or compressed, those that it has), its time of
+modification then, the checksum of the last of those bytes, what its file system knows it by, and, of a whole one that
+is half read, the records that were read.
+
+`finished`: was read to its end, as far as anybody had written then. It may be removed (then it is forgotten), and is
+read on when it has grown, if it is of a kind that grows. `open`: had more to read when the range was planned, so it
+must still be there. `nodes` hold further finished files, but for the `dropped` ones, and `fold` counts how often files
+went there (finished.py); what stands in `finished` or `open` goes before what they say. `streams`: over how many
+streams the files were spread; with another number they would be other streams', and be read again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scribengin.connectors.files.system import FileInfo
 from scribengin.errors import DataflowError
-from scribengin.model import Position
+from scribengin.model import JsonObject, Position
 
 POSITION_BYTES_MAX = 64 * 1024
 """A position travels in every commit of its stream, and a whole commit must fit into one registry transaction."""
 INLINE_BYTES_MAX = 16 * 1024
 """Beyond this the names of finished files go into nodes of their own."""
+_SEEN_BYTES = 64
+"""About what is known of a file takes, beside its name."""
 
-Open = int | tuple[int, int]
-"""Where an open file was left: bytes of one that grows; of a whole one, records and the bytes that it has."""
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a file that was read: so much of it, and what it was known by."""
+
+    read: int
+    """Bytes: those that were read or, of a whole file, those that it has."""
+    modified_ms: int = 0
+    mark: str = ""
+    """The checksum of the bytes before `read`."""
+    identity: str = ""
+    """What its file system knows it by (FileInfo.identity)."""
+    records: int | None = None
+    """Of a whole file that is half read: the records that were."""
+
+    @property
+    def offset(self) -> int:
+        """Where reading goes on: a byte, or a record of a whole file."""
+        return self.read if self.records is None else self.records
+
+    def to_json(self) -> list[int | str]:
+        known: list[int | str] = [self.read, self.modified_ms, self.mark, self.identity]
+        return known if self.records is None else [*known, self.records]
+
+    @classmethod
+    def parse(cls, value: object) -> Seen:
+        """Raises ValueError for what `to_json` has not made."""
+        if not isinstance(value, list) or len(value) not in (4, 5):
+            raise ValueError("what is known of a file is a list of 4 or 5")
+        read, modified_ms, mark, identity, *records = value
+        if not isinstance(modified_ms, int) or not isinstance(mark, str) or not isinstance(identity, str):
+            raise ValueError("a time, a checksum and an identity")
+        return cls(_count(read), modified_ms, mark, identity, _count(records[0]) if records else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +80,8 @@ class FilePosition:
     """A position as it is worked with."""
 
     streams: int
-    finished: Mapping[str, int] = field(default_factory=dict)
-    open: Mapping[str, Open] = field(default_factory=dict)
+    finished: Mapping[str, Seen] = field(default_factory=dict)
+    open: Mapping[str, Seen] = field(default_factory=dict)
     fold: int = 0
     nodes: tuple[str, ...] = ()
     dropped: frozenset[str] = frozenset()
@@ -55,8 +92,8 @@ class FilePosition:
         try:
             found = cls(
                 int(position["streams"]),
-                _sizes(position["finished"]),
-                {str(name): _open(place) for name, place in position["open"].items()},
+                {str(name): Seen.parse(seen) for name, seen in position["finished"].items()},
+                {str(name): Seen.parse(seen) for name, seen in position["open"].items()},
                 int(position.get("fold", 0)),
                 tuple(map(str, position.get("nodes", ()))),
                 frozenset(map(str, position.get("dropped", ()))),
@@ -74,7 +111,7 @@ class FilePosition:
 
     def to_position(self, *, what: str) -> Position:
         """As JSON. Raises DataflowError when it is too large to be committed."""
-        position: Position = {"streams": self.streams, "finished": dict(self.finished), "open": _json(self.open)}
+        position: Position = {"streams": self.streams, "finished": _json(self.finished), "open": _json(self.open)}
         if self.fold:
             position.update(fold=self.fold, nodes=list(self.nodes), dropped=sorted(self.dropped))
         size = len(json.dumps(position, ensure_ascii=False).encode())
@@ -88,71 +125,48 @@ class FilePosition:
     @property
     def inline_bytes(self) -> int:
         """About what the names cost that a fold would take out of the position."""
-        return sum(len(name.encode()) + 16 for name in (*self.finished, *self.dropped))
+        names = sum(len(name.encode()) + 16 for name in (*self.finished, *self.dropped))
+        return names + _SEEN_BYTES * len(self.finished)
 
-    def unread(
-        self,
-        infos: Iterable[FileInfo],
-        *,
-        what: str,
-        folded: Mapping[str, int] | None = None,
-        grows: Callable[[str], bool] = lambda _: True,
-    ) -> list[Unread]:
-        """The files with something unread: those half read first, then the others, by name.
+    def seen(self, name: str, folded: Mapping[str, Seen]) -> Seen | None:
+        """What is known of the file of that name. `folded`: what the nodes say."""
+        found = self.open.get(name) or self.finished.get(name)
+        if found is not None:
+            return found
+        return None if name in self.dropped else folded.get(name)
 
-        `folded`: what the nodes say. Raises DataflowError when an open file is gone, any file is shorter than what was
-        read of it, or a whole file has changed.
-        """
-        infos = list(infos)
-        there = {info.name for info in infos} if self.open else ()
-        for name, place in self.open.items():
-            if name not in there:
-                read = f"{place} bytes" if isinstance(place, int) else f"{place[0]} records"
-                raise DataflowError(f"{what}: {name} is gone, and only {read} of it were read; put it back to go on")
-        found = [unread for info in infos if (unread := self._unread(info, folded or {}, grows, what)) is not None]
-        return sorted(found, key=lambda file: (file.info.name not in self.open, file.info.name))
+    def unread(self, infos: Iterable[FileInfo], folded: Mapping[str, Seen]) -> list[Unread]:
+        """The files with something unread, of those that a match has found: those half read first, then those that
+        have grown, then the others, by name."""
+        found = [Unread(info, offset) for info in infos if (offset := self._unread_from(info, folded)) is not None]
+        return sorted(found, key=lambda file: (file.info.name not in self.open, not file.offset, file.info.name))
 
-    def _unread(
-        self, info: FileInfo, folded: Mapping[str, int], grows: Callable[[str], bool], what: str
-    ) -> Unread | None:
-        name, size = info.name, info.size_bytes
-        place = self.open.get(name)
-        if isinstance(place, tuple):
-            if place[1] != size:
-                raise _changed(what, name, size, place[1])
-            return Unread(info, place[0])
-        read = place if place is not None else self._finished(name, folded)
-        if size == read:
-            return None
-        if size < read:
-            raise DataflowError(
-                f"{what}: {name} has {size} bytes, and {read} of them were read: it was cut or "
-                "replaced; put it back, or give new data a new name"
-            )
-        if read and not grows(name):
-            raise _changed(what, name, size, read)
-        return Unread(info, read)
-
-    def _finished(self, name: str, folded: Mapping[str, int]) -> int:
-        read = self.finished.get(name)
-        if read is not None:
-            return read
-        return 0 if name in self.dropped else folded.get(name, 0)
+    def _unread_from(self, info: FileInfo, folded: Mapping[str, Seen]) -> int | None:
+        seen = self.seen(info.name, folded)
+        if seen is None:
+            return 0 if info.size_bytes else None
+        return seen.offset if seen.records is not None or seen.read != info.size_bytes else None
 
     def moved(
-        self, read: Mapping[str, Open], sizes: Mapping[str, int], *, gone: Iterable[str] = (), done: Iterable[str] = ()
+        self,
+        read: Mapping[str, Seen],
+        sizes: Mapping[str, int],
+        *,
+        gone: Iterable[str] = (),
+        done: Mapping[str, Seen] | None = None,
     ) -> FilePosition:
         """The position after reading each file of `read` up to there, and whole files to the end (`done`).
 
         `sizes`: of all files there are. `gone`: names in nodes whose files are not. Finished files that are gone drop
         out.
         """
-        places: dict[str, Open] = {**self.open, **read}
-        finished = {name: offset for name, offset in self.finished.items() if name in sizes and name not in places}
-        finished.update({name: sizes[name] for name in done})
-        for name in [name for name, place in places.items() if name in finished or place == sizes.get(name)]:
-            finished[name] = sizes[name]
-            del places[name]
+        places: dict[str, Seen] = {**self.open, **read}
+        finished = {name: seen for name, seen in self.finished.items() if name in sizes and name not in places}
+        finished.update(done or {})
+        for name, seen in [*places.items()]:
+            if name in finished or (seen.records is None and seen.read == sizes.get(name)):
+                finished.setdefault(name, seen)
+                del places[name]
         return replace(
             self,
             finished=dict(sorted(finished.items())),
@@ -165,26 +179,8 @@ class FilePosition:
         return replace(self, finished={}, fold=self.fold + 1, nodes=tuple(nodes), dropped=frozenset())
 
 
-def _changed(what: str, name: str, size: int, read: int) -> DataflowError:
-    return DataflowError(
-        f"{what}: {name} has {size} bytes, and had {read} when it was read: a file of its kind is read once it is "
-        "complete, and may not change; put it back, or give new data a new name"
-    )
-
-
-def _json(places: Mapping[str, Open]) -> dict[str, object]:
-    return {name: place if isinstance(place, int) else list(place) for name, place in places.items()}
-
-
-def _sizes(value: Mapping[str, object]) -> dict[str, int]:
-    return {str(name): _count(size) for name, size in value.items()}
-
-
-def _open(value: object) -> Open:
-    if isinstance(value, list):
-        records, size = value
-        return _count(records), _count(size)
-    return _count(value)
+def _json(files: Mapping[str, Seen]) -> JsonObject:
+    return {name: seen.to_json() for name, seen in files.items()}
 
 
 def _count(value: object) -> int:

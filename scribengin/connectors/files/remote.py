@@ -37,6 +37,8 @@ _MS_PER_S = 1000
 _MODIFIED_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified")
 """Where the file systems of fsspec say when a file was written to; each has its own word."""
 
+_VERSION_KEYS = ("generation", "ETag", "etag", "content_md5", "created")
+
 
 def open_url(url: str) -> tuple[FileSystem, str]:
     """The file system of a URL, and the path in it. Raises ConfigInvalid when fsspec does not know the protocol or
@@ -114,7 +116,16 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
         return f"{protocol}: as durable as its server makes it, without a sync"
 
     def resource(self, path: str) -> str:
+        path = self.canonical(path)
+        host, port = (self._fs.storage_options.get(name) for name in ("host", "port"))
+        if self._protocol in RENAMING and host:  # fsspec's own URL of it leaves the server out
+            address = str(host).lower() if port is None else f"{str(host).lower()}:{port}"
+            return f"{self._protocol}://{address}/{path.strip('/')}"
         return str(self._fs.unstrip_protocol(path)).rstrip("/")
+
+    def canonical(self, path: str) -> str:
+        """What names a file on an object store is no path: it is taken as it is."""
+        return path if self._protocol in OBJECT_STORES else super().canonical(path)
 
     @property
     def _protocol(self) -> str:
@@ -207,7 +218,15 @@ class _FsspecFile(NewFile):
 
 def _info(root: str, path: str, info: dict[str, Any]) -> FileInfo:
     name = _below(root, path) or root.rpartition("/")[2]
-    return FileInfo(name, int(info["size"]), _modified_ms(info))
+    return FileInfo(name, int(info["size"]), _modified_ms(info), _identity(info))
+
+
+def _identity(info: dict[str, Any]) -> str:
+    """An inode, or what an object store calls a version of an object: those are written as a whole."""
+    if info.get("ino"):
+        return f"{info['ino']:x}"
+    version = next((info[key] for key in _VERSION_KEYS if info.get(key)), "")
+    return f"={version}" if version else ""
 
 
 def _below(root: str, path: str) -> str:

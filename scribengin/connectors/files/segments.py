@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from scribengin.model import Descriptor
+from scribengin.model import Descriptor, EntryName, PathWithin
 
 PRIVATE = "_scribengin"
 _SEGMENT = re.compile(r"(\d+)-(\d+)-(\d+)-(\d+)\.([\w.]+)(?:@(.+))?")
@@ -83,9 +83,9 @@ class PendingMerge(Descriptor):
     Until it has been moved to its place it stands under `temporary`.
     """
 
-    file: str
-    temporary: str
-    segments: tuple[str, ...]
+    file: PathWithin
+    temporary: EntryName
+    segments: tuple[EntryName, ...]
     bytes: int
 
 

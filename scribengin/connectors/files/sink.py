@@ -95,6 +95,11 @@ class FileSink(Sink):
         carried = dict(zip(super().carried.names, super().carried.types, strict=True))
         return pa.schema(carried | (self._config.partition.carried if self._config.partition else {}))
 
+    def refuse_unwritable(self) -> None:
+        why = self._files.unwritable(self._root)
+        if why is not None:
+            raise ConfigInvalid(f"sinks.{self._name}: {why}: let this user write there, or name another directory")
+
     def streams(self, count: int) -> list[SinkStreamDescriptor]:
         return [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
 

@@ -12,7 +12,8 @@ found whatever their names, by looking for them (HDFS tells only its administrat
 | any codec   | lines or frames                                            | is read once it is still for `settle_s` |
 
 A last line without a newline waits for `settle_s`, too: somebody may be in the middle of it. Should it grow in mid-line
-after that, it is an error, because half a line has been read as a record. What is read once may not change later.
+after that, it is an error, because half a line has been read as a record. What is read once may not change later; files
+may be renamed, and others may take their names (matching.py).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from scribengin.connectors.files.formats.compressed import CODEC_OF_SUFFIX, Code
 from scribengin.connectors.files.formats.growing import Framing, GrowingReading
 from scribengin.connectors.files.formats.parquet_reading import ParquetReading, is_complete, read_footer
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead
+from scribengin.connectors.files.lines import LINE_BYTES_MAX
 from scribengin.connectors.files.listing import Listing
 from scribengin.connectors.files.paths import absolute, file_system
 from scribengin.connectors.files.position import FilePosition
@@ -58,7 +60,12 @@ class FileSourceConfig(SourceConfig):
     """How files of text or frames are compressed; `auto`: as their names end (.gz, .bz2, .zst, .lz4)."""
     schema_file: str | None = None
     """The Parquet file whose columns are the source's. Default: the first one that is there."""
+    record_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1, le=LINE_BYTES_MAX)
+    """A longer line or frame is an error: of a file of 200 kB, decompressed, it could fill a worker's memory."""
     streams: int = Field(default=1, ge=1, le=10_000)
+    on_their_way: tuple[str, ...] = ("*._COPYING_", "*.tmp", "*.inprogress", "*.inprogress.*")
+    """Files with such names, and all in directories with such names, are not there yet: their writers rename them once
+    they are complete. Patterns of one part of a path each. What begins with `_` or `.` is hidden anyway."""
     settle_s: float = Field(default=10.0, ge=0)
     """A file is complete once it has not been written to for this long: its last line needs no newline then, and it is
     decompressed. 0 is right where files come under their names by a rename only."""
@@ -104,7 +111,7 @@ class FileSource(Source):
         self._config = config
         self._clock = clock
         self._finished = finished
-        self._listing = Listing(config.path, clock)
+        self._listing = Listing(config.path, clock, config.on_their_way)
         self._schema: pa.Schema | None = None if config.file_format == "parquet" else RECORD_SCHEMA
 
     @property
@@ -153,7 +160,7 @@ class FileSource(Source):
         for info in listed.infos:
             files, path = self._listing.at(self._listing.url(info, listed))
             size = files.readable(path, info.size_bytes)
-            file = FileToRead(info.name, size, False, partial(files.read, path))
+            file = FileToRead(info.name, size, False, partial(files.read, path), info)
             if size and size == info.size_bytes and is_complete(file):
                 return read_footer(file).schema
         raise SourceMissing(
@@ -164,10 +171,10 @@ class FileSource(Source):
     def _complete_file(self, url: str) -> FileToRead:
         files, path = file_system(url)
         try:
-            size = files.find(path)[0].size_bytes
+            info = files.find(path)[0]
         except (FileNotFoundError, IndexError):
             raise SourceMissing(f"there is no {url}: correct the source's schema_file") from None
-        return FileToRead(url, size, True, partial(files.read, path))
+        return FileToRead(url, info.size_bytes, True, partial(files.read, path), info)
 
 
 class _Readings:
@@ -177,8 +184,10 @@ class _Readings:
         self._config = config
         self._parquet = ParquetReading(schema)
         framing: Framing = "binary" if config.file_format == "binary" else "text"
-        self._plain = GrowingReading(framing, config.settle_s)
-        self._compressed = {codec: CompressedReading(framing, codec) for codec in CODEC_OF_SUFFIX.values()}
+        self._plain = GrowingReading(framing, config.settle_s, config.record_bytes_max)
+        self._compressed = {
+            codec: CompressedReading(framing, codec, config.record_bytes_max) for codec in CODEC_OF_SUFFIX.values()
+        }
 
     def of(self, name: str) -> FileReading:
         """How the file of that name is."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 from scribengin.clock import Clock
 from scribengin.connectors.contract import PlannedRange, ReadSplit, RoundLimits, SourceStreamReader
 from scribengin.connectors.files.finished import FinishedFiles, fold
-from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned
+from scribengin.connectors.files.formats.reading import MARK_BYTES, FileReading, FileToRead, Scanned, mark_of
 from scribengin.connectors.files.listing import Listed, Listing
-from scribengin.connectors.files.position import INLINE_BYTES_MAX, FilePosition, Open, Unread
+from scribengin.connectors.files.matching import Question, match
+from scribengin.connectors.files.position import INLINE_BYTES_MAX, FilePosition, Seen, Unread
 from scribengin.connectors.files.stillness import Stillness
+from scribengin.connectors.files.system import FileInfo, FileSystem, is_lasting
 from scribengin.errors import DataflowError
 from scribengin.model import Position
 
@@ -25,6 +27,9 @@ _POLL_MAX_S = 0.5
 _MANY = 2**62
 _ONE = RoundLimits(records_max=1, bytes_max=1)
 _LOOKS_MAX = 3
+_SAME_KEPT = 10_000
+_TICK_MS = 100
+"""Longer than a tick of a file system's clock."""
 _NOTHING = Scanned(end=0, records=0, size_bytes=0, splits=(), complete=True)
 """What there is in a whole file without records."""
 
@@ -51,8 +56,8 @@ class _Standing:
 class _Picked:
     """What a round takes of the files: how far each is read, which whole ones to their ends, and the splits."""
 
-    read: dict[str, Open] = field(default_factory=dict)
-    done: list[str] = field(default_factory=list)
+    read: dict[str, Seen] = field(default_factory=dict)
+    done: dict[str, Seen] = field(default_factory=dict)
     splits: list[ReadSplit] = field(default_factory=list)
     records: int = 0
     size_bytes: int = 0
@@ -87,10 +92,11 @@ class FileStreamReader(SourceStreamReader):
         self._stillness = Stillness(clock, settle_s)
         self._follow = follow
         self._standing: _Standing | None = None
-        self._folded: tuple[tuple[str, ...], dict[str, int]] = ((), {})
+        self._folded: tuple[tuple[str, ...], dict[str, Seen]] = ((), {})
         self._swept = -1
-        self._empty: set[tuple[str, int]] = set()
-        self._counts: dict[tuple[str, int], Scanned] = {}
+        self._empty: set[FileInfo] = set()
+        self._counts: dict[FileInfo, Scanned] = {}
+        self._is_same = lru_cache(maxsize=_SAME_KEPT)(self._look_whether_same)
         self._ours: tuple[Position | None, Position | None] = (None, None)
         """Where the last round of this reader began and ended."""
         self._foreign_s = 0.0
@@ -129,7 +135,7 @@ class FileStreamReader(SourceStreamReader):
     def lag(self, position: Position) -> int:
         """Exact up to LAG_BYTES_MAX unread bytes; beyond that estimated from the records that were counted."""
         counted = records = of_files = uncounted = 0
-        standing = self._stand(position, self._listing.now())
+        standing = self._stand_now(position)
         for unread in standing.unread:
             if counted >= LAG_BYTES_MAX:
                 uncounted += unread.info.size_bytes
@@ -144,19 +150,24 @@ class FileStreamReader(SourceStreamReader):
 
     def _counted(self, unread: Unread, listed: Listed, bytes_max: int) -> Scanned | None:
         """What a file holds that was not read, up to a limit: looked at once, if it is a whole one."""
-        key = (unread.info.name, unread.info.size_bytes)
-        if not unread.offset and key in self._counts:
-            return self._counts[key]
+        if not unread.offset and unread.info in self._counts:
+            return self._counts[unread.info]
         try:
-            scanned = self._scan(unread, listed, RoundLimits(_MANY, bytes_max), alone=False)
+            found = self._scan(unread, listed, RoundLimits(_MANY, bytes_max), alone=False)
         except FileNotFoundError:
             return None  # deleted since it was found
-        if scanned is not None and scanned.complete and not (unread.offset or self._grows(unread.info.name)):
-            self._counts[key] = replace(scanned, splits=())
+        if found is None:
+            return None
+        scanned = found[1]
+        if scanned.complete and not (unread.offset or self._grows(unread.info.name)):
+            self._counts[unread.info] = replace(scanned, splits=())
         return scanned
 
     def ended(self, position: Position) -> bool:
-        return not self._follow and not self._next(position, _ONE)[1].records
+        if self._follow:
+            return False
+        standing, picked = self._next(position, _ONE)
+        return not picked.records and not any(self._is_written(file, standing.listed) for file in standing.unread)
 
     def close(self) -> None:
         self._closed.set()
@@ -171,14 +182,24 @@ class FileStreamReader(SourceStreamReader):
         if last is None or last.listed is not listed or last.given != position:
             parsed = self._parse(position)
             folded = self._load(parsed)
-            infos = listed.of_stream(self._stream, self._streams)
-            sizes = {info.name: info.size_bytes for info in infos}
-            unread = parsed.unread(infos, what=self._what, folded=folded, grows=self._grows)
-            left = {(file.info.name, file.info.size_bytes) for file in unread}
-            self._counts = {key: scanned for key, scanned in self._counts.items() if key in left}
-            gone = [name for name in folded if name not in sizes and name not in parsed.dropped]
-            last = self._standing = _Standing(listed, position, parsed, sizes, gone, unread)
+            found = match(parsed, folded, listed.of_stream(self._stream, self._streams), self._question(listed))
+            sizes = {info.name: info.size_bytes for info in found.infos}
+            unread = found.position.unread(found.infos, folded)
+            left = {file.info for file in unread}
+            self._counts = {info: scanned for info, scanned in self._counts.items() if info in left}
+            gone = [name for name in folded if name not in sizes and name not in found.position.dropped]
+            last = self._standing = _Standing(listed, position, found.position, sizes, gone, unread)
         return last
+
+    def _stand_now(self, position: Position) -> _Standing:
+        """Against the files that are there now. Raises DataflowError."""
+        for looks_left in reversed(range(_LOOKS_MAX)):
+            try:
+                return self._stand(position, self._listing.now(even_if_costly=looks_left < _LOOKS_MAX - 1))
+            except FileNotFoundError as error:
+                if not looks_left:
+                    raise self._vanishing(error) from None
+        raise AssertionError("the last look returns or raises")
 
     def _go_on(self, standing: _Standing, end: FilePosition, given: Position) -> None:
         """Most often the next round begins where this one ends: what is unread then, of what was."""
@@ -186,13 +207,41 @@ class FileStreamReader(SourceStreamReader):
         there = {info.name for info in infos}
         if not there.issuperset(end.open):
             return
-        unread = end.unread(infos, what=self._what, folded=self._load(end), grows=self._grows)
+        unread = end.unread(infos, self._load(end))
         self._standing = _Standing(standing.listed, given, end, standing.sizes, [], unread)
+
+    def _question(self, listed: Listed) -> Question:
+        return Question(
+            is_same=partial(self._whether_same, listed),
+            grows=self._grows,
+            beside=lambda: self._listing.beside(listed),
+            is_settled=lambda info: self._stillness.is_still(info.name, info.size_bytes, info.modified_ms),
+            elsewhere=lambda: listed.infos,
+            what=self._what,
+        )
+
+    def _whether_same(self, listed: Listed, info: FileInfo, seen: Seen) -> bool:
+        """Whether what was read of a file is still before the place where reading stopped. What cannot be read just now
+        is judged when it can, and nothing is read of it before. Raises FileNotFoundError."""
+        url = self._listing.url(info, listed)
+        files, path = self._listing.at(url)
+        if files.readable(path, info.size_bytes) < seen.read:
+            return True
+        look = self._look_whether_same if self._is_just_written(info) else self._is_same
+        return look(url, info, seen)
+
+    def _is_just_written(self, info: FileInfo) -> bool:
+        """Whether more may be written in the same tick of the file system's clock: its time says nothing then."""
+        return is_lasting(info.identity) and self._clock.now_ms() - info.modified_ms < _TICK_MS
+
+    def _look_whether_same(self, url: str, info: FileInfo, seen: Seen) -> bool:
+        files, path = self._listing.at(url)
+        return mark_of(files.read_same(path, info.identity, max(seen.read - MARK_BYTES, 0), seen.read)) == seen.mark
 
     def _grows(self, name: str) -> bool:
         return self._readings.of(name).grows
 
-    def _load(self, position: FilePosition) -> dict[str, int]:
+    def _load(self, position: FilePosition) -> dict[str, Seen]:
         if position.nodes and self._finished is None:
             raise DataflowError(f"{self._what}: its position names nodes of a registry, and it was opened without one")
         if self._finished is not None and self._folded[0] != position.nodes:
@@ -246,30 +295,38 @@ class FileStreamReader(SourceStreamReader):
         return picked
 
     def _pick_file(self, picked: _Picked, unread: Unread, listed: Listed, limits: RoundLimits) -> None:
-        info, grows = unread.info, self._grows(unread.info.name)
-        scanned = self._scan(unread, listed, limits, alone=not picked.records)
-        if scanned is None:
+        info = unread.info
+        found = self._scan(unread, listed, limits, alone=not picked.records)
+        if found is None:
             return
-        if scanned.complete and not grows:
-            picked.done.append(info.name)
+        file, scanned = found
+        modified_ms = 0 if self._is_just_written(info) else info.modified_ms  # 0: to be looked at again
+        known = partial(Seen, modified_ms=modified_ms, identity=info.identity)
+        if self._grows(info.name):
+            if scanned.records:
+                picked.read[info.name] = known(scanned.end, mark=file.mark(scanned.end))
+        elif scanned.complete:
+            picked.done[info.name] = known(info.size_bytes, mark=file.mark(info.size_bytes))
         elif scanned.records:
-            picked.read[info.name] = scanned.end if grows else (scanned.end, info.size_bytes)
+            picked.read[info.name] = known(info.size_bytes, mark=file.mark(info.size_bytes), records=scanned.end)
         picked.splits += scanned.splits
         picked.records += scanned.records
         picked.size_bytes += scanned.size_bytes
 
-    def _scan(self, unread: Unread, listed: Listed, limits: RoundLimits, *, alone: bool) -> Scanned | None:
+    def _scan(
+        self, unread: Unread, listed: Listed, limits: RoundLimits, *, alone: bool
+    ) -> tuple[FileToRead, Scanned] | None:
         """What may be read of a file now, None when it has to wait. Raises FileNotFoundError."""
         info, reading = unread.info, self._readings.of(unread.info.name)
-        if (info.name, info.size_bytes) in self._empty:
-            return _NOTHING
         file = self._file(unread, listed)
         if file is None:
             return None
+        if info in self._empty:
+            return file, _NOTHING
         scanned = reading.scan(file, unread.offset, limits, alone=alone)
         if scanned.complete and not (reading.grows or unread.offset or scanned.records):
-            self._empty.add((info.name, info.size_bytes))
-        return scanned
+            self._empty.add(info)
+        return file, scanned
 
     def _file(self, unread: Unread, listed: Listed) -> FileToRead | None:
         """The file, unless it has to wait: half written, or not shown yet."""
@@ -279,6 +336,16 @@ class FileStreamReader(SourceStreamReader):
         size = files.readable(path, info.size_bytes)
         if size <= unread.offset if reading.grows else size < info.size_bytes:
             return None
-        settled = not self._follow or self._stillness.is_still(info.name, info.size_bytes, info.modified_ms)
-        file = FileToRead(url, size, settled, partial(files.read, path))
+        read = partial(files.read_same, path, info.identity)
+        file = FileToRead(url, size, self._is_settled(info, files, path), read, info)
         return file if reading.is_ready(file) else None
+
+    def _is_written(self, unread: Unread, listed: Listed) -> bool:
+        """Whether more is to come of a file, as its system says."""
+        files, path = self._listing.at(self._listing.url(unread.info, listed))
+        return not files.is_complete(path, unread.info)
+
+    def _is_settled(self, info: FileInfo, files: FileSystem, path: str) -> bool:
+        """Whether what stands at its end is its end."""
+        is_still = not self._follow or self._stillness.is_still(info.name, info.size_bytes, info.modified_ms)
+        return is_still and files.is_complete(path, info)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from scribengin.effect import effect
-from scribengin.errors import DataflowError, SystemUnreachable
+from scribengin.errors import DataflowError, OutOfRoom, SystemUnreachable, is_full
 
 HIDDEN = ("_", ".")
 """Files and directories whose names begin with one of these are nobody's input."""
@@ -23,11 +23,26 @@ HIDDEN = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One file: its name from where the search began, with slashes, its size, and when it was last written to."""
+    """One file: its name from where the search began, with slashes, its size, and when it was last written to.
+
+    `identity`: what its system knows it by, whatever its name is. One that begins with `~` goes with a rename, and
+    changes when the file is written; one that begins with `=` is of its content. "": there is none.
+    """
 
     name: str
     size_bytes: int
     modified_ms: int
+    identity: str = ""
+
+
+def is_lasting(identity: str) -> bool:
+    """Whether a file keeps the identity for as long as there is the file, renamed or written to."""
+    return bool(identity) and identity[0] not in "~="
+
+
+def is_version(identity: str) -> bool:
+    """Whether the identity is of a file's content: a copy has the same."""
+    return identity.startswith("=")
 
 
 class FileSystem(ABC):
@@ -49,11 +64,31 @@ class FileSystem(ABC):
     def read(self, path: str, start: int, end: int) -> bytes:
         """The bytes [start, end), fewer where the file ends before. Raises FileNotFoundError."""
 
+    def read_same(self, path: str, identity: str, start: int, end: int) -> bytes:
+        """`read`, of the file of that identity only, where the system can tell. Raises FileNotFoundError when its name
+        is another's now."""
+        return self.read(path, start, end)
+
+    def path_of(self, path: str, identity: str) -> str | None:
+        """Where in its directory the file of that path is now, if it was renamed."""
+        directory = posixpath.dirname(path)
+        if is_lasting(identity):
+            for info in self.find(directory, 1):
+                if info.identity == identity:
+                    return posixpath.join(directory, info.name)
+        return None
+
     def readable(self, path: str, size_bytes: int) -> int:
         """How much of a file that has `size_bytes` can be read now: all of it, unless somebody is writing to it and the
         system shows a size before it gives the bytes. Raises FileNotFoundError.
         """
         return size_bytes
+
+    def is_complete(self, path: str, info: FileInfo) -> bool:
+        """Whether a file is as `info` says and, as far as the system knows, nobody has it open to write more. To be
+        asked before what stands at its end is taken for its end. Raises FileNotFoundError.
+        """
+        return True
 
 
 class NewFile(ABC):
@@ -65,8 +100,9 @@ class NewFile(ABC):
 
     def append(self, data: bytes | memoryview) -> None:
         """Write all of `data` behind what was written. Never after `sync`: some systems end a file there."""
+        unsigned = memoryview(data).cast("B")  # Arrow calls its bytes signed, and hdfs-native takes that at its word
         with clear_errors("write to", self._path), effect("files.append"):
-            self._append(memoryview(data))
+            self._append(unsigned)
 
     def sync(self) -> None:
         """Return once everything that was appended survives a power failure. After an error here the file is lost."""
@@ -104,6 +140,16 @@ class DurableFileSystem(FileSystem):
     @abstractmethod
     def resource(self, path: str) -> str:
         """The physical place of a path, as a URL: the same for everybody who means the same place."""
+
+    def unwritable(self, path: str) -> str | None:
+        """Why this user cannot write into the directory `path`, or make it, as far as that can be seen without trying;
+        None: nothing speaks against it. Changes nothing."""
+        return None
+
+    def canonical(self, path: str) -> str:
+        """The one spelling of a path that is written to, without `..`, links and the like."""
+        normal = posixpath.normpath(path)
+        return f"/{normal.lstrip('/')}" if normal.startswith("//") else normal  # which POSIX leaves as it is
 
     def make_directories(self, path: str) -> None:
         """Create a directory and what is missing above it, durably. Idempotent."""
@@ -202,6 +248,8 @@ def clear_errors(act: str, path: str) -> Iterator[None]:
         raise SystemUnreachable(f"cannot {act} {path}: {error}; it is tried again until its system answers") from error
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
+        if is_full(error):
+            raise OutOfRoom(f"cannot {act} {path}: {why}; it goes on when there is room") from error
         raise DataflowError(f"cannot {act} {path}: {why}; make that possible, and start the dataflow again") from error
 
 

@@ -35,7 +35,7 @@ from scribengin.connectors.files.segments import (
 from scribengin.connectors.files.system import DurableFileSystem, NewFile
 from scribengin.effect import effect
 from scribengin.errors import DataflowError, RecordTooLarge, StaleOwner
-from scribengin.model import Descriptor
+from scribengin.model import Descriptor, EntryName
 from scribengin_registry.contract import Registry
 
 KIND = "hdfs"
@@ -45,7 +45,7 @@ FINISHING_THREADS = 16
 class StagedSegment(Descriptor):
     """One file of a round: its name, and what it holds. `crc32` is zlib's."""
 
-    name: str
+    name: EntryName
     bytes: int
     records: int
     crc32: int
@@ -113,6 +113,11 @@ class FileShape:
     partition: FilePartitionConfig | None
     part_bytes: int
 
+    def check(self, batch: pa.RecordBatch, *, what: str) -> list[str]:
+        """The partitions of the rows. Raises as `pieces`, but not for too many of them."""
+        self.writing.check(batch, what=what)
+        return [] if self.partition is None else self.partition.names(batch, what=what)
+
     def pieces(self, batch: pa.RecordBatch, *, what: str) -> list[tuple[str, int, Content]]:
         """For each partition: its name, how many records, and what to append to its file. Raises as `content` does."""
         rows_of = [("", batch)] if self.partition is None else self.partition.split(batch, what=what)
@@ -164,15 +169,23 @@ class FileSinkWriter(SinkStreamWriter):
                 self._drop(key.name)
         self._begin([*known, *state.newest()], state.generation)
 
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._shape.writing.payload_bytes_max
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        generation = self._writable()
+        if batch.num_rows:
+            self._refuse_long_names(self._shape.check(batch, what=self._what), generation)
+
     def write(self, batch: pa.RecordBatch) -> None:
-        if self._generation is None or self._prepared:
-            raise DataflowError(f"{self._what}: records can be written after recover(), and before prepare_commit()")
+        generation = self._writable()
         if not batch.num_rows:
             return
         pieces = self._shape.pieces(batch, what=self._what)
-        self._refuse_if_too_many([partition for partition, _, _ in pieces], self._generation)
+        self._refuse_if_too_many([partition for partition, _, _ in pieces], generation)
         for partition, records, content in pieces:
-            self._open_segment(partition, content, self._generation).append(content, records)
+            self._open_segment(partition, content, generation).append(content, records)
 
     def prepare_commit(self) -> CommitDescriptor | None:
         if not self._segments:
@@ -208,6 +221,12 @@ class FileSinkWriter(SinkStreamWriter):
 
     # -- rounds
 
+    def _writable(self) -> int:
+        """The generation that is written under."""
+        if self._generation is None or self._prepared:
+            raise DataflowError(f"{self._what}: records can be written after recover(), and before prepare_commit()")
+        return self._generation
+
     def _known_segments(self, staged: list[SegmentKey]) -> list[SegmentKey]:
         """All there are, but for those that a merge has taken: to be asked before the merge node is read."""
         return staged + segment_keys(self._files.names(self._layout.committed))
@@ -233,13 +252,16 @@ class FileSinkWriter(SinkStreamWriter):
         """What cannot be staged is refused before anything of its batch is."""
         if self._shape.partition is None:
             return
+        self._refuse_long_names(partitions, generation)
+        count = len(self._current.keys() | set(partitions))
+        if count > self._shape.partition.round_max:
+            raise self._shape.partition.too_many(count, self._what)
+
+    def _refuse_long_names(self, partitions: list[str], generation: int) -> None:
         for partition in partitions:
             name = self._key(generation, partition).name
             if len(name) > NAME_BYTES_MAX:
                 raise RecordTooLarge(f"{self._what}: '{partition}' is too long for a partition's name; shorten it")
-        count = len(self._current.keys() | set(partitions))
-        if count > self._shape.partition.round_max:
-            raise self._shape.partition.too_many(count, self._what)
 
     def _open_segment(self, partition: str, content: Content, generation: int) -> _OpenSegment:
         """The segment that `content` goes to: one that is large, or does not take it, is followed by another."""

@@ -17,6 +17,7 @@ from pydantic import field_validator
 
 from scribengin.errors import ConfigInvalid
 from scribengin.model import Config
+from scribengin_registry.references import resolved_all
 
 ClientValue = str | int | float | bool
 _ADDRESS = re.compile(r"^[^\s,]+:\d+$")
@@ -53,7 +54,8 @@ class KafkaConnectionConfig(Config):
     bootstrap: str
     """`host:port` of a broker, or several with commas."""
     client: dict[str, ClientValue] = {}
-    """Settings of librdkafka: TLS, SASL, sizes, timeouts."""
+    """Settings of librdkafka: TLS, SASL, sizes, timeouts. `${env:...}` and `${file:...}` are resolved where a client is
+    made."""
     client_file: str | None = None
     """A file of more such settings, a line `key=value` each, on every machine: for what shall not stand in the
     registry, like passwords. Its settings win."""
@@ -84,11 +86,12 @@ def refuse_ours(settings: Mapping[str, ClientValue]) -> None:
 def settings(config: KafkaConnectionConfig, client_id: str, **more: object) -> dict[str, Any]:
     """What a client of librdkafka is made with. `more` are settings by name, `_` for `.`, and win over everything.
 
-    `client_id` is what the broker's logs and quotas call the client. Raises ConfigInvalid for `client_file`.
+    `client_id` is what the broker's logs and quotas call the client. Raises ConfigInvalid (`client_file`),
+    ReferenceMissing.
     """
     return {
         **_BASE,
-        **config.client,
+        **resolved_all(config.client),
         **_of_file(config.client_file),
         "bootstrap.servers": config.bootstrap,
         "client.id": client_id,

@@ -50,6 +50,11 @@ class Target:
     behind_max_ms: int | None = None
     ahead_max_ms: int | None = None
 
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest value that it takes, without a key or headers."""
+        return max(self.bytes_max - RECORD_OVERHEAD_BYTES, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
@@ -149,6 +154,8 @@ def _column(batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array |
         return column
     try:
         return column.cast(wanted, safe=name != "timestamp")  # microseconds are cut off, Kafka has none
+    except pa.ArrowInvalid as error:
+        raise RecordRefused(f"column '{name}' of a Kafka sink is {wanted}, and a value is no such: {error}") from None
     except pa.ArrowException as error:
         raise DataflowError(
             f"column '{name}' of a Kafka sink is {wanted}, and {column.type} is no such: {error}"

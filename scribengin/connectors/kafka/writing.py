@@ -35,6 +35,10 @@ class TransactionalWriter(SinkStreamWriter):
         _refuse_foreign(committed, self._attempt)
         self.rollback()
 
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._target.payload_bytes_max
+
     def check(self, batch: pa.RecordBatch) -> None:
         checked(batch, self._target)
 
@@ -91,6 +95,10 @@ class AtLeastOnceWriter(SinkStreamWriter):
         """Nothing can be taken back: what was written and not committed is written again."""
         _refuse_foreign(committed, self._attempt)
         self._records = 0
+
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._target.payload_bytes_max
 
     def check(self, batch: pa.RecordBatch) -> None:
         checked(batch, self._target)

@@ -22,6 +22,7 @@ from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.skein.spec import MASTER, WORKER
 from scribengin.launcher.yarn import jvm
+from scribengin.private import private_directory
 from scribengin_registry.java import find_java
 
 ANSWER_S = 10.0
@@ -133,7 +134,7 @@ def attempt_of(yarn_id: str) -> int:
 def _driver_environment(folder: Path) -> Iterator[None]:
     """What skein's driver finds in this process's environment when it is started."""
     commands = folder / "bin"
-    commands.mkdir(parents=True, exist_ok=True)
+    private_directory(commands)
     classpath = ":".join(map(str, [jvm.configuration_directory(), *jvm.client_jars()]))
     yarn = commands / "yarn"
     yarn.write_text(f"#!/bin/sh\n# Made by Scribengin, for `yarn classpath --glob`.\necho {shlex.quote(classpath)}\n")

@@ -12,7 +12,7 @@ from scribengin.model import Config
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _LINK = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]*$")
-RESERVED_LINKS = ("environment", "package", "hadoop-conf")
+RESERVED_LINKS = ("environment", "package", "hadoop-conf", "registry-login")
 """What every container finds under these names in its working directory, if it has it at all."""
 
 
@@ -75,7 +75,8 @@ class YarnConfig(Config):
     master: YarnMasterConfig = YarnMasterConfig()
     python: PythonConfig = PythonConfig()
     environment: dict[str, str] = {}
-    """For masters and workers; they stand in the registry and in YARN's memory: no place for secrets."""
+    """For masters and workers; they stand in the registry and in YARN's memory: no place for secrets. A value may be
+    `${file:...}` of the nodes where whatever reads it resolves that, as SCRIBENGIN_REGISTRY_AUTH is."""
     files: dict[str, str] = {}
     """Further files: the name in a container's working directory -> a path here or a URL. What ends in `.zip`, `.tar`,
     `.tar.gz` or `.tgz` is unpacked into a directory of that name."""

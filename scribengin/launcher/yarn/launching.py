@@ -19,7 +19,7 @@ from scribengin_registry.kazoo_registry import AUTH_VARIABLE
 
 KIT_VARIABLE = "SCRIBENGIN_YARN_KIT"
 """How the master learns what it is to give to its workers: a `Kit` as base64 of JSON."""
-ENVIRONMENT, PACKAGE, CONFIGURATION = "environment", "package", "hadoop-conf"
+ENVIRONMENT, PACKAGE, CONFIGURATION, LOGIN = "environment", "package", "hadoop-conf", "registry-login"
 """The names of the Python archive, the dataflow's package and the cluster's configuration in a container."""
 
 ARCHIVE = re.compile(r"\.(zip|tar|tgz|tar\.gz|jar)$")
@@ -83,8 +83,10 @@ def kit_of(yarn: YarnConfig, files: Mapping[str, str]) -> Kit:
         variables |= {name: os.environ[name] for name in ("PYTHONPATH", "JAVA_HOME") if os.environ.get(name)}
     if CONFIGURATION in shared:
         variables[jvm.CONF_VARIABLE] = f"{{{{PWD}}}}/{CONFIGURATION}"
-    if os.environ.get(AUTH_VARIABLE):
-        variables[AUTH_VARIABLE] = os.environ[AUTH_VARIABLE]  # in YARN's memory, and in no command line
+    if LOGIN in shared:  # YARN tells everybody who may see the application what its variables are
+        variables[AUTH_VARIABLE] = f"${{file:{{{{PWD}}}}/{LOGIN}}}"
+    elif os.environ.get(AUTH_VARIABLE):
+        variables[AUTH_VARIABLE] = os.environ[AUTH_VARIABLE]
     if os.environ.get(FORMAT_VARIABLE):
         variables[FORMAT_VARIABLE] = os.environ[FORMAT_VARIABLE]
     return Kit(shared, python, variables | yarn.environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -12,9 +13,12 @@ from urllib.parse import urlsplit
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.yarn import jvm
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.launching import CONFIGURATION, PACKAGE, Kit, kit_of
+from scribengin.launcher.yarn.launching import CONFIGURATION, LOGIN, PACKAGE, Kit, kit_of
 from scribengin.launcher.yarn.security import login
 from scribengin.launcher.yarn.staging import Staging
+from scribengin.private import private_directory
+from scribengin_registry.kazoo_registry import AUTH_VARIABLE
+from scribengin_registry.references import without_references
 
 _SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml", "log4j.properties")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -52,7 +56,19 @@ class Shipping:
         files[CONFIGURATION] = self.put(self._configuration())
         if package is not None:
             files[PACKAGE] = package
+        auth = os.environ.get(AUTH_VARIABLE, "")
+        if without_references(auth):
+            files[LOGIN] = self.put(self._login(auth))
         return kit_of(self._yarn, files)
+
+    def _login(self, auth: str) -> Path:
+        """Who masters and workers are to the registry, as a file that only this user can read, here and there."""
+        name = hashlib.scrypt(auth.encode(), salt=LOGIN.encode(), n=2**14, r=8, p=1, dklen=_DIGEST_LETTERS // 2)
+        target = self._home / "shipped" / f"{LOGIN}-{name.hex()}"
+        private_directory(target.parent)
+        target.touch(mode=0o600)
+        target.write_text(auth, encoding="utf-8")
+        return target
 
     def _brought(self, name: str, place: str) -> str:
         if urlsplit(place).scheme:
@@ -76,6 +92,6 @@ class Shipping:
                     archive.writestr(zipfile.ZipInfo(name, _EPOCH), (directory / name).read_bytes())
         content = packed.getvalue()
         target = self._home / "shipped" / f"hadoop-conf-{hashlib.sha256(content).hexdigest()[:_DIGEST_LETTERS]}.zip"
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(target.parent)
         target.write_bytes(content)
         return target

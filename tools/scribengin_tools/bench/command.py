@@ -14,6 +14,7 @@ from rich.console import Console
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ArtifactUnavailable, ConfigInvalid
+from scribengin_tools.bench.bad_records import BAD_RECORDS, bad_records
 from scribengin_tools.bench.beside import APPENDS, PEERS_OF, READS, PeerBench, appends, reads, tail
 from scribengin_tools.bench.costs import many_logs, memory
 from scribengin_tools.bench.flow import FLOW_BENCHMARKS, FlowBench
@@ -24,6 +25,7 @@ from scribengin_tools.bench.recovery import RECOVERIES, recovery
 from scribengin_tools.bench.report import conditions, print_results
 from scribengin_tools.bench.rows import SCALES, Row, Scale, missed_targets, write_json
 from scribengin_tools.bench.scaling import SCALING, scaling
+from scribengin_tools.bench.segments import SEGMENTS, segments
 from scribengin_tools.demo.ending import ending_cleanly
 from scribengin_tools.demo.place import NAMESPACE, embedded_place
 
@@ -33,7 +35,21 @@ _WITH_PEERS: dict[str, Callable[[PeerBench, str], list[Row]]] = {
     **dict.fromkeys(READS, reads),
     "tail": tail,
 }
-NAMES = tuple(dict.fromkeys((*LOG_BENCHMARKS, *_WITH_PEERS, "memory", *_MANY, *FLOW_BENCHMARKS, SCALING, *RECOVERIES)))
+NAMES = tuple(
+    dict.fromkeys(
+        (
+            *LOG_BENCHMARKS,
+            *_WITH_PEERS,
+            "memory",
+            SEGMENTS,
+            *_MANY,
+            *FLOW_BENCHMARKS,
+            BAD_RECORDS,
+            SCALING,
+            *RECOVERIES,
+        )
+    )
+)
 
 
 def bench(
@@ -123,13 +139,15 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
     with embedded_place(base) as place, Peers(base, place.registry.hosts) as peers:
         what = conditions(place.store, fsync_p50_ms(place.store, SYSTEM_CLOCK), scale)
         console.print(what, highlight=False)
-        log = LogBench(place.namespace, place.store, scale, SYSTEM_CLOCK)
+        log = LogBench(place.namespace, place.registry, place.store, scale, SYSTEM_CLOCK)
         flows = FlowBench(place, scale, SYSTEM_CLOCK, peers, base)
         uri = f"distributedlog-file://{place.registry.hosts}{NAMESPACE}"
         for name, wanted in chosen.benchmarks.items():
             console.print(f"{name} ...", style="dim")
             if name in FLOW_BENCHMARKS:
                 rows.append(FLOW_BENCHMARKS[name](flows.with_peers(wanted)))
+            elif name == BAD_RECORDS:
+                rows.append(bad_records(flows))
             elif name == SCALING:
                 rows.append(scaling(base, scale, SYSTEM_CLOCK))
             elif name in RECOVERIES:
@@ -144,6 +162,8 @@ def _of_the_log(name: str, bench: PeerBench) -> list[Row]:
         return _WITH_PEERS[name](bench, name)
     if name == "memory":
         return memory(bench.log, bench.namespace)
+    if name == SEGMENTS:
+        return [segments(bench.log)]
     if name in _MANY:
         return many_logs(bench.log, bench.namespace, _MANY[name])
     return [LOG_BENCHMARKS[name](bench.log)]

@@ -24,12 +24,12 @@ from scribengin_tools.demo.progress import FlowProgress
 from scribengin_tools.demo.standstill import SeenCommit
 
 PEER = "spark"
-_CORES = 2
-_MEMORY_MB = 6144
-_STREAMS = _CORES
+CORES = 2
+MEMORY_MB = 6144
+_STREAMS = CORES
 _RECORD_BYTES = 1024
 _WARM_UP_RECORDS = 2_000
-_TIMEOUT_S = 600.0
+TIMEOUT_S = 600.0
 _GUARANTEE_OF_LOGS = (
     "exactly once: staged, one registry transaction a round, then shown; every fsync before what depends on it; "
     f"one worker, {_STREAMS} tasks"
@@ -79,8 +79,8 @@ class FlowBench:
                 scale.flow_records,
                 warm_up=_WARM_UP_RECORDS,
                 runs=scale.peer_runs,
-                cores=_CORES,
-                memory_mb=_MEMORY_MB,
+                cores=CORES,
+                memory_mb=MEMORY_MB,
             )
         except ServerError as error:
             self.peers.missing[PEER] = f"cannot be had: {str(error).splitlines()[0]}"
@@ -140,32 +140,34 @@ def _rate(
     config = _config(name, source, sink)
     place.submit(config)
     with FlowProgress(place, config, "src") as flow:
-        _run_until_through(place, name, flow)
+        run_until_through(place, name, flow)
         # Large rounds take another way through Spark than the first, small ones did.
-        _one_run(place, name, flow, scale.flow_records, append)
-        rate = median(_one_run(place, name, flow, scale.flow_records, append) for _ in range(scale.runs))
+        one_run(place, name, flow, scale.flow_records, append)
+        rate = median(one_run(place, name, flow, scale.flow_records, append) for _ in range(scale.runs))
         place.desire(name, "stopped")
-        place.await_state(name, "stopped", timeout_s=_TIMEOUT_S)
+        place.await_state(name, "stopped", timeout_s=TIMEOUT_S)
     return rate
 
 
-def _one_run(place: Place, name: str, flow: FlowProgress, records: int, append: Callable[[int], None]) -> float:
+def one_run(place: Place, name: str, flow: FlowProgress, records: int, append: Callable[[int], None]) -> float:
+    """Append records while the dataflow is paused, and let it run until all are through: records per second."""
     place.desire(name, "paused")
-    place.await_state(name, "paused", timeout_s=_TIMEOUT_S)
+    place.await_state(name, "paused", timeout_s=TIMEOUT_S)
     append(records)
     before = len(flow.commits.seen())
-    _run_until_through(place, name, flow)
+    run_until_through(place, name, flow)
     return rate_of_run(flow.commits.seen()[before:], records)
 
 
-def _run_until_through(place: Place, name: str, flow: FlowProgress) -> None:
+def run_until_through(place: Place, name: str, flow: FlowProgress) -> None:
+    """Until nothing is left to read."""
     place.desire(name, "running")
 
     def through() -> bool:
         place.check(name)
         return flow.lag() == 0
 
-    place.wait_until(through, _TIMEOUT_S, f"{name} to read everything")
+    place.wait_until(through, TIMEOUT_S, f"{name} to read everything")
 
 
 def _config(name: str, source: dict[str, Any], sink: dict[str, Any]) -> DataflowConfig:
@@ -176,6 +178,6 @@ def _config(name: str, source: dict[str, Any], sink: dict[str, Any]) -> Dataflow
         "sql": "SELECT upper(cast(payload AS string)) AS payload FROM src",
         "workers": 1,
         "executors_per_worker": _STREAMS,
-        "container": {"memory_mb": _MEMORY_MB, "cores": _CORES},
+        "container": {"memory_mb": MEMORY_MB, "cores": CORES},
     }
     return DataflowConfig.parse(value, source="the benchmark's dataflow")

@@ -14,6 +14,7 @@ import pyarrow as pa
 from scribengin.clock import Clock
 from scribengin.log import LogConfig, LogNamespace, LogWriter
 from scribengin.log.entry import Damage, read_header
+from scribengin_registry.contract import Registry
 from scribengin_tools.bench.limits import read_and_checksum_s, write_and_sync_s
 from scribengin_tools.bench.rows import Row, Scale, alternating
 
@@ -31,6 +32,7 @@ class LogBench:
     """Where the log benchmarks run: a namespace whose segments lie in `directory`."""
 
     namespace: LogNamespace
+    registry: Registry
     directory: Path
     scale: Scale
     clock: Clock

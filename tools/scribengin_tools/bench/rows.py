@@ -43,7 +43,7 @@ class Scale:
 
     log_bytes: what one run of a log benchmark moves; peer_bytes: the same for a peer. flow_records: a dataflow's run.
     tail_records: end to end, one by one. memory_bytes: the log over which memory is watched. logs_records: over many
-    logs in all. peer_runs_max: peers take longer to start and to stop than we do.
+    logs in all. segments: of a log that has many. peer_runs_max: peers take longer to start and to stop than we do.
     """
 
     log_bytes: int
@@ -53,6 +53,7 @@ class Scale:
     tail_records: int
     memory_bytes: int
     logs_records: int
+    segments: int
     runs: int
     peer_runs_max: int = 3
 
@@ -74,6 +75,7 @@ _FULL = Scale(
     tail_records=3_000,
     memory_bytes=10 * _GIB,
     logs_records=200_000,
+    segments=10_000,
     runs=5,
 )
 SCALES = {
@@ -87,6 +89,7 @@ SCALES = {
         tail_records=400,
         memory_bytes=16 * 1024 * 1024,
         logs_records=4_000,
+        segments=500,
         runs=2,
         peer_runs_max=1,
     ),
@@ -102,6 +105,7 @@ def alternating(runs: int, measure: Callable[[], tuple[float, float]]) -> tuple[
 TARGETS = {
     "append-100B": 5.0, "append-1KiB": 0.8, "read-100B": 0.7, "read-1KiB": 0.7, "tail": 0.5, "memory": 1.0,
     "log-sql-log": 5.0, "kafka-sql-kafka": 1.2, "scaling": 1.0,
+    "bad-records": 0.33,
 }  # fmt: skip
 """Benchmark -> the ratio that it is to reach, on a quiet machine."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scribengin_tools.commands.options import JsonOption, NameArgument, RegistryOption, connected
+from scribengin_tools.commands.options import JsonOption, NameArgument, RegistryOption, SecretsOption, connected
 from scribengin_tools.render import console, moment, note, print_json, table
 
 if TYPE_CHECKING:
@@ -28,13 +28,16 @@ def get(
         int | None,
         typer.Option("--version", metavar="N", help="As it was. Default: the one in force.", show_default=False),
     ] = None,
+    secrets: SecretsOption = False,
     as_json: JsonOption = False,
     registry: RegistryOption = None,
 ) -> None:
-    """Show the config that is in force, as YAML. If a later edit is refused, it says so on stderr."""
+    """Show the config that is in force, as YAML. If a later edit is refused, it says so on stderr.
+
+    What looks like a secret is shown as ******.
+    """
     from scribengin.dataflow.edit_log import config_of_version
-    from scribengin.dataflow.nodes import as_json as to_json
-    from scribengin_tools.editing import as_yaml, value_at
+    from scribengin_tools.editing import as_yaml, shown_json, value_at
     from scribengin_tools.naming import view_of
     from scribengin_tools.overview import overview
 
@@ -44,15 +47,15 @@ def get(
         config = view.config_in_force().value if version is None else config_of_version(view, version)
         refused = found.picture.config_error
     if key is not None:
-        value = value_at(config, key)
+        value = value_at(config, key, secrets=secrets)
         if as_json or isinstance(value, dict | list):
             print_json(value)
         else:
             print("" if value is None else value)
     elif as_json:
-        print_json(to_json(config))
+        print_json(shown_json(config, secrets=secrets))
     else:
-        print(as_yaml(config), end="")
+        print(as_yaml(config, secrets=secrets), end="")
     if refused and version is None:
         note(f"the edit after it was refused: {refused}")
 
@@ -105,13 +108,14 @@ def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryO
     saw it is shown as written, if a command wrote it.
     """
     from scribengin.dataflow.edit_log import edits
+    from scribengin.masking import masked
     from scribengin_tools.naming import view_of
 
     with connected(registry) as session:
         view = view_of(session, name)
         found, in_force = edits(view), view.config_in_force().version
     if as_json:
-        print_json([edit.model_dump(mode="json") for edit in found])
+        print_json(masked([edit.model_dump(mode="json") for edit in found]))
         return
     rows = [
         (

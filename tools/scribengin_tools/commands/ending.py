@@ -77,7 +77,10 @@ def stop(
         shown = console(stderr=True)
         with shown.status(f"stopping '{name}' ...") as progress:
             status = wait_for_state(
-                view, lambda s: s.state in FINAL_STATES, lambda s: progress.update(f"stopping '{name}': {_progress(s)}")
+                view,
+                lambda s: s.state in FINAL_STATES,
+                lambda s: progress.update(f"stopping '{name}': {_progress(s)}"),
+                asked="stopped",
             )
             await_masters_gone(view)
     if status.state == "failed":

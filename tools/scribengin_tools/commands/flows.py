@@ -32,7 +32,10 @@ FlowArgument = Annotated[
     ),
 ]
 WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Return when every task runs (exit code 1 if it fails instead).")
+    bool,
+    typer.Option(
+        "--wait", help="Return when every task has committed a round or has nothing to read (exit code 1 if it fails)."
+    ),
 ]
 
 
@@ -41,6 +44,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("explain")(explain)
     app.command("submit")(submit)
     app.command("start")(start)
+    app.command("revive")(revive)
 
 
 def explain(
@@ -187,6 +191,23 @@ def start(name: NameArgument, wait: WaitOption = False, registry: RegistryOption
         follow(view, wait=wait)
 
 
+def revive(registry: RegistryOption = None) -> None:
+    """Launch a master for each dataflow of this machine that is to run and has lost all its masters.
+
+    As after a reboot. What was stopped or killed, or has ended, stays so. Nothing is done where a master is there, so
+    it can be run again and again: deploy/systemd has a timer that does.
+    """
+    from scribengin.launcher.local import scribengin_home
+    from scribengin_tools.starting import revive as launch_masters
+
+    with connected(registry) as session:
+        revived = launch_masters(session, scribengin_home())
+    for name in revived:
+        print(f"launched a master for dataflow '{name}', which had none")
+    if not revived:
+        note("every dataflow of this machine that is to run has a master")
+
+
 def _refuse_without_cluster() -> None:
     """Raises ConfigInvalid: nothing says which cluster it is."""
     from scribengin.launcher.yarn.jvm import configuration_directory
@@ -221,7 +242,7 @@ def follow(view: DataflowView, *, wait: bool) -> None:
     """Say how to see what becomes of a dataflow that was started, or wait until it runs."""
     from scribengin.dataflow.descriptors import FINAL_STATES
     from scribengin_tools.ending import ended_badly, wait_for_state
-    from scribengin_tools.starting import is_running
+    from scribengin_tools.starting import has_begun
 
     name = view.dataflow
     if not wait:
@@ -237,7 +258,7 @@ def follow(view: DataflowView, *, wait: bool) -> None:
                     note(f"{name}: {trouble}")  # it may never run for that, and whoever waits would never know
             progress.update(f"waiting until '{name}' runs: {_progress(status)}")
 
-        status = wait_for_state(view, lambda s: is_running(s) or s.state in FINAL_STATES, seen)
+        status = wait_for_state(view, lambda s: has_begun(s) or s.state in FINAL_STATES, seen, asked="running")
     if status.state in ("failed", "killed"):
         raise ended_badly(status)
     print(f"dataflow '{name}' is {status.state}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,12 +48,11 @@ def create(
     """Create logs.
 
     All of them or, when one cannot be created, none. --set takes the keys of a log's configuration."""
-    import yaml
-
     from scribengin.log import LogConfig
+    from scribengin.yaml_text import parse_yaml
     from scribengin_tools.logs import create_all
 
-    given = {key: yaml.safe_load(value) for key, value in overrides(settings).items()}
+    given = {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(settings).items()}
     config = LogConfig.parse(given, source="--set")
     with opened_namespace(registry, namespace) as opened:
         create_all(opened, logs, config)
@@ -73,7 +73,8 @@ def list_logs(
     with opened_namespace(registry, namespace) as opened:
         for name in opened.names(prefix):
             try:
-                infos.append(opened.info(name))
+                found = opened.info(name)
+                infos.append(replace(found, segments=opened.segments(name)) if as_json else found)
             except LogNotFound:
                 continue  # deleted since the names were read
             except (InconsistentLog, DescriptorUnreadable) as error:
@@ -102,7 +103,7 @@ def info(
     from scribengin_tools.places import short
 
     with opened_namespace(registry, namespace) as opened:
-        found = opened.info(log)
+        found = replace(opened.info(log), segments=opened.segments(log))
     if as_json:
         print_json(_info_json(found))
         return

@@ -155,11 +155,10 @@ def configure(
     Key by key, with --set; without it, all of it is shown.
 
     Retention obeys from the next purge on, everything else from the next writer on."""
-    import yaml
-
+    from scribengin.yaml_text import parse_yaml
     from scribengin_tools.log_admin import configured
 
-    given = {key: yaml.safe_load(value) for key, value in overrides(settings).items()}
+    given = {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(settings).items()}
     with opened_namespace(registry, namespace) as opened:
         config = configured(opened, log, given).model_dump(mode="json")
     if as_json:
@@ -247,9 +246,9 @@ def recover(
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
-    """Complete the segment that a writer left unfinished.
+    """Complete the segment that a writer left unfinished, and take back what the registry does not name.
 
-    And say what was found: records that are kept, a torn end, a staged round.
+    And say what was found: records that are kept, a torn end, a staged round, files of a registry that went back.
 
     The next writer would do the same. A damaged segment is refused, and nothing of it is cut."""
     from scribengin.log import recover_log

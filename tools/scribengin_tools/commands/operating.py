@@ -86,7 +86,8 @@ def pause(
             print(f"dataflow '{name}' is asked to pause; `scribengin status {name}` shows how far it is")
             return
         with console(stderr=True).status(f"pausing '{name}' ..."):
-            status = wait_for_state(view, lambda s: s.state in ("paused", *FINAL_STATES), lambda _: None)
+            until = ("paused", *FINAL_STATES)
+            status = wait_for_state(view, lambda s: s.state in until, lambda _: None, asked="paused")
     if status.state != "paused":
         raise ended_badly(status)
     print(f"dataflow '{name}' is paused")
@@ -129,24 +130,35 @@ def restart(
         bool, typer.Option("--check/--no-check", help="Check the transformation first; that takes Spark some seconds.")
     ] = True,
     wait: WaitOption = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     registry: RegistryOption = None,
 ) -> None:
     """Stop a dataflow and start it again from its committed positions, with the code as it is on disk now.
 
     What is wrong with the code or the config is found before anything is stopped: then the exit code is 2, and the
     dataflow goes on as it was. One that has ended is only started. What others edit meanwhile stays, unless this would
-    change the same.
+    change the same. Without FLOW, it asks before it takes code from a directory that you have not submitted.
     """
     from scribengin.launcher.local import scribengin_home
     from scribengin_tools.checking import check
     from scribengin_tools.naming import view_of
-    from scribengin_tools.restarting import next_version, put_in_force, refuse_overtaken, stop_for_restart
+    from scribengin_tools.restarting import (
+        foreign_origin,
+        next_version,
+        put_in_force,
+        refuse_overtaken,
+        stop_for_restart,
+    )
     from scribengin_tools.starting import start_again
 
     with connected(registry) as session:
         view = view_of(session, name)
         base = view.config_to_edit()
         config = next_version(view, base.value, flow, overrides(settings))
+        foreign = foreign_origin(view, config, scribengin_home()) if flow is None and not yes else None
+        if foreign is not None:
+            question = f"the registry says that the code of '{name}' is in {foreign}, which you did not submit: run it"
+            typer.confirm(f"{question}?", abort=True, err=True)
         if check_first:
             with console(stderr=True).status("checking; Spark takes some seconds ..."):
                 _, errors = check(session, config, exists=True)

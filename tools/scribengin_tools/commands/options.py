@@ -10,11 +10,13 @@ import typer
 
 if TYPE_CHECKING:
     from scribengin.log import LogNamespace
-    from scribengin_registry.contract import Registry
+    from scribengin_registry.kazoo_registry import ZooKeeperRegistry
 
 REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
 DEFAULT_NAMESPACE = "/logs"
 _CONNECT_TIMEOUT_S = 5.0
+_OURS = ("/scribengin", "/scribengin/dataflows", "/scribengin/locks", DEFAULT_NAMESPACE)
+"""What is looked at: below a node that is open there are others."""
 
 RegistryOption = Annotated[
     str | None,
@@ -35,6 +37,7 @@ NamespaceOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SecretsOption = Annotated[bool, typer.Option("--secrets", help="Show what looks like a secret, too.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,8 +58,9 @@ NameArgument = Annotated[
 
 
 @contextmanager
-def connected(hosts: str | None) -> Iterator[Registry]:
-    """A session with the registry at `hosts`. Raises ConfigInvalid (none was given), RegistryUnreachable."""
+def connected(hosts: str | None, *, checked: bool = True) -> Iterator[ZooKeeperRegistry]:
+    """A session with the registry at `hosts`; if it is a user's, it is `checked` whether others may change anything.
+    Raises ConfigInvalid (none was given), RegistryUnreachable."""
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
     from scribengin_registry.kazoo_registry import connect
@@ -73,7 +77,22 @@ def connected(hosts: str | None) -> Iterator[Registry]:
             raise ConfigInvalid(str(error)) from error
         raise
     with registry:
+        if checked:
+            _tell_of_open(registry)
         yield registry
+
+
+def _tell_of_open(registry: ZooKeeperRegistry) -> None:
+    """Whoever is a user relies on it that nobody else changes anything; what was made before there were users is open
+    to all."""
+    from scribengin_tools.render import note
+
+    found = next((path for path in _OURS if registry.is_open(path)), None) if registry.has_user else None
+    if found is not None:
+        note(
+            f"anybody may change {found} of this registry, which was made without a user: `scribengin registry "
+            "protect` makes all of it yours"
+        )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def logs(
 ) -> None:
     """Show the output of a dataflow's masters and workers.
 
-    Of those on this machine, or of its last application on YARN; also when they have ended.
+    Of those on this machine since it was submitted, or of its last application on YARN; also when they have ended.
 
     --json lists the processes: where their output is, and how they ended.
     """
@@ -41,22 +41,23 @@ def logs(
 
     with connected(registry) as session:
         view = view_of(session, name)
-        view.status()  # so that a wrong name is called one
+        since_ms = view.status().submitted_ms
         config = view.config_in_force().value
         if config.launcher != "local":
             _of_yarn(view, config, worker, follow=follow, lines=lines, as_json=as_json)
             return
         hosts, name = session.hosts, view.dataflow
-    found = [output for output in outputs_of(hosts, name) if worker is None or output.container.name == worker]
+    all_of_it = outputs_of(hosts, name, since_ms)
+    found = [output for output in all_of_it if worker is None or output.container.name == worker]
     if worker is not None and not found:
-        known = ", ".join(dict.fromkeys(output.container.name for output in outputs_of(hosts, name))) or "none"
+        known = ", ".join(dict.fromkeys(output.container.name for output in all_of_it)) or "none"
         raise ConfigInvalid(f"dataflow '{name}' has had no '{worker}' on this machine (there are: {known})")
     if as_json:
         print_json([container_facts(output) for output in found])
     elif not found:
         note(f"nothing of dataflow '{name}' has run on this machine below its home directory (SCRIBENGIN_HOME)")
     elif follow:
-        follow_output(hosts, name, worker, lines)
+        follow_output(hosts, name, since_ms, worker, lines)
     else:
         print_output(found, lines)
 

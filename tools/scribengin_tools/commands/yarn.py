@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from scribengin_tools.commands.flows import FlowArgument
-from scribengin_tools.commands.options import JsonOption, RegistryOption, SetOption, connected, overrides
+from scribengin_tools.commands.options import JsonOption, RegistryOption, SecretsOption, SetOption, connected, overrides
 from scribengin_tools.render import console, note, print_json
 
 app = typer.Typer(help="Deploying on YARN: the Python environment, a check of the cluster.", no_args_is_help=True)
@@ -74,21 +74,24 @@ def preflight(
 
 
 @app.command()
-def spec(flow: FlowArgument, settings: SetOption = None, registry: RegistryOption = None) -> None:
+def spec(
+    flow: FlowArgument, settings: SetOption = None, secrets: SecretsOption = False, registry: RegistryOption = None
+) -> None:
     """Print a dataflow as the specification of a skein application (YAML).
 
-    Nothing is uploaded or started.
+    Nothing is uploaded or started. What looks like a secret is shown as ******.
     """
     import yaml
 
     from scribengin.dataflow.config import load_config
     from scribengin.launcher.local import scribengin_home
+    from scribengin.masking import masked
     from scribengin_tools.yarn_spec import spec_of
 
     config = load_config(flow, overrides(settings))
     with connected(registry) as session:
         spec = spec_of(config, session.hosts, scribengin_home(), note)
-    print(yaml.safe_dump(spec, sort_keys=False), end="")
+    print(yaml.safe_dump(spec if secrets else masked(spec), sort_keys=False), end="")
 
 
 @app.command()

@@ -75,7 +75,9 @@ class Operator:
 
     def log(self, name: str, process: str | None) -> str:
         """The last lines that a worker or master wrote, or all of them."""
-        found = [output for output in outputs_of(self.registry.hosts, name) if process in (None, output.container.name)]
+        since_ms = DataflowView(self.registry, name).status().submitted_ms
+        outputs = outputs_of(self.registry.hosts, name, since_ms)
+        found = [output for output in outputs if process in (None, output.container.name)]
         if not found:
             return f"no output of {process or name} is on this machine: see `scribengin logs {name}`"
         return "\n".join(f"== {output.heading}\n{text_of(output, LOG_LINES)}" for output in found)

@@ -12,6 +12,7 @@ from scribengin.dataflow.descriptors import FINAL_STATES, PhaseTimes
 from scribengin.dataflow.picture import DataflowPicture, TaskPicture
 from scribengin.naming import natural
 from scribengin_tools.render import age, state_text
+from scribengin_tools.terminal import visible
 
 _MEASURES = {">IN/S": 5, ">OUT/S": 5, ">LAG": 5, ">AGE": 5, ">ROUND": 5, ">FAIL": 4}
 FLOW_COLUMNS: dict[str, int] = {"DATAFLOW": 12, "STATE": 8, ">WORK": 5, ">TASKS": 5, **_MEASURES}
@@ -19,7 +20,7 @@ TASK_COLUMNS: dict[str, int] = {"TASK": 10, "STATE": 11, "WORKER": 10, **_MEASUR
 """Headings (of numbers behind a `>`) and widths, which fit 80 columns. The first one takes what is left beyond."""
 STREAMS_SHOWN = 3
 TASKS_SHOWN_MAX = 200
-_TROUBLE = ("unreadable", "stalled", "failed")
+_TROUBLE = ("unreadable", "stalled", "leaderless", "failed")
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -221,7 +222,7 @@ def _stalled(found: DataflowPicture) -> str:
 
 
 def _fact(name: str, text: str, style: str = "") -> Text:
-    return Text(f"{name:8}", "dim").append(text, style or "none")
+    return Text(f"{name:8}", "dim").append(visible(text), style or "none")
 
 
 def _number(text: str) -> Text:

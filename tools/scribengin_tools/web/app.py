@@ -35,6 +35,7 @@ from scribengin.errors import (
     RegistryError,
     ScribenginError,
 )
+from scribengin.masking import masked_text
 from scribengin_tools.web.access import Access, Session, host_is_ours, may_change, origin_is_ours
 from scribengin_tools.web.feed import events
 from scribengin_tools.web.operating import WebOperator
@@ -95,7 +96,7 @@ class Page:
             Route(f"{flow}/versions/{{version:int}}", self._seeing(self._version)),
             Route(f"{flow}/verdict/{{version:int}}", self._seeing(self._verdict)),
             Route(f"{flow}/history", self._seeing(self._history)),
-            Route(f"{flow}/check", self._seeing(self._check), methods=["POST"]),
+            Route(f"{flow}/check", self._changing(self._check), methods=["POST"]),
             Route(f"{flow}/config", self._changing(self._save), methods=["POST"]),
             Route(f"{flow}/scale", self._changing(self._scale), methods=["POST"]),
             Route(f"{flow}/pause", self._changing(self._pause), methods=["POST"]),
@@ -281,7 +282,7 @@ async def _done(act: Callable[..., Json], *arguments: Any) -> Response:
 
 async def _told(_request: Request, error: Exception) -> Response:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return _refusal(status, str(error))
+    return _refusal(status, masked_text(str(error)))
 
 
 def _refusal(status: int, words: str) -> Response:
@@ -299,7 +300,7 @@ async def _body(request: Request) -> Json:
             raise ConfigInvalid(f"that is more than {BODY_BYTES_MAX:,} bytes")
     try:
         value = json.loads(received or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigInvalid("that is no JSON") from None
     if not isinstance(value, dict):
         raise ConfigInvalid("send a JSON object")

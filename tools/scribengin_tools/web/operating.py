@@ -66,7 +66,7 @@ class WebOperator:
         if found.version != version:
             checked["meanwhile"] = edited_since(view, version)
         try:
-            config = from_yaml(text)
+            config = from_yaml(text, found.value)
             checked["difference"] = _difference(as_yaml(found.value), as_yaml(config))
             plan = plan_edit(found.value, config, running=bool(view.workers()))
             checked |= {"changes": list(plan.changes), "actions": list(plan.actions)}
@@ -81,7 +81,7 @@ class WebOperator:
         found = view.config_to_edit()
         if found.version != version:
             raise conflict(view, version)
-        return _edited(replace_config(view, found, from_yaml(text), author))
+        return _edited(replace_config(view, found, from_yaml(text, found.value), author))
 
     def scale(self, name: str, wanted: dict[str, int], author: str) -> Json:
         """Other numbers of `workers` or `tasks`."""

@@ -21,6 +21,7 @@ from scribengin.model import Config
 from scribengin_registry.contract import Registry
 from scribengin_tools.web.access import Access, is_loopback, names_of
 from scribengin_tools.web.app import Page
+from scribengin_tools.web.connections import BACKLOG, BoundedConnection
 from scribengin_tools.web.operating import WebOperator
 from scribengin_tools.web.watcher import Watcher
 
@@ -61,6 +62,9 @@ class WebServer:
         page = Page(self.watcher, WebOperator(registry), access, names, cookie, config.write, clock)
         settings = uvicorn.Config(
             page.app(),
+            http=BoundedConnection,
+            ws="none",
+            backlog=BACKLOG,
             log_level="error",
             access_log=False,
             lifespan="off",
@@ -140,7 +144,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:

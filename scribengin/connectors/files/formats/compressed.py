@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files.formats import reading
-from scribengin.connectors.files.formats.frames import frame_ends, frame_size
+from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
 from scribengin.connectors.files.formats.growing import Framing, decoded
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned
-from scribengin.connectors.files.lines import BLOCK_BYTES, LINE_BYTES_MAX, newlines
+from scribengin.connectors.files.lines import BLOCK_BYTES, NEWLINE, newlines, too_large
 from scribengin.connectors.files.ranges import RangeFile
 from scribengin.errors import DataflowError, RecordTooLarge
 
@@ -51,9 +51,10 @@ class CompressedReading(FileReading):
 
     grows = False
 
-    def __init__(self, framing: Framing, codec: Codec) -> None:
+    def __init__(self, framing: Framing, codec: Codec, record_bytes_max: int) -> None:
         self._framing = framing
         self._codec = codec
+        self._record_bytes_max = record_bytes_max
         self._current: _Stream | None = None
         self._begun: _Stream | None = None
 
@@ -78,7 +79,7 @@ class CompressedReading(FileReading):
             if stream is not None and not stream.broken and stream.is_of(file) and stream.drop(offset):
                 break
         else:
-            stream = _Stream(file, self._codec, self._framing)
+            stream = _Stream(file, self._codec, self._framing, self._record_bytes_max)
             while not stream.drop(offset):
                 stream.pull()
         if offset:
@@ -91,7 +92,9 @@ class CompressedReading(FileReading):
 class _Stream:
     """A file that is being decompressed: the records from number `at` on that were, and no split has taken yet."""
 
-    def __init__(self, file: FileToRead, codec: Codec, framing: Framing) -> None:
+    def __init__(self, file: FileToRead, codec: Codec, framing: Framing, record_bytes_max: int) -> None:
+        self._record_bytes_max = record_bytes_max
+        self._overhead = len(NEWLINE) if framing == "text" else HEAD_BYTES
         self._file = file
         self._codec = codec
         self._framing = framing
@@ -111,7 +114,7 @@ class _Stream:
         return self._raw.tell()
 
     def is_of(self, file: FileToRead) -> bool:
-        return (self._file.url, self._file.size_bytes) == (file.url, file.size_bytes)
+        return (self._file.url, self._file.info) == (file.url, file.info)
 
     def drop(self, to: int) -> bool:
         """Forget the records before number `to`: whether it has got there. Raises DataflowError at the file's end."""
@@ -157,11 +160,8 @@ class _Stream:
         self.broken = True  # unless it gets to the end of this
         done = int(self.ends[-1]) if len(self.ends) else 0
         rest = len(self._data) - done
-        if rest > LINE_BYTES_MAX:
-            raise RecordTooLarge(
-                f"{self._file.url}: the record at byte {self._passed + done} of what it holds is longer than "
-                f"{LINE_BYTES_MAX} bytes"
-            )
+        if rest > self._record_bytes_max + self._overhead:
+            raise self._too_large(self._passed + done)
         block = self._decompressed(max(BLOCK_BYTES, rest))  # so that a long record is looked through few times
         self.ended = not block
         self._data += block
@@ -173,13 +173,24 @@ class _Stream:
             raise self._damaged(f"its last frame is cut off: it has {rest} bytes of {size or 'at least 4'}")
         else:
             found = self._found(bytes(memoryview(self._data)[done:]), self._passed + done)
+        self._check(np.asarray(found, np.int64), self._passed + done)
         self.ends = np.concatenate([self.ends, np.asarray(found, np.int64) + done])
         self.broken = False
 
     def _found(self, data: bytes, at: int) -> list[int] | np.ndarray[tuple[int], np.dtype[np.intp]]:
         if self._framing == "text":
             return newlines(data) + 1
-        return frame_ends(data, at=at, what=f"{self._file.url}, decompressed")
+        return frame_ends(data, at=at, what=f"{self._file.url}, decompressed", bytes_max=self._record_bytes_max)
+
+    def _check(self, ends: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> None:
+        """Raise RecordTooLarge for one of the records that end there, behind byte `at`."""
+        begins = np.concatenate([[0], ends[:-1]])[: len(ends)]
+        large = np.flatnonzero(ends - begins > self._record_bytes_max + self._overhead)
+        if len(large):
+            raise self._too_large(at + int(begins[large[0]]))
+
+    def _too_large(self, at: int) -> RecordTooLarge:
+        return too_large(f"{self._file.url}, decompressed", "record", at, self._record_bytes_max)
 
     def _decompressed(self, size: int) -> bytes:
         try:

@@ -21,6 +21,10 @@ class CompressedWriting(PlainWriting):
         self._inner = inner
         self._codec = codec
         self.suffix = f"{inner.suffix}.{SUFFIXES[codec]}"
+        self.payload_bytes_max = inner.payload_bytes_max
+
+    def check(self, batch: pa.RecordBatch, *, what: str) -> None:
+        self._inner.check(batch, what=what)
 
     def content(self, batch: pa.RecordBatch, *, what: str) -> Content:
         return self._inner.content(batch, what=what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,9 @@ FRAME_BYTES_MAX = LINE_BYTES_MAX
 _LENGTH = struct.Struct(">I")
 
 
-def frame_ends(data: bytes | bytearray | memoryview, *, at: int, what: str) -> list[int]:
+def frame_ends(
+    data: bytes | bytearray | memoryview, *, at: int, what: str, bytes_max: int = FRAME_BYTES_MAX
+) -> list[int]:
     """Where the complete frames of `data` end, which begins with one, at byte `at` of the file `what`.
 
     Each frame says where the next begins, so they are walked one by one; nothing but their ends is made of them.
@@ -27,10 +30,11 @@ def frame_ends(data: bytes | bytearray | memoryview, *, at: int, what: str) -> l
     begin, size, length_of = 0, len(data), _LENGTH.unpack_from
     while begin + HEAD_BYTES <= size:
         length = length_of(data, begin)[0]
-        if length > FRAME_BYTES_MAX:
+        if length > bytes_max:
             raise DataflowError(
                 f"{what}: the frame at byte {at + begin} says that it is {length:,} bytes long, and none is longer "
-                f"than {FRAME_BYTES_MAX:,}: it is damaged, or no file of frames (4 bytes of length, then the payload)"
+                f"than {bytes_max:,} (record_bytes_max): it is damaged, or no file of frames (4 bytes of length, then "
+                "the payload)"
             )
         begin += HEAD_BYTES + length
         if begin > size:
@@ -67,6 +71,7 @@ class FrameScan:
     tail_is_final: bool
     """Whether nobody is writing the file any more."""
     alone: bool = True
+    record_bytes_max: int = FRAME_BYTES_MAX
     marks: list[Mark] = field(default_factory=list)
     complete: bool = False
 
@@ -84,8 +89,8 @@ class FrameScan:
             if not block:
                 raise DataflowError(f"{self.what}: it was cut to {at} bytes while it was read; it had {self.size}")
             rest += block
-            ends = frame_ends(rest, at=begin, what=self.what)
-            taken = self._take(begin, ends)
+            ends = frame_ends(rest, at=begin, what=self.what, bytes_max=self.record_bytes_max)
+            taken = self._take(begin, ends, rest)
             if taken < len(ends) or self._is_full(begin, ends, rest):
                 return
             done = ends[-1] if ends else 0
@@ -97,14 +102,15 @@ class FrameScan:
             )
         self.complete = True
 
-    def _take(self, begin: int, ends: list[int]) -> int:
+    def _take(self, begin: int, ends: list[int], data: bytes) -> int:
         """Note as many of the frames as the limits allow: how many."""
         within = int(np.searchsorted(ends, self.start + self.limits.bytes_max - begin, side="right"))
         count = min(within, self.limits.records_max - self.end.records, len(ends))
         if not count and ends and self.alone and not self.end.records:
             count = 1
         if count > 0:
-            self.marks.append(Mark(begin + ends[count - 1], self.end.records + count))
+            crc32 = zlib.crc32(memoryview(data)[: ends[count - 1]])
+            self.marks.append(Mark(begin + ends[count - 1], self.end.records + count, crc32))
         return max(count, 0)
 
     def _is_full(self, begin: int, ends: list[int], data: bytes) -> bool:

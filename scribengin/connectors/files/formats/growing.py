@@ -11,9 +11,8 @@ import pyarrow as pa
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import FrameScan, decode_frames, frame_ends
-from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, deleted
-from scribengin.connectors.files.lines import NEWLINE, LineScan, cut, decode
-from scribengin.connectors.files.paths import file_system
+from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, read_planned
+from scribengin.connectors.files.lines import NEWLINE, LineScan, Piece, cut, decode
 from scribengin.errors import DataflowError
 
 Framing = Literal["text", "binary"]
@@ -22,33 +21,32 @@ RECORDS = {"text": "lines", "binary": "frames"}
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """The lines, or the frames, in the bytes [start, end) of one file."""
+    """The lines, or the frames, in a piece of one file."""
 
     path: str
-    start: int
-    end: int
-    records: int
+    identity: str
+    piece: Piece
     framing: Framing = "text"
 
     @property
+    def records(self) -> int:
+        return self.piece.records
+
+    @property
     def size_bytes(self) -> int:
-        return self.end - self.start
+        return self.piece.end - self.piece.start
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """One batch. Raises DataflowError when the file is gone or is not what it was when the range was planned."""
-        files, path = file_system(self.path)
-        try:
-            data = files.read(path, self.start, self.end)
-        except FileNotFoundError:
-            raise deleted(self.path) from None
-        batch = decoded(data, self.framing, at=self.start, what=self.path)
-        if len(data) != self.size_bytes or batch.num_rows != self.records:
+        start, end = self.piece.start, self.piece.end
+        data = read_planned(self.path, self.identity, start, end)
+        if not self.piece.holds(data):
             raise DataflowError(
-                f"{self.path} changed after it was planned: bytes {self.start} to {self.end} held {self.records} "
-                f"{RECORDS[self.framing]}, and {len(data)} bytes with {batch.num_rows} are there now; files may only "
+                f"{self.path} changed after it was planned: bytes {start} to {end} held {self.records} "
+                f"{RECORDS[self.framing]}, and {len(data)} bytes that are not the same are there now; files may only "
                 "grow"
             )
-        yield batch
+        yield decoded(data, self.framing, at=start, what=self.path)
 
 
 def decoded(data: bytes, framing: Framing, *, at: int, what: str) -> pa.RecordBatch:
@@ -61,8 +59,9 @@ class GrowingReading(FileReading):
 
     grows = True
 
-    def __init__(self, framing: Framing, settle_s: float) -> None:
+    def __init__(self, framing: Framing, settle_s: float, record_bytes_max: int) -> None:
         """`settle_s` is for messages."""
+        self._record_bytes_max = record_bytes_max
         self._framing = framing
         self._settle_s = settle_s
 
@@ -74,16 +73,17 @@ class GrowingReading(FileReading):
         found: LineScan | FrameScan
         if self._framing == "text":
             start += self._newline_of_a_settled_line(file, offset)
-            found = LineScan(file.url, start, file.size_bytes, limits, tail_is_line=file.settled, alone=alone)
+            found = LineScan(file.url, start, file.size_bytes, limits, file.settled, alone)
         else:
-            found = FrameScan(file.url, start, file.size_bytes, limits, tail_is_final=file.settled, alone=alone)
+            found = FrameScan(file.url, start, file.size_bytes, limits, file.settled, alone)
+        found.record_bytes_max = self._record_bytes_max
         found.run(file.read)
         pieces = cut(start, found.marks, reading.SPLIT_BYTES)
         return Scanned(
             end=found.end.offset if found.end.records else offset,
             records=found.end.records,
             size_bytes=found.end.offset - start,
-            splits=tuple(FileSplit(file.url, *piece, self._framing) for piece in pieces),
+            splits=tuple(FileSplit(file.url, file.info.identity, piece, self._framing) for piece in pieces),
             complete=found.complete,
             file_bytes=found.end.offset - start,
             left_bytes=0 if found.complete else file.size_bytes - found.end.offset,

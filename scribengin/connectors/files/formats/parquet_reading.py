@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,15 +13,17 @@ import pyarrow.parquet as pq
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.reading import (
+    MARK_BYTES,
     FileReading,
     FileToRead,
     Scanned,
     cut_rows,
-    deleted,
+    mark_of,
+    read_planned,
     same_columns,
 )
-from scribengin.connectors.files.paths import file_system
 from scribengin.connectors.files.ranges import RangeFile
+from scribengin.connectors.files.system import FileInfo
 from scribengin.errors import DataflowError
 
 _MAGIC = b"PAR1"
@@ -61,7 +64,9 @@ class ParquetSplit:
     """The rows [first, end) of one file."""
 
     path: str
+    identity: str
     file_bytes: int
+    mark: str
     first: int
     end: int
     size_bytes: int
@@ -73,11 +78,10 @@ class ParquetSplit:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Batches of the source's schema. Raises DataflowError when the file is gone, changed or damaged."""
-        files, path = file_system(self.path)
-        try:
-            yield from self._rows(lambda start, end: files.read(path, start, end))
-        except FileNotFoundError:
-            raise deleted(self.path) from None
+        read = partial(read_planned, self.path, self.identity)
+        if mark_of(read(max(self.file_bytes - MARK_BYTES, 0), self.file_bytes)) != self.mark:
+            raise self._changed()
+        yield from self._rows(read)
 
     def _rows(self, read: Callable[[int, int], bytes]) -> Iterator[pa.RecordBatch]:
         with _damage(self.path, f"rows {self.first} to {self.end}"):
@@ -95,8 +99,11 @@ class ParquetSplit:
                     yield as_schema(rows, self.schema)
                 if not left:
                     return
-        raise DataflowError(
-            f"{self.path} changed after it was planned: rows {self.first} to {self.end} are not all there; put "
+        raise self._changed()
+
+    def _changed(self) -> DataflowError:
+        return DataflowError(
+            f"{self.path} changed after it was planned: rows {self.first} to {self.end} are not what they were; put "
             "back what it was"
         )
 
@@ -109,16 +116,14 @@ class ParquetReading(FileReading):
     def __init__(self, schema: Callable[[], pa.Schema]) -> None:
         """`schema` is asked when the first file is looked at."""
         self._schema = schema
-        self._footers: OrderedDict[tuple[str, int], Footer] = OrderedDict()
+        self._footers: OrderedDict[tuple[str, FileInfo], tuple[Footer, str]] = OrderedDict()
 
     def is_ready(self, file: FileToRead) -> bool:
         """Its last bytes are written last."""
-        if (file.url, file.size_bytes) in self._footers:
-            return True
-        return is_complete(file)
+        return (file.url, file.info) in self._footers or is_complete(file)
 
     def scan(self, file: FileToRead, offset: int, limits: RoundLimits, *, alone: bool) -> Scanned:
-        footer = self._footer(file)
+        footer, mark = self._footer(file)
         splits: list[ParquetSplit] = []
         records = size = 0
         for group in footer.groups:
@@ -131,7 +136,7 @@ class ParquetReading(FileReading):
                 fit = 1
             if fit < 1:
                 break
-            splits += self._splits(file, first, first + fit, bytes_a_row)
+            splits += self._splits(file, mark, first, first + fit, bytes_a_row)
             records, size = records + fit, size + fit * bytes_a_row
             if fit < rows:
                 break
@@ -141,16 +146,14 @@ class ParquetReading(FileReading):
         left_bytes = max(int(left * share), int(left > 0))
         return Scanned(end, records, size, tuple(splits), left <= 0, int(records * share), left_bytes)
 
-    def _splits(self, file: FileToRead, first: int, end: int, bytes_a_row: int) -> list[ParquetSplit]:
+    def _splits(self, file: FileToRead, mark: str, first: int, end: int, bytes_a_row: int) -> list[ParquetSplit]:
         pieces = cut_rows(first, end, max(1, reading.SPLIT_BYTES // bytes_a_row))
-        schema = self._schema()
-        return [
-            ParquetSplit(file.url, file.size_bytes, begin, stop, (stop - begin) * bytes_a_row, schema)
-            for begin, stop in pieces
-        ]
+        schema, where = self._schema(), (file.url, file.info.identity, file.size_bytes, mark)
+        return [ParquetSplit(*where, begin, stop, (stop - begin) * bytes_a_row, schema) for begin, stop in pieces]
 
-    def _footer(self, file: FileToRead) -> Footer:
-        key = (file.url, file.size_bytes)
+    def _footer(self, file: FileToRead) -> tuple[Footer, str]:
+        """What the file says of itself, and its mark."""
+        key = (file.url, file.info)
         if key not in self._footers:
             found = read_footer(file)
             wanted = self._schema()
@@ -159,7 +162,7 @@ class ParquetReading(FileReading):
                     f"{file.url} has other columns than the source: {_differences(found.schema, wanted)}; give files "
                     "of another kind a directory, and a source, of their own"
                 )
-            self._footers[key] = found
+            self._footers[key] = found, file.mark(file.size_bytes)
             if len(self._footers) > _FOOTERS_KEPT:
                 self._footers.popitem(last=False)
         return self._footers[key]

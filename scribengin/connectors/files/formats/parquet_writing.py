@@ -24,9 +24,12 @@ class ParquetWriting(FileWriting):
         """`codec`: none, snappy, gzip, zstd or lz4."""
         self._codec = codec
 
-    def content(self, batch: pa.RecordBatch, *, what: str) -> pa.RecordBatch:
+    def check(self, batch: pa.RecordBatch, *, what: str) -> None:
         if not batch.num_columns:
             raise ConfigInvalid(f"{what}: the output has no columns beside those of its partitions; select some")
+
+    def content(self, batch: pa.RecordBatch, *, what: str) -> pa.RecordBatch:
+        self.check(batch, what=what)
         return batch
 
     def encoder(self, first: Content, write: Write) -> FileEncoder:

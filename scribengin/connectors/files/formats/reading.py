@@ -7,6 +7,7 @@ records.
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from scribengin.connectors.contract import ReadSplit, RoundLimits
+from scribengin.connectors.files.paths import file_system
+from scribengin.connectors.files.system import FileInfo
 from scribengin.errors import DataflowError
 
+MARK_BYTES = 4096
+"""So many bytes before a place are enough to know it again."""
 SPLIT_BYTES = 4 * 1024 * 1024
 """About so much is read by one task of Spark's at least."""
 
@@ -23,12 +28,38 @@ SPLIT_BYTES = 4 * 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class FileToRead:
     """One file as a listing told of it: where any process finds it, how much of it can be read, whether it is settled
-    (nobody has written to it for a while), and how its bytes are read."""
+    (nobody has written to it for a while), how its bytes are read, and what it was listed as."""
 
     url: str
     size_bytes: int
     settled: bool
     read: Callable[[int, int], bytes]
+    info: FileInfo
+
+    def mark(self, end: int) -> str:
+        """The checksum of the bytes before `end`, by which what was read is known again. Raises FileNotFoundError."""
+        return mark_of(self.read(max(end - MARK_BYTES, 0), end))
+
+
+def mark_of(data: bytes) -> str:
+    """The checksum of the bytes before a place, at most MARK_BYTES."""
+    return f"{zlib.crc32(data):08x}"
+
+
+def read_planned(url: str, identity: str, start: int, end: int) -> bytes:
+    """Bytes of a file that was at `url` when it was planned, and may have been renamed since. Raises DataflowError."""
+    files, path = file_system(url)
+    try:
+        return files.read_same(path, identity, start, end)
+    except FileNotFoundError:
+        pass
+    try:
+        renamed = files.path_of(path, identity)
+        if renamed is not None:
+            return files.read_same(renamed, identity, start, end)
+    except FileNotFoundError:
+        pass
+    raise DataflowError(f"{url} was deleted after it was planned; put it back, it is read again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +99,6 @@ class FileReading(ABC):
 def cut_rows(first: int, end: int, rows_max: int) -> Sequence[tuple[int, int]]:
     """[first, end) in pieces of at most `rows_max`."""
     return [(at, min(at + rows_max, end)) for at in range(first, end, max(rows_max, 1))]
-
-
-def deleted(url: str) -> DataflowError:
-    """What a split says whose file is gone."""
-    return DataflowError(f"{url} was deleted after it was planned; put it back, it is read again")
 
 
 def same_columns(found: pa.Schema, wanted: pa.Schema) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.files.formats.frames import FRAME_BYTES_MAX, HEAD_BYTES, decode_frames, frame_ends
-from scribengin.connectors.files.lines import batches, encode, joined, payloads
+from scribengin.connectors.files.lines import LINE_BYTES_MAX, batches, encode, joined, line_payloads, payloads
 from scribengin.errors import DataflowError, RecordTooLarge
 
 Write = Callable[[bytes | memoryview], None]
@@ -52,12 +52,18 @@ class FileWriting(ABC):
 
     suffix: str
     """What the names of its files end with, without the first dot."""
+    payload_bytes_max: int | None = None
+    """The largest payload that a file takes; None: there is no such limit."""
+
+    @abstractmethod
+    def check(self, batch: pa.RecordBatch, *, what: str) -> None:
+        """Find what `content` would find wrong, making nothing. Raises as it does."""
 
     @abstractmethod
     def content(self, batch: pa.RecordBatch, *, what: str) -> Content:
         """What an encoder of this format appends. Whatever is wrong with the batch is found here.
 
-        Raises DataflowError, RecordTooLarge; ConfigInvalid when it has not the columns for this format.
+        Raises DataflowError, RecordRefused, RecordTooLarge; ConfigInvalid when it has not the columns for this format.
         """
 
     @abstractmethod
@@ -92,8 +98,13 @@ class PlainWriting(FileWriting):
 class LinesWriting(PlainWriting):
     """A record a line."""
 
+    payload_bytes_max = LINE_BYTES_MAX
+
     def __init__(self, suffix: str) -> None:
         self.suffix = suffix
+
+    def check(self, batch: pa.RecordBatch, *, what: str) -> None:
+        line_payloads(batch, what=what)
 
     def content(self, batch: pa.RecordBatch, *, what: str) -> memoryview:
         return encode(batch, what=what)
@@ -106,14 +117,15 @@ class FramesWriting(PlainWriting):
     """A record a frame: the length of its payload (4 bytes, the highest first), then the payload."""
 
     suffix = "bin"
+    payload_bytes_max = FRAME_BYTES_MAX
+
+    def check(self, batch: pa.RecordBatch, *, what: str) -> None:
+        _refuse_large(pc.binary_length(payloads(batch, what=what)).to_numpy(), what)
 
     def content(self, batch: pa.RecordBatch, *, what: str) -> memoryview:
         payload = payloads(batch, what=what)
         sizes = pc.binary_length(payload).to_numpy()
-        if sizes.max(initial=0) > FRAME_BYTES_MAX:
-            raise RecordTooLarge(
-                f"{what}: a payload has {sizes.max():,} bytes, and a frame {FRAME_BYTES_MAX:,} at most"
-            )
+        _refuse_large(sizes, what)
         lengths = pa.py_buffer(sizes.astype(_FRAME_LENGTH).tobytes())
         heads = pa.Array.from_buffers(pa.binary(HEAD_BYTES), len(sizes), [None, lengths])
         empty = pa.scalar(b"", pa.large_binary())
@@ -129,6 +141,11 @@ class FramesWriting(PlainWriting):
                 rest, at = rest[ends[-1] :], at + ends[-1]
         if rest:
             raise DataflowError(f"{what} ends in the middle of one: {len(rest)} bytes are left; restore the file")
+
+
+def _refuse_large(sizes: Any, what: str) -> None:
+    if sizes.max(initial=0) > FRAME_BYTES_MAX:
+        raise RecordTooLarge(f"{what}: a payload has {sizes.max():,} bytes, and a frame {FRAME_BYTES_MAX:,} at most")
 
 
 class _PlainEncoder(FileEncoder):

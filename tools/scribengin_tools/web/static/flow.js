@@ -73,6 +73,7 @@ function told(flow) {
 function troublesOf(flow) {
   const found = [];
   if (flow.state === "stalled") found.push({ what: "Stalled.", words: `${many(flow.stalled, "task")} had something to do for long, and committed nothing.` });
+  if (flow.state === "leaderless") found.push({ what: "Nobody leads it.", words: "All its masters are gone. Its tasks go on, but no worker is replaced, and nothing that is asked for is done. `scribengin start` starts a master." });
   if (flow.masters === 0 && !ENDED.has(flow.state) && flow.state !== "unreadable") found.push({ what: "No master is alive.", words: "Nobody places tasks or carries out edits." });
   if (flow.unassigned) found.push({ what: "Waiting.", words: `${many(flow.unassigned, "task")} without a worker.` });
   if (flow.config_error) found.push({ what: `Config version ${flow.config_latest} is refused; ${flow.config_version} is in force.`, words: flow.config_error });

@@ -49,9 +49,9 @@ export const roundMs = (phases) => (phases ? Object.values(phases).reduce((a, b)
 
 const KIND = {
   running: "ok", finished: "ok", idle: "ok", stalled: "bad", failed: "bad", unreadable: "bad", killed: "bad",
-  paused: "warn", starting: "warn", stopping: "warn", taking_over: "warn", deleting: "warn",
+  paused: "warn", starting: "warn", stopping: "warn", taking_over: "warn", waiting: "warn", deleting: "warn",
 };
-export const TROUBLED = new Set(["stalled", "failed", "unreadable"]);
+export const TROUBLED = new Set(["stalled", "leaderless", "failed", "unreadable"]);
 
 // A state is told by its word and by the shape of its mark; the colour only repeats it.
 const MARKS = {
@@ -59,7 +59,7 @@ const MARKS = {
   paused: "M4.5 3h2.5v10H4.5zM9 3h2.5v10H9z", stalled: "M8 1.5l7 13H1zM8 6v4M8 11.6v1.2",
   failed: "M3 3l10 10M13 3L3 13", killed: "M3 3l10 10M13 3L3 13", unreadable: "M8 1.5l7 13H1zM8 6v4M8 11.6v1.2",
 };
-const DRAWN_AS_LINES = new Set(["finished", "failed", "killed", "stalled", "unreadable"]);
+const DRAWN_AS_LINES = new Set(["finished", "failed", "killed", "stalled", "leaderless", "unreadable"]);
 
 export const kindOf = (state) => KIND[state] ?? "dim";
 

@@ -192,7 +192,7 @@ function paintNode(element, flow) {
   const where = flow.chain ? `${flow.chain} / ${flow.key}` : flow.name;
   setText(element.querySelector(".name"), cut(where, Number(element.dataset.room)));
   const told = flow.state === "unreadable" ? "cannot be read"
-    : flow.state === "running" || flow.state === "stalled" ? `${short(flow.in_per_s)} → ${rate(flow.out_per_s)}` : "";
+    : ["running", "stalled", "leaderless"].includes(flow.state) ? `${short(flow.in_per_s)} → ${rate(flow.out_per_s)}` : "";
   setText(element.querySelector(".facts"), `${flow.state}${told ? ` · ${told}` : ""}`);
   setText(element.querySelector("title"), `${where}: ${flow.state}, ${flow.ready ?? 0} of ${flow.wanted ?? 0} workers, lag ${short(flow.lag ?? 0)}, last commit ${age(flow.last_commit_ms, now())} ago`);
   const shape = element.querySelector(".node-mark");

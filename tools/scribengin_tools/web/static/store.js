@@ -42,7 +42,7 @@ export function take(told) {
   }
 }
 
-const TROUBLED = new Set(["stalled", "failed", "unreadable"]);
+const TROUBLED = new Set(["stalled", "leaderless", "failed", "unreadable"]);
 const collator = new Intl.Collator("en", { numeric: true });
 
 // Those in trouble first, then by name: 2 before 10.

@@ -1,0 +1,100 @@
+"""Which dataflows have still to read what stood in some logs at a moment, and what they have made of it: those after
+them, too.
+
+A stream's records are in order in each log. When another task goes on with a stream its output goes on in another log,
+and who reads both would be free to read the later records first. So nobody goes on before this says that all of the
+earlier ones were read. Only registered readers are known (log_holds.py): dataflows whose sources hold back what they
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from scribengin.connectors.log import LogSinkConfig
+from scribengin.connectors.log_holds import HeldBy
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.descriptors import TaskDescriptor
+from scribengin.dataflow.view import DataflowView, dataflow_names
+from scribengin.errors import DataflowNotFound, LogNotFound
+from scribengin.log import DLSN, LogNamespace
+from scribengin_registry.contract import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """So many records of a log, of those that were there, lie before a dataflow."""
+
+    dataflow: str
+    log: str
+    records: int
+
+    def __str__(self) -> str:
+        return f"{self.dataflow} has {self.records:,} records of log '{self.log}' to read"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A log up to where it went."""
+
+    namespace: str
+    log: str
+    end: DLSN
+
+
+class Followers:
+    """Who reads what some tasks have written, step by step: what they wrote is marked first; once everybody has read
+    that, what those have made of it is marked; and so on, until nobody reads it."""
+
+    def __init__(self, registry: Registry, config: DataflowConfig, tasks: Iterable[TaskDescriptor]) -> None:
+        """`tasks` of the dataflow write no more, and all that they wrote is visible."""
+        self._registry = registry
+        self._dataflow = config.name
+        written = {(stream.sink, stream.name) for task in tasks for stream in task.sinks}
+        self._marks = list(self._ends(config, written))
+        self._steps = 0
+
+    def unread(self) -> tuple[Unread, ...]:
+        """What is still to be read, as far as that is known already; nothing when all of it was read."""
+        while self._marks:
+            flows = [name for name in dataflow_names(self._registry) if name != self._dataflow]
+            readers: set[str] = set()
+            behind = [unread for mark in self._marks for unread in self._behind(mark, flows, readers)]
+            if behind:
+                return tuple(behind)
+            self._steps += 1
+            circles = self._steps > len(flows)  # dataflows that feed each other: each has had its turn
+            self._marks = [] if circles else [mark for reader in sorted(readers) for mark in self._output(reader)]
+        return ()
+
+    def _behind(self, mark: _Mark, flows: Sequence[str], readers: set[str]) -> Iterator[Unread]:
+        """The dataflows that have not read the log up to the mark; those that read it at all are added to `readers`."""
+        with LogNamespace.open(mark.namespace, registry=self._registry) as namespace, suppress(LogNotFound):
+            for reader, position in namespace.registered_readers(mark.log).items():
+                held_by = HeldBy.of(reader)
+                if held_by is None or held_by.dataflow not in flows:
+                    continue
+                readers.add(held_by.dataflow)
+                records = namespace.count(mark.log, position, mark.end) if position < mark.end else 0
+                if records:
+                    yield Unread(held_by.dataflow, mark.log, records)
+
+    def _output(self, dataflow: str) -> Iterator[_Mark]:
+        with suppress(DataflowNotFound):
+            yield from self._ends(DataflowView(self._registry, dataflow).config_in_force().value, None)
+
+    def _ends(self, config: DataflowConfig, written: set[tuple[str, str]] | None) -> Iterator[_Mark]:
+        """The ends of its sinks' logs: of those that were written, or of all."""
+        for name, sink in config.sinks.items():
+            if not isinstance(sink, LogSinkConfig):
+                continue
+            with LogNamespace.open(sink.namespace, registry=self._registry) as namespace:
+                below = f"{sink.log.strip('/')}/"
+                for log in namespace.names():
+                    stream = log.removeprefix(below)
+                    if log == stream or not (stream.isdecimal() if written is None else (name, stream) in written):
+                        continue
+                    with suppress(LogNotFound):
+                        yield _Mark(sink.namespace, log, namespace.end_dlsn(log))

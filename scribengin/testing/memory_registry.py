@@ -1,0 +1,387 @@
+"""A registry in memory, for tests and simulations: sessions, watches and outages as a ZooKeeper ensemble has them.
+
+It passes the contract suite that the real one passes (`tests/contract/test_registry.py`), and random histories on both
+are compared (`tests/property/test_memory_registry.py`). It is never what a user runs: nothing of it outlives the
+process.
+
+`MemoryEnsemble` is the servers: it holds the tree, knows the sessions, and can be told to lose sight of one
+(`suspend`, `resume`), to expire it, or to lose requests and replies (`lose`). `MemoryRegistry` is one session.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal, TypeVar
+
+from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.testing.memory_tree import Change, MemoryTree
+from scribengin_registry.contract import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Registry,
+    SessionState,
+    Set,
+    Watch,
+    WatchEvent,
+)
+from scribengin_registry.deadline import Deadline
+from scribengin_registry.errors import (
+    NodeExists,
+    NodeMissing,
+    OutcomeUnknown,
+    RegistryClosed,
+    RegistryError,
+    RegistryUnreachable,
+    SessionLost,
+    VersionConflict,
+)
+from scribengin_registry.paths import checked_operations, checked_path, checked_size, parent_of
+from scribengin_registry.session import Dispatch, SessionTracker
+
+_T = TypeVar("_T")
+EventKind = Literal["created", "deleted", "changed", "children"]
+
+Loss = Literal["request", "reply"]
+"""A write of which the servers never hear, or that is done while nobody hears of it."""
+
+
+class MemoryEnsemble:
+    """The servers of a registry in memory. Thread-safe."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.lock = threading.RLock()
+        self.tree = MemoryTree()
+        self.clock = clock
+        self.lose: Callable[[str, str], Loss | None] = lambda _act, _path: None
+        """Called with every write (what, and which path) that reaches this point: what becomes of it."""
+        self._sessions: dict[int, MemoryRegistry] = {}
+        self._sessions_made = 0
+
+    def connect(
+        self,
+        chroot: str = "/",
+        *,
+        session_timeout_s: float = 10.0,
+        user: str | None = None,
+        dispatch: Dispatch | None = None,
+    ) -> MemoryRegistry:
+        """Open a session that sees what is below `chroot`, which is made if it is missing. Watches are called through
+        `dispatch`, by default on a thread of the session's own."""
+        registry = MemoryRegistry(
+            self, checked_path(chroot), session_timeout_s=session_timeout_s, user=user, dispatch=dispatch
+        )
+        registry.begin()
+        return registry
+
+    def enter(self, registry: MemoryRegistry) -> int:
+        """A new session: its id."""
+        with self.lock:
+            self._sessions_made += 1
+            self._sessions[self._sessions_made] = registry
+            return self._sessions_made
+
+    def leave(self, session_id: int) -> None:
+        """The session is over: what it kept goes, and everybody who watches that is told. Idempotent."""
+        with self.lock:
+            self._sessions.pop(session_id, None)
+            deletions = [Delete(path) for path in self.tree.ephemerals(session_id)]
+            for deletion in deletions:
+                self.change([deletion], session_id=0, user=None)
+
+    def change(self, operations: Sequence[Operation], *, session_id: int, user: str | None) -> list[int]:
+        """Apply a transaction and tell who watches."""
+        with self.lock:
+            versions, changes = self.tree.apply(
+                operations, session_id=session_id, user=user, now_ms=self.clock.now_ms()
+            )
+            for change in changes:
+                for session in list(self._sessions.values()):
+                    session.tell(change)
+            return versions
+
+    def suspend(self, registry: MemoryRegistry) -> None:
+        """No server answers this session any more, and none expires it yet."""
+        registry.lose_touch()
+
+    def resume(self, registry: MemoryRegistry) -> None:
+        """Servers answer again: the same session if it still stands, a new one if it has expired."""
+        registry.find_again()
+
+    def expire(self, registry: MemoryRegistry) -> None:
+        """The session ends at the servers. It hears of that once it is in touch with them."""
+        self.leave(registry.session_id)
+        registry.was_expired()
+
+
+class MemoryRegistry(Registry):
+    """A session with a `MemoryEnsemble`; its `connect` makes one. While it is away it is as `ZooKeeperRegistry` is."""
+
+    def __init__(
+        self,
+        ensemble: MemoryEnsemble,
+        chroot: str,
+        *,
+        session_timeout_s: float,
+        user: str | None,
+        dispatch: Dispatch | None,
+    ) -> None:
+        self._ensemble = ensemble
+        self._chroot = "" if chroot == "/" else chroot
+        self._session_timeout_s = session_timeout_s
+        self._user = user
+        self._actions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread = (
+            threading.Thread(target=self._run, name="memory-registry", daemon=True) if dispatch is None else None
+        )
+        self._tracker = SessionTracker(self._actions.put if dispatch is None else dispatch)
+        self._touch = True
+        self._expired = False
+        self._data_watches: dict[str, dict[Watch, None]] = {}
+        self._child_watches: dict[str, dict[Watch, None]] = {}
+
+    def begin(self) -> None:
+        """Open the session."""
+        if self._thread is not None:
+            self._thread.start()
+        self._tracker.move(SessionState.CONNECTED, self._ensemble.enter(self))
+        made = ""
+        for name in self._chroot.split("/")[1:]:
+            made = f"{made}/{name}"
+            try:
+                self._ensemble.change([Create(made)], session_id=self.session_id, user=self._user)
+            except NodeExists:
+                continue
+
+    @property
+    def hosts(self) -> str:
+        return f"memory:0{self._chroot}"
+
+    @property
+    def session_id(self) -> int:
+        return self._tracker.session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._session_timeout_s
+
+    @property
+    def state(self) -> SessionState:
+        return self._tracker.state
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._tracker.listen(listener)
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        def look(at: str) -> Node:
+            node = self._ensemble.tree.find(at)
+            if node is None:
+                raise NodeMissing(f"cannot read {path}: there is no such node; create it first", path=path)
+            self._watch(self._data_watches, at, watch)
+            return node
+
+        return self._read("read", path, look)
+
+    def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        def look(at: str) -> Node | None:
+            self._watch(self._data_watches, at, watch)
+            return self._ensemble.tree.find(at)
+
+        return self._read("look at", path, look)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        def look(at: str) -> list[str]:
+            names = self._ensemble.tree.children(at)
+            self._watch(self._child_watches, at, watch)
+            return names
+
+        return self._read("list", path, look)
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        checked_size("create", path, len(data))
+
+        def make(at: str) -> str:
+            named = self._ensemble.tree.next_sequential(at) if sequential else at
+            try:
+                self._change([Create(named, data, ephemeral)])
+            except RegistryError as error:
+                error.path = at  # which number it would have got nobody knows
+                raise
+            return named.removeprefix(self._chroot)
+
+        try:
+            return self._write("create", path, make)
+        except NodeMissing:
+            if not parents:
+                raise
+            self._create_all(parent_of(path))
+            return self._write("create", path, make)
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        checked_size("set", path, len(data))
+        return self._write("set", path, lambda at: self._change([Set(at, data, version)])[0])
+
+    def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
+        if recursive:
+            if version not in (ANY_VERSION, self.get(path).version):
+                raise VersionConflict(f"cannot delete {path}: somebody else changed it since it was read", path=path)
+            for name in self.children(path):
+                try:
+                    self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
+                except NodeMissing:
+                    continue  # it vanished meanwhile
+        self._write("delete", path, lambda at: self._change([Delete(at, version)]))
+
+    def commit(self, operations: Sequence[Operation]) -> list[int]:
+        if not operations:
+            return []
+        checked_operations(operations)
+        below = [replace(operation, path=self._at(operation.path)) for operation in operations]
+        return self._write("commit", operations[0].path, lambda _: self._change(below))
+
+    def sync(self, path: str = "/") -> None:
+        self._read("sync", path, lambda _: None)
+
+    def close(self) -> None:
+        if self.state is SessionState.CLOSED:
+            return
+        self._tracker.move(SessionState.CLOSED)
+        self._actions.put(lambda: None)  # whoever waits for the next one looks at the state
+        if not self._expired:
+            self._ensemble.leave(self.session_id)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # -- what the ensemble calls
+
+    def tell(self, change: Change) -> None:
+        """Call the watches that this change fires."""
+        if change.kind == "deleted":
+            self._fire(self._child_watches, "deleted", change.path)
+        self._fire(self._data_watches, change.kind, change.path)
+        if change.kind != "changed":
+            self._fire(self._child_watches, "children", parent_of(change.path))
+
+    def lose_touch(self) -> None:
+        """No server answers any more. Watches are forgotten, and told of it once the session's fate is known."""
+        self._touch = False
+        self._tracker.move(SessionState.SUSPENDED)
+        with self._ensemble.lock:
+            for watches in (self._data_watches, self._child_watches):
+                for path in list(watches):
+                    for watch in watches.pop(path):
+                        event = WatchEvent("session", path.removeprefix(self._chroot) or "/")
+                        self._tracker.when_settled(partial(watch, event))
+
+    def find_again(self) -> None:
+        """Servers answer again."""
+        if self.state is SessionState.CLOSED:
+            return
+        self._touch = True
+        if self._expired:
+            self._tracker.move(SessionState.LOST)
+            self._expired = False
+            self._tracker.move(SessionState.CONNECTED, self._ensemble.enter(self))
+        else:
+            self._tracker.move(SessionState.CONNECTED, self.session_id)
+
+    def was_expired(self) -> None:
+        """The session is over at the servers."""
+        self._expired = True
+        if self._touch:
+            self.lose_touch()
+            self.find_again()
+
+    # -- how requests go
+
+    def _read(self, act: str, path: str, look: Callable[[str], _T]) -> _T:
+        """The answer to a request that may be repeated, waited for until the limit."""
+        at = self._at(path)
+        deadline = Deadline(2 * self._session_timeout_s)
+        while True:
+            self._refuse_unusable(self._tracker.await_usable(deadline), act, path, deadline)
+            with self._ensemble.lock:
+                if self._touch:
+                    return self._told_of(look, at)
+
+    def _write(self, act: str, path: str, change: Callable[[str], _T]) -> _T:
+        """The answer to a request that must not be repeated, made under the session that stood when it began."""
+        at = self._at(path)
+        deadline = Deadline(2 * self._session_timeout_s)
+        session_id = self.session_id
+        state = self._tracker.await_settled(deadline)
+        if state is SessionState.LOST or self.session_id != session_id:
+            raise SessionLost(f"cannot {act} {path}: the session expired, and nothing was done", path=path)
+        self._refuse_unusable(state, act, path, deadline)
+        loss = self._ensemble.lose(act, path)
+        if loss == "request":
+            raise self._unknown(act, path)
+        with self._ensemble.lock:
+            if not self._touch:
+                raise self._unknown(act, path)
+            answer = self._told_of(change, at)
+        if loss == "reply":
+            raise self._unknown(act, path)
+        if self._thread is not None:
+            self._tracker.await_told(deadline)
+        return answer
+
+    def _told_of(self, ask: Callable[[str], _T], at: str) -> _T:
+        """What `ask` brings; its errors name paths as this session has them."""
+        try:
+            return ask(at)
+        except RegistryError as error:
+            message = str(error).replace(f"{self._chroot}/", "/") if self._chroot else str(error)
+            raise type(error)(message, path=error.path.removeprefix(self._chroot)) from error
+
+    def _change(self, operations: Sequence[Operation]) -> list[int]:
+        return self._ensemble.change(operations, session_id=self.session_id, user=self._user)
+
+    def _refuse_unusable(self, state: SessionState, act: str, path: str, deadline: Deadline) -> None:
+        if state is SessionState.CLOSED:
+            raise RegistryClosed(f"cannot {act} {path}: this registry client is closed; connect again", path=path)
+        if state is not SessionState.CONNECTED or deadline.passed:
+            raise RegistryUnreachable(f"cannot {act} {path}: no server of {self.hosts} answered", path=path)
+
+    def _unknown(self, act: str, path: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"the connection broke while asking to {act} {path}: it may or may not have been done; sync and read",
+            path=path,
+        )
+
+    def _create_all(self, path: str) -> None:
+        if path == "/" or self.find(path) is not None:
+            return
+        self._create_all(parent_of(path))
+        try:
+            self.create(path)
+        except NodeExists:
+            return  # somebody else was as quick
+
+    def _at(self, path: str) -> str:
+        """`path` as the ensemble has it."""
+        return f"{self._chroot}{checked_path(path)}".rstrip("/") or "/"
+
+    def _watch(self, watches: dict[str, dict[Watch, None]], at: str, watch: Watch | None) -> None:
+        if watch is not None:
+            watches.setdefault(at, {})[watch] = None  # equal ones are one
+
+    def _fire(self, watches: dict[str, dict[Watch, None]], kind: EventKind, at: str) -> None:
+        for watch in watches.pop(at, {}):
+            event = WatchEvent(kind, at.removeprefix(self._chroot) or "/")
+            self._tracker.when_settled(partial(watch, event))
+
+    def _run(self) -> None:
+        """Call watches, one after the other, until the session is closed and has told of it."""
+        while True:
+            self._actions.get()()
+            if self.state is SessionState.CLOSED and self._actions.empty():
+                return

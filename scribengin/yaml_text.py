@@ -1,0 +1,39 @@
+"""YAML as people write it, and what is refused of it: the one place that reads YAML.
+
+A few hundred bytes of aliases of aliases name more values than a machine has memory for. So a text that comes from
+elsewhere, as an edit does, has none; a file of the user's own may.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from scribengin.errors import ConfigInvalid
+
+TEXT_BYTES_MAX = 256 * 1024
+"""As large as a config may be in the registry."""
+
+
+class _WithoutAliases(yaml.SafeLoader):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # of types-PyYAML
+            raise yaml.composer.ComposerError(
+                None, None, f"*{event.anchor} is an alias: write out what it stands for", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+def parse_yaml(text: str, *, source: str, aliases: bool = False) -> Any:
+    """The value of `text`, which came from `source`. Raises ConfigInvalid: it is no YAML, or, unless `aliases` says
+    that the author is trusted with them, it has aliases or is larger than a config may be."""
+    if not aliases and len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
+        raise ConfigInvalid(f"{source} has more than {TEXT_BYTES_MAX:,} bytes: put tables into files of the package")
+    try:
+        return yaml.load(text, yaml.SafeLoader if aliases else _WithoutAliases)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not, a number of too many digits
+        raise ConfigInvalid(f"{source} is no YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigInvalid(f"{source} is no YAML: it is nested too deeply") from None

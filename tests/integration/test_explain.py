@@ -1,0 +1,139 @@
+"""`explain`: what is cheap is checked first, and a sink that this user may not write is told."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scribengin.chain.config import ChainConfig
+from scribengin.connectors import Environment
+from scribengin.connectors.files.paths import durable_file_system
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.explain import explain
+from scribengin.errors import ConfigInvalid, SourceMissing
+from scribengin.log import LogNamespace
+from scribengin.spark.spec import CheckedPlan, TransformationSpec
+from scribengin_registry.contract import Registry
+from scribengin_tools import checking
+from scribengin_tools.chain_checking import check_chain
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
+    LogNamespace.bind("/logs", tmp_path / "store", registry=registry)
+    with LogNamespace.open("/logs", registry=registry) as namespace:
+        yield namespace
+
+
+def flow(source: Path, sink: Path, **more: Any) -> DataflowConfig:
+    value = {
+        "name": "hot",
+        "sources": {"src": {"kind": "hdfs", "path": str(source)}},
+        "sinks": {"out": {"kind": "hdfs", "path": str(sink)}},
+        "sql": "SELECT payload FROM src",
+        **more,
+    }
+    return DataflowConfig.parse(value, source="the test")
+
+
+def explained(registry: Registry, config: DataflowConfig, **options: Any) -> tuple[list[str], int]:
+    """What is wrong with it, and how often Spark was asked."""
+    asked = []
+
+    def by_spark(_: Callable[[], TransformationSpec]) -> CheckedPlan:
+        asked.append(1)
+        return CheckedPlan({}, {}, ())
+
+    environment = Environment(registry=registry, dataflow=config.name)
+    return explain(registry, config, environment, by_spark, **options)[0].problems, len(asked)
+
+
+def test_spark_is_asked_once_the_rest_is_right(registry: Registry, tmp_path: Path) -> None:
+    missing = flow(tmp_path / "in", tmp_path / "out")
+    problems, asked = explained(registry, missing)
+    assert len(problems) == 1
+    assert str(tmp_path / "in") in problems[0]
+    assert asked == 0
+    assert explained(registry, missing, expected=(SourceMissing,)) == (problems, 1)
+    (tmp_path / "in").mkdir()
+    assert explained(registry, missing) == ([], 1)
+    assert not (tmp_path / "out").exists()
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may write everywhere."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_directory_that_this_user_may_not_write_is_told() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        closed = Path(name) / "closed"
+        closed.mkdir()
+        closed.chmod(0o555)
+        files, there = durable_file_system(str(closed))
+        _, below = durable_file_system(str(closed / "not" / "yet"))
+        with as_nobody():
+            assert f"may not write into {closed}" in str(files.unwritable(there))
+            assert f"may not write into {closed}" in str(files.unwritable(below))
+        closed.chmod(0o777)
+        with as_nobody():
+            assert files.unwritable(there) is None
+            assert files.unwritable(below) is None
+
+
+def test_a_sink_below_a_file_is_told_before_spark_is_asked(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "file").write_text("")
+    problems, asked = explained(registry, flow(tmp_path / "in", tmp_path / "file" / "out"))
+    assert len(problems) == 1
+    assert problems[0].startswith("sinks.out: ")
+    assert f"{tmp_path / 'file'} is no directory" in problems[0]
+    assert asked == 0
+    assert not explained(registry, flow(tmp_path / "in", tmp_path / "file" / "out", launcher="yarn"))[0]
+
+
+def test_a_log_store_that_cannot_be_written_is_told(
+    registry: Registry, namespace: LogNamespace, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    config = flow(tmp_path / "in", tmp_path / "out", sinks={"out": {"kind": "log", "log": "out"}})
+    assert explained(registry, config) == ([], 1)
+    (tmp_path / "store").rename(tmp_path / "moved")
+    (tmp_path / "store").write_text("")
+    problems, asked = explained(registry, config)
+    assert [f"{tmp_path / 'store'} is not the directory of this namespace" in problem for problem in problems] == [True]
+    assert asked == 0
+
+
+def test_a_chain_that_goes_round_is_told_before_spark_is_asked(
+    registry: Registry, namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> CheckedPlan:
+        raise AssertionError("Spark was asked")
+
+    monkeypatch.setattr(checking, "_checked_by_spark", never)
+
+    def link(name: str, logs: str, log: str) -> dict[str, Any]:
+        sources, sinks = {"src": {"kind": "log", "logs": logs}}, {"out": {"kind": "log", "log": log}}
+        return {"name": name, "sources": sources, "sinks": sinks, "sql": "SELECT payload FROM src"}
+
+    value = {"name": "ring", "dataflows": {"one": link("ring-one", "b/*", "a"), "two": link("ring-two", "a/*", "b")}}
+    found = check_chain(registry, ChainConfig.parse(value, source="the test"))
+    assert found.errors
+    assert all(isinstance(error, ConfigInvalid) for error in found.errors)

@@ -1,0 +1,108 @@
+"""`scribengin registry backup` and `restore`."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import ConfigInvalid
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.testing.log_samples import payloads_read
+from scribengin_registry.contract import Registry
+from scribengin_tools.registry_backup import back_up, restore
+from tests.integration.cli_runner import CommandLine
+
+LOG = "flüge/0"
+
+
+def nodes(registry: Registry, path: str = "/") -> dict[str, bytes]:
+    found = {path: registry.get(path).data}
+    for child in registry.children(path):
+        found |= nodes(registry, f"{path.rstrip('/')}/{child}")
+    return found
+
+
+@pytest.fixture
+def namespace(registry: Registry, line: CommandLine) -> LogNamespace:
+    namespace = LogNamespace.open("/logs", registry=registry, config=LogConfig(segment_bytes_max=4096))
+    namespace.create(LOG)
+    return namespace
+
+
+def write(namespace: LogNamespace, *payloads: bytes) -> list[bytes]:
+    """Each in a segment of its own."""
+    for payload in payloads:
+        with namespace.open_writer(LOG) as writer:
+            writer.write(payload).result(120)
+    return list(payloads)
+
+
+def test_a_restored_registry_is_what_it_was_and_logs_take_back_what_came_after(
+    line: CommandLine, namespace: LogNamespace, registry: Registry, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.gz"
+    registry.create("/odd/ü", bytes(range(256)), parents=True)
+    before = write(namespace, bytes(range(256)), b"", "Grüße".encode())
+    wanted = nodes(registry)
+    assert f"{len(wanted)} nodes" in line("registry", "backup", str(file)).out
+    assert file.stat().st_mode & 0o077 == 0
+    after = write(namespace, b"after", bytes(50_000))
+    registry.create("/later")
+    refused = line("registry", "restore", str(file))
+    assert refused.code != 0
+    assert "--replace" in refused.err
+    assert registry.find("/later") is not None
+    assert line("registry", "restore", str(file), "--replace").code == 0
+    assert nodes(registry) == wanted
+    assert payloads_read(namespace, LOG) == before
+    told = line("log", "verify", LOG)
+    assert told.code == 1
+    assert "log recover" in told.out
+    assert line("log", "recover", LOG).code == 0
+    assert line("log", "verify", LOG).code == 0
+    assert payloads_read(namespace, LOG) == before + after
+
+
+def test_a_backup_beside_a_writer_has_each_log_as_it_was_at_one_moment(
+    namespace: LogNamespace, registry: Registry, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.gz"
+    write(namespace, *(b"%d" % number for number in range(5)))
+    with namespace.open_writer(LOG) as writer:
+        writer.write(b"5").result(120)
+        assert back_up(registry, file) > 6
+    registry.delete("/logs", recursive=True)
+    registry.create("/somebody", ephemeral=True)
+    with pytest.raises(ConfigInvalid, match="connected"):
+        restore(registry, file, replace=True)
+    registry.delete("/somebody")
+    restore(registry, file, replace=False)
+    assert not namespace.inspect(LOG).survey.findings
+    write(namespace, b"6")
+    assert payloads_read(namespace, LOG) == [b"%d" % number for number in range(7)]
+
+
+def test_a_file_that_is_no_whole_backup_restores_nothing(registry: Registry, tmp_path: Path) -> None:
+    file = tmp_path / "backup.gz"
+    registry.create("/a", b"1")
+    back_up(registry, file)
+    lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    for data in (
+        b"",
+        b"text",
+        file.read_bytes()[:-9],
+        gzip.compress(b"".join(lines[:-1])),
+        gzip.compress(b"".join([lines[0], *lines[2:]])),
+        gzip.compress(b"{}\n"),
+        gzip.compress(lines[0] + b"[]\n"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(ConfigInvalid):
+            restore(registry, file, replace=True)
+        assert registry.get("/a").data == b"1"
+    with pytest.raises(ConfigInvalid):
+        restore(registry, tmp_path / "absent", replace=True)
+    with pytest.raises(ConfigInvalid):
+        back_up(registry, tmp_path / "no" / "such" / "directory")

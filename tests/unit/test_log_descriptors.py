@@ -1,0 +1,41 @@
+"""File descriptors of segments: all are let go once, whatever one of them says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scribengin.log.filestore import FileSegmentStore
+from scribengin.log.segment import SegmentName, Tail
+
+
+@pytest.mark.parametrize("kind", ["appender", "view"])
+def test_a_close_that_raises_keeps_nothing_open_and_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    store, name = FileSegmentStore(tmp_path), SegmentName("log", 1, 1)
+    store.create_log("log")
+    before = set(os.listdir("/proc/self/fd"))
+    opened = appender = store.create(name, fsync=False)
+    appender.publish(Tail(0, 0, 0, 0))
+    if kind == "view":
+        opened = store.open(name)
+        opened.tail()
+    close, closed = os.close, []
+
+    def first_raises(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+        if len(closed) == 1:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "close", first_raises)
+    with pytest.raises(OSError, match="Input/output"):
+        opened.close()
+    opened.close()
+    appender.close()
+    assert len(closed) == len(set(closed)) > 1
+    monkeypatch.undo()
+    assert set(os.listdir("/proc/self/fd")) == before
