@@ -6,6 +6,7 @@ Tests run side by side in several processes (pytest-xdist); a file stays togethe
 import pytest
 from hypothesis import HealthCheck, settings
 
+from scribengin import saying
 from tests.servers.bookkeeper import bookkeeper
 from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
@@ -76,3 +77,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marks = {mark.name for item in session.items for mark in item.iter_markers()}
     if marks & {"spark", "servers"} and not session.config.option.collectonly:
         start_jvms_lightly()
+
+
+@pytest.fixture(autouse=True)
+def nothing_unsaid() -> None:
+    """A thread of the test before may have spoken when its output was closed: the next test's first line tells of
+    that, and nobody there expects it."""
+    saying._unsaid = 0

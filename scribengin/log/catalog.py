@@ -262,6 +262,20 @@ class LogCatalog:
             self._stale.set()
             return self.segment(number)
 
+    def settled(self, look: Callable[[], _T]) -> _T:
+        """What `look` comes to while nobody gives up the log's beginning: it is begun again if somebody did meanwhile.
+
+        A position may be the end of a segment that a purge has just removed: nothing of it was lost, and the metadata
+        that says so is not the one that the look began with. Raises what `look` raises.
+        """
+        while True:
+            first = self.state().head.first
+            try:
+                return look()
+            except PositionTruncated:
+                if self.state().head.first == first:
+                    raise
+
     def kept(self) -> tuple[SegmentDescriptor, ...]:
         """All segments that may hold records that are kept."""
         while True:
@@ -337,6 +351,9 @@ class LogCatalog:
         Raises PositionTruncated if a record at or behind it was given up, InconsistentLog for a position the log never
         had.
         """
+        return self.settled(lambda: self._checked(position))
+
+    def _checked(self, position: DLSN) -> DLSN:
         head = self.state().head
         if head.given_up_to <= position < head.first:
             return head.first
@@ -367,6 +384,9 @@ class LogCatalog:
 
     def sequence_at(self, position: DLSN) -> int:
         """The sequence id of the first record at or behind `position`. Raises as `check_position`, DamagedEntry."""
+        return self.settled(lambda: self._sequence_at(position))
+
+    def _sequence_at(self, position: DLSN) -> int:
         position = self.check_position(position)
         segment = self.segment(position.segment)
         if segment is None:

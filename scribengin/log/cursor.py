@@ -63,7 +63,7 @@ class EntryCursor:
 
         Raises EndOfStream behind the last entry of a sealed log, DamagedEntry, LogNotFound, InconsistentLog.
         """
-        while self._entry < self._end.entries or self._look():
+        while self._entry < self._end.entries or self._catalog.settled(self._look):
             reader = self._opened()
             try:
                 place = self._place(reader)

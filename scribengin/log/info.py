@@ -30,6 +30,10 @@ class LogInfo:
 
 def log_info(metadata: LogMetadata, catalog: LogCatalog) -> LogInfo:
     """Put it together. Raises LogNotFound, InconsistentLog."""
+    return catalog.settled(lambda: _log_info(metadata, catalog))
+
+
+def _log_info(metadata: LogMetadata, catalog: LogCatalog) -> LogInfo:
     lock = metadata.registry.find(metadata.lock_path)
     state = catalog.state()
     return LogInfo(

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from scribengin.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import (
     EndOfStream,
-    InconsistentLog,
     LogClosed,
     LogExists,
     LogNotFound,
@@ -35,7 +34,6 @@ from scribengin.log.lifecycle import configure_log, create_log, delete_log
 from scribengin.log.limits import WriteLimiter
 from scribengin.log.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
 from scribengin.log.metadata import (
-    ATTEMPTS_MAX,
     LogDescriptor,
     LogMetadata,
     LogState,
@@ -311,16 +309,13 @@ class LogNamespace(ClosedAtExit):
 
         Raises LogNotFound, DamagedEntry, InconsistentLog, PositionTruncated (`start` or `end` was given up).
         """
-        for _attempt in range(ATTEMPTS_MAX):
-            with closing(self._catalog(name)) as catalog:
-                begins = catalog.state().head.first
-                try:
-                    first = catalog.sequence_at(begins if start is None else start)
-                    return (catalog.end_sequence() if end is None else catalog.sequence_at(end)) - first
-                except PositionTruncated:
-                    if catalog.state().head.first == begins:
-                        raise  # otherwise the log was truncated while it was looked at: begin again
-        raise InconsistentLog(f"log '{name}' was truncated {ATTEMPTS_MAX} times while it was counted; try again")
+        with closing(self._catalog(name)) as catalog:
+
+            def counted() -> int:
+                first = catalog.sequence_at(catalog.state().head.first if start is None else start)
+                return (catalog.end_sequence() if end is None else catalog.sequence_at(end)) - first
+
+            return catalog.settled(counted)
 
     def positions_of_key(self, name: str, key: bytes, *, newest_first: bool = False) -> Iterator[DLSN]:
         """Where the visible records with that key stand, in order or the newest first: see keys.py. Looks as it goes.

@@ -149,7 +149,10 @@ def plan_range(catalog: LogCatalog, start: DLSN, *, records_max: int, bytes_max:
     Does not block, and asks the registry only if the log's metadata changed. Raises PositionTruncated,
     InconsistentLog, LogNotFound, and DamagedEntry if the damage is where the range would begin.
     """
-    planner = _Planner(catalog.check_position(start), records_max, bytes_max)
+    return catalog.settled(lambda: _planned(catalog, _Planner(catalog.check_position(start), records_max, bytes_max)))
+
+
+def _planned(catalog: LogCatalog, planner: _Planner) -> RangePlan | None:
     while not planner.full:
         segment = catalog.segment(planner.position.segment)
         if segment is None:

@@ -185,7 +185,10 @@ def records_behind(catalog: LogCatalog, positions: dict[str, DLSN]) -> dict[str,
 
 
 def _sequence_at(catalog: LogCatalog, position: DLSN) -> int:
-    position = max(position, catalog.state().head.first)
+    return catalog.settled(lambda: _sequence_of_kept(catalog, max(position, catalog.state().head.first)))
+
+
+def _sequence_of_kept(catalog: LogCatalog, position: DLSN) -> int:
     try:
         return catalog.sequence_at(position)
     except DamagedEntry:

@@ -105,6 +105,10 @@ def locate(catalog: LogCatalog, start: Start, *, skip_damaged: bool = False) -> 
     With `skip_damaged`, damage in the way of a lookup makes it start further ahead, where the gate sees to the rest.
     Raises PositionTruncated, InconsistentLog (no position of this log), DamagedEntry, LogNotFound.
     """
+    return catalog.settled(lambda: _located(catalog, start, skip_damaged=skip_damaged))
+
+
+def _located(catalog: LogCatalog, start: Start, *, skip_damaged: bool) -> tuple[DLSN, Gate | None]:
     if start in _FIRST:
         return max(DLSN.INITIAL, catalog.state().head.first), None
     if isinstance(start, DLSN):
@@ -136,7 +140,7 @@ def find_txid(catalog: LogCatalog, txid: int) -> DLSN | None:
 
 
 def _first_visible(catalog: LogCatalog) -> DLSN | None:
-    first = catalog.sequence_at(catalog.state().head.first)
+    first = catalog.settled(lambda: catalog.sequence_at(catalog.state().head.first))
     return catalog.position_of(first) if first < catalog.end_sequence() else None
 
 

@@ -135,12 +135,14 @@ def test_deleting_is_all_or_nothing_and_asks_for_force_when_somebody_writes(
     line: CommandLine, registry: Registry
 ) -> None:
     line.ok("log", "create", "a", "b")
-    with LogNamespace.open("/logs", registry=registry) as logs, logs.open_writer("b"):
+    with LogNamespace.open("/logs", registry=registry) as logs:
+        writer = logs.open_writer("b")
         before = whole_tree(registry)
         assert line("log", "delete", "a", "b").code == 2
         assert line("log", "delete", "a", "nope").code == 2
         assert whole_tree(registry) == before
         assert line.ok("log", "delete", "a", "b", "--force").out == "deleted a, b\n"
+        writer.abort()
     assert line.ok("log", "list", "--json").json == []
 
 

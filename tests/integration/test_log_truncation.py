@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from scribengin.errors import (
     PositionTruncated,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, TransactionId
+from scribengin.log.cursor import EntryCursor
 from scribengin.log.filestore import FileSegmentStore
+from scribengin.log.metadata import LogMetadata, LogState
 from scribengin.log.segment import SegmentName, SegmentView
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import (
@@ -22,7 +25,7 @@ from scribengin.testing.log_samples import (
     payloads_read,
 )
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Registry, Watch
 
 LOG = "flights/0"
 
@@ -122,3 +125,44 @@ def test_what_is_counted_while_it_is_truncated_and_purged_is_what_is_left(
 
     monkeypatch.setattr(FileSegmentStore, "open", purged_before)
     assert namespace.count(LOG) == len(payloads_read(namespace, LOG)) < len(payloads)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(lambda logs, at: payloads_read(logs, LOG), id="read"),
+        pytest.param(lambda logs, at: logs.open_reader(LOG, at).close(), id="open"),
+        pytest.param(lambda logs, at: logs.count(LOG), id="count all"),
+        pytest.param(lambda logs, at: logs.count(LOG, at), id="count from there"),
+        pytest.param(lambda logs, at: logs.info(LOG), id="info"),
+        pytest.param(lambda logs, at: planned(logs, at), id="plan"),
+        pytest.param(lambda logs, at: EntryCursor(logs._catalog(LOG), at, skip_damaged=False).next(), id="cursor"),
+    ],
+)
+def test_who_stands_at_the_end_of_a_segment_that_is_purged_under_the_look_has_lost_nothing(
+    namespace: LogNamespace, look: Callable[[LogNamespace, DLSN], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_log(namespace, LOG, 12)
+    ended = namespace.segments(LOG)[1]
+    end = DLSN(ended.segment, ended.entries, 0)
+    assert namespace.truncate(LOG, end)
+    state, purging = LogMetadata.state, False
+
+    def purged_behind(metadata: LogMetadata, known: LogState | None = None, watch: Watch | None = None) -> LogState:
+        nonlocal purging
+        found = state(metadata, known, watch)
+        if not purging and found.head.begin <= ended.segment:
+            purging = True
+            assert namespace.purge(LOG).segments == 2
+            purging = False
+        return found
+
+    monkeypatch.setattr(LogMetadata, "state", purged_behind)
+    look(namespace, end)
+    monkeypatch.undo()
+    assert namespace.first_dlsn(LOG) == DLSN(ended.segment + 1, 0, 0)
+
+
+def planned(logs: LogNamespace, start: DLSN) -> None:
+    with logs.open_reader(LOG) as reader:
+        assert reader.plan(start, 1, 1) is not None

@@ -121,7 +121,7 @@ def test_what_crashes_have_left_in_a_store_is_found_and_records_are_never_remove
     registry: Registry, namespace: LogNamespace, store: Path, home: Path
 ) -> None:
     namespace.create("in/0")
-    mine = next(store.iterdir())
+    (mine,) = (path for path in store.iterdir() if path.is_dir())
     empty, full = store / "in%2F1-0123456789ab", store / "in%2F2-0123456789ab"
     for directory in (empty, full):
         directory.mkdir()

@@ -81,13 +81,13 @@ def test_a_full_disk_under_the_log_is_nobodys_trouble_and_what_was_lost_is_count
     form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(saying.FORMAT_VARIABLE, form)
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        monkeypatch.setattr(sys, "stderr", full)
+    with Path("/dev/full").open("w") as full, pytest.MonkeyPatch.context() as streams:
+        streams.setattr(sys, "stdout", full)
+        streams.setattr(sys, "stderr", full)
         for _ in range(3):
             say("task_taken_over", "x" * 100)
             complain("task_trouble", "y" * 10_000, error=ValueError("z"))
-        monkeypatch.undo()
+        streams.undo()
         with contextlib.suppress(OSError):
             full.close()
     say("task_taken_over", "there is room again")
