@@ -43,7 +43,7 @@ _TRANSLATIONS: dict[type[Exception], tuple[type[RegistryError], str]] = {
     NodeExistsError: (NodeExists, "it exists already; read it, or choose another name"),
     NotEmptyError: (NodeNotEmpty, "it has children; delete them first"),
     BadVersionError: (VersionConflict, "somebody else changed it since it was read; read it again"),
-    NoAuthError: (NotAuthorised, "the registry's user has no right to; connect as the user who created it"),
+    NoAuthError: (NotAuthorised, "this user has no right to; set SCRIBENGIN_REGISTRY_AUTH to the user who created it"),
     AuthFailedError: (NotAuthorised, "the registry refused the user's credentials; check them"),
     SessionExpiredError: (SessionLost, "the session expired, and nothing was done; wait for the new session"),
     ConnectionClosedError: (RegistryClosed, "this registry client is closed; connect again"),

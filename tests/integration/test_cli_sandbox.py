@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,13 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.view import DataflowView
 from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.local import LocalLauncher
+from scribengin.log import LogNamespace
 from scribengin.testing.servers.java_server import ports_of
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.contract import Registry
+from scribengin_registry.embedded import EmbeddedZooKeeper
+from scribengin_registry.errors import NotAuthorised
+from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import command
 
 CONFIG = DataflowConfig.model_validate(
@@ -32,20 +37,31 @@ CONFIG = DataflowConfig.model_validate(
 
 @contextmanager
 def sandbox(*options: str, home: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running sandbox, and the address that it prints."""
+    """A running sandbox, and the address that it prints. While it runs, what it prints is exported."""
     environment = {**os.environ, "SCRIBENGIN_HOME": str(home)}
     line = command(["sandbox", *options])
     with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             printed = ""
-            while not (found := re.search(r"export SCRIBENGIN_REGISTRY=(\S+)", printed)):
+            while "Ctrl-C here ends it all" not in printed:
                 text = process.stdout.readline()
                 assert text, process.communicate()
                 printed += text
-            yield process, found[1]
+            exported = "".join(line for line in printed.splitlines(keepends=True) if line.startswith("    export "))
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in after_running(exported).items():
+                    patch.setenv(name, value)
+                yield process, os.environ["SCRIBENGIN_REGISTRY"]
         finally:
             process.kill()
+
+
+def after_running(lines: str) -> dict[str, str]:
+    """The variables of ours that a shell has after these lines."""
+    done = subprocess.run(["bash", "-euc", f"{lines}\nenv -0"], capture_output=True, text=True, check=True)
+    pairs = (pair.partition("=") for pair in done.stdout.split("\0"))
+    return {name: value for name, _equals, value in pairs if name.startswith("SCRIBENGIN_REGISTRY")}
 
 
 def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[int, str, str]:
@@ -65,6 +81,49 @@ def test_a_sandbox_ends_in_order_and_the_next_one_finds_its_data(tmp_path: Path)
     with sandbox("--dir", str(tmp_path / "place"), home=tmp_path) as (process, hosts):
         assert scribengin(hosts, "log", "read", "a") == "one\n"
         assert ended(process, signal.SIGTERM)[0] == 0
+
+
+def test_only_whoever_has_its_credentials_changes_anything_in_a_sandbox(tmp_path: Path) -> None:
+    place = tmp_path / "it's a place"
+    with sandbox("--dir", str(place), home=tmp_path) as (process, hosts):
+        file = place / "credentials"
+        assert (place.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+        password = file.read_text().strip().partition(":")[2]
+        assert len(password) >= 32
+        scribengin(hosts, "log", "create", "a")
+        with connect(hosts) as registry:
+            assert not [path for path in everything_below(registry, "/") if registry.is_open(path)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv(AUTH_VARIABLE)
+            assert scribengin(hosts, "log", "list", "--json") != "[]"
+            refused = run("log", "create", "b", "--registry", hosts, home=tmp_path)
+            with connect(hosts) as nobody:
+                for path in ("/", "/logs", "/logs/logs/a/segments"):
+                    with pytest.raises(NotAuthorised):
+                        nobody.create(f"{path.rstrip('/')}/evil")
+        assert refused.returncode == 2
+        assert AUTH_VARIABLE in refused.stderr
+        assert refused.stderr.count("\n") == 1
+        ended(process)
+    with sandbox("--dir", str(place), home=tmp_path) as (process, hosts):
+        assert file.read_text().strip().endswith(password)
+        scribengin(hosts, "log", "create", "b")
+        ended(process)
+    file.write_text("scribengin:another\n")
+    lost = run("sandbox", "--dir", str(place), home=tmp_path)
+    assert lost.returncode == 2
+    assert f"bring that file back, or remove {place}" in lost.stderr
+
+
+def test_a_sandbox_closes_what_one_without_credentials_has_left_open(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path / "place" / "zookeeper") as server, connect(server.hosts) as registry:
+        LogNamespace.bind("/logs", tmp_path / "place" / "logs", registry=registry)
+        registry.create("/scribengin/dataflows/a/config", b"{}", parents=True)
+    with sandbox("--dir", str(tmp_path / "place"), home=tmp_path) as (process, hosts):
+        scribengin(hosts, "log", "create", "a")
+        with connect(hosts) as again:
+            assert not [path for path in everything_below(again, "/") if again.is_open(path)]
+        ended(process)
 
 
 def test_a_sandbox_takes_the_port_it_is_given_and_one_directory_at_a_time(tmp_path: Path) -> None:
@@ -111,6 +170,12 @@ def test_at_its_end_a_sandbox_kills_the_dataflows_that_still_run_in_it(tmp_path:
         container = launcher.launch(ContainerRequest(hosts, "still", "worker-1", asleep, 256))
         assert_ends_silently(process)
         assert launcher.poll(container) is not None
+
+
+def everything_below(registry: Registry, path: str) -> list[str]:
+    """This node, and all below it but the server's own."""
+    children = [f"{path.rstrip('/')}/{name}" for name in registry.children(path)]
+    return [path, *(one for child in children if child != "/zookeeper" for one in everything_below(registry, child))]
 
 
 def assert_ends_silently(process: subprocess.Popen[str]) -> None:

@@ -106,6 +106,7 @@ def test_operating_runs_as_it_is_printed(terminal: Terminal, sandbox: subprocess
     """With the dataflow of the tour running."""
     before = (
         f"export SCRIBENGIN_REGISTRY={ADDRESS}",
+        "export SCRIBENGIN_REGISTRY_AUTH='${file:~/.scribengin/sandbox/credentials}'",
         "export PATH=$PWD/.venv/bin:$PATH",
         "scribengin log create readings/0 readings/1",
         """scribengin log write readings/0 '{"sensor": "oven", "celsius": 210}'""",

@@ -9,16 +9,18 @@ from pathlib import Path
 
 from scribengin.launcher.contract import tail_of_log
 from scribengin.log import LogNamespace
-from scribengin_registry.contract import Registry
+from scribengin.private import private_directory
+from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.errors import RegistryUnreachable, ServerFailed
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.errors import NotAuthorised, RegistryUnreachable, ServerFailed
+from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
 from scribengin_registry.process import free_port
 from scribengin_tools.commands.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181
 _LOOK_S = 0.5
 _FULL_BYTES = 1 << 20
+_CREDENTIALS = "credentials"
 
 
 def free_bytes(directory: Path) -> int:
@@ -41,7 +43,8 @@ def why_it_died(directory: Path, log: Path, said: str, free: int) -> str:
 class Sandbox:
     """An embedded ZooKeeper with a log namespace bound to a directory beside it. A context manager; not thread-safe.
 
-    `<directory>/zookeeper` is the registry's, `<directory>/logs` the namespace's. Both keep their data.
+    `<directory>/zookeeper` is the registry's, `<directory>/logs` the namespace's. Both keep their data. All nodes
+    belong to the user in `<directory>/credentials`: other users of the machine read them, and change nothing.
     """
 
     def __init__(self, directory: Path, *, port: int = 0) -> None:
@@ -49,7 +52,9 @@ class Sandbox:
         self.store = self.directory / "logs"
         self._server = EmbeddedZooKeeper(self.directory / "zookeeper", port=port or self._usual_port())
         self._opened = ExitStack()
-        self._registry: Registry | None = None
+        self._registry: ZooKeeperRegistry | None = None
+        self.auth = ""
+        """What SCRIBENGIN_REGISTRY_AUTH is for its clients. Known once it was started."""
 
     @property
     def hosts(self) -> str:
@@ -57,13 +62,32 @@ class Sandbox:
         return self._server.hosts
 
     def __enter__(self) -> Sandbox:
-        """Start everything. Raises ServerFailed, JavaMissing, NamespaceNotBound (the registry's data is another's)."""
+        """Start everything. Raises ServerFailed, JavaMissing, NamespaceNotBound (the registry's data is another's),
+        NotAuthorised (it belongs to other credentials)."""
+        private_directory(self.directory)
         with ExitStack() as opened:
-            opened.enter_context(self._server)
-            self._registry = opened.enter_context(connect(self.hosts))
-            LogNamespace.bind(DEFAULT_NAMESPACE, self.store, registry=self._registry)
+            opened.enter_context(self._server)  # first: it is the one server of this directory
+            self.auth = own_credentials(self.directory / _CREDENTIALS)
+            self._registry = opened.enter_context(connect(self.hosts, auth=self.auth))
+            self._take_hold(self._registry)
             self._opened = opened.pop_all()
         return self
+
+    def _take_hold(self, registry: ZooKeeperRegistry) -> None:
+        """Own all nodes, also those that a sandbox of before there were credentials has made, and bind the namespace.
+        The root is closed last: where it is, so is everything."""
+        try:
+            if registry.is_open("/"):
+                for name in registry.children("/"):
+                    if name != "zookeeper":  # the server's own
+                        registry.protect(f"/{name}")
+                registry.protect("/")
+            LogNamespace.bind(DEFAULT_NAMESPACE, self.store, registry=registry)
+        except NotAuthorised:
+            raise NotAuthorised(
+                f"the sandbox's registry belongs to other credentials than those in {self.directory / _CREDENTIALS}: "
+                f"bring that file back, or remove {self.directory} with all its data"
+            ) from None
 
     def __exit__(self, *exc_info: object) -> None:
         self._opened.close()

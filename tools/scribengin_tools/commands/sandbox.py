@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,8 +42,9 @@ def sandbox(
 ) -> None:
     """Run a registry and a place for logs here, until Ctrl-C.
 
-    The registry is a real ZooKeeper. Prints how other terminals connect. The data stays: the next sandbox in the same
-    directory goes on with it. At its end it also ends the dataflows that still run in it, as `scribengin kill` does.
+    The registry is a real ZooKeeper. Prints how other terminals connect: its address, and where its credentials are,
+    which only you can read. The data stays: the next sandbox in the same directory goes on with it. At its end it also
+    ends the dataflows that still run in it, as `scribengin kill` does.
     """
     from scribengin.launcher.local import scribengin_home
     from scribengin_tools.sandbox import Sandbox
@@ -69,9 +71,12 @@ def _say(line: str) -> None:
 
 
 def _introduce(running: Sandbox) -> None:
+    from scribengin_registry.kazoo_registry import AUTH_VARIABLE
+
     print(
         f"\nThe registry is at {running.hosts}, logs are below {running.store} (namespace {DEFAULT_NAMESPACE}).\n"
-        f"In another terminal:\n\n    export {REGISTRY_VARIABLE}={running.hosts}\n\n"
+        f"In another terminal:\n\n    export {REGISTRY_VARIABLE}={running.hosts}\n"
+        f"    export {AUTH_VARIABLE}={shlex.quote(running.auth)}\n\n"
         "Then `scribengin log create NAME`, `scribengin submit FLOW`, `scribengin --help`. Ctrl-C here ends it all.",
         flush=True,
     )

@@ -23,8 +23,9 @@ from scribengin.master.submit import submit
 from scribengin.testing.servers.hdfs import HdfsServers
 from scribengin.testing.servers.yarn import YarnServers
 from scribengin_registry.contract import Registry
+from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
 from scribengin_tools.demo.containers import DemoContainers, LocalContainers, YarnContainers
 from scribengin_tools.ending import set_desired_state
 
@@ -95,7 +96,10 @@ def embedded_place(
     Raises JavaMissing, ServerFailed, ServerDown, ArtifactUnavailable.
     """
     home, store = directory / "home", directory / "logs"
-    with EmbeddedZooKeeper(directory / "zookeeper") as server, connect(server.hosts) as registry, ExitStack() as opened:
+    with ExitStack() as opened:
+        server = opened.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
+        opened.enter_context(_its_user(directory / "credentials"))
+        registry = opened.enter_context(connect(server.hosts))
         LogNamespace.bind(NAMESPACE, store, registry=registry)
         namespace = opened.enter_context(LogNamespace.open(NAMESPACE, registry=registry))
         containers: DemoContainers
@@ -107,6 +111,20 @@ def embedded_place(
         place = Place(registry, namespace, store, home, containers, clock)
         opened.callback(place.end_processes)
         yield place
+
+
+@contextmanager
+def _its_user(credentials: Path) -> Iterator[None]:
+    """Make this process, and all that it launches, the registry's user: the nodes that they make are closed to all
+    others of this machine."""
+    before = os.environ.get(AUTH_VARIABLE)
+    os.environ[AUTH_VARIABLE] = own_credentials(credentials)
+    try:
+        yield
+    finally:
+        del os.environ[AUTH_VARIABLE]
+        if before is not None:
+            os.environ[AUTH_VARIABLE] = before
 
 
 @contextmanager
