@@ -14,11 +14,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from scribengin.errors import DecisionMissing
-from scribengin.model import Descriptor, JsonObject, Position
+from pydantic import AfterValidator
+
+from scribengin.errors import ConfigInvalid, DecisionMissing
+from scribengin.model import Descriptor, JsonObject, Position, path_within
 from scribengin_registry.contract import Registry, Set
+
+LOCKS = "/scribengin/locks"
+"""The node below which dataflows have their streams, each with its commit log."""
+
+
+def _of_commit_log(path: str) -> str:
+    inside = path.removeprefix(f"{LOCKS}/")
+    try:
+        path_within(inside)
+    except ValueError:
+        raise ValueError(
+            f"'{path}' is no commit log: those of dataflows stand below {LOCKS}, and others are named from the node of "
+            "their namespace"
+        ) from None
+    return path
+
+
+CommitLogPath = Annotated[str, AfterValidator(_of_commit_log)]
+"""Where a node says that a commit log stands: below LOCKS, or, without a leading slash, below the namespace's node.
+Whoever finds it believes what it says, and rewrites it to fence it."""
+
+
+def check_commit_log(path: str | None) -> None:
+    """Raises ConfigInvalid for what is no `CommitLogPath`."""
+    try:
+        if path is not None:
+            _of_commit_log(path)
+    except ValueError as error:
+        raise ConfigInvalid(str(error)) from None
 
 
 class CommitDescriptor(Descriptor):

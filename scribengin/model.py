@@ -58,7 +58,8 @@ class Descriptor(Part):
             raise DescriptorUnreadable(f"{path} does not hold a {cls.__name__}: {why}") from None
 
 
-def _within(value: str) -> str:
+def path_within(value: str) -> str:
+    """`value`, a relative path that stays below where it begins. Raises ValueError."""
     if value.startswith("/") or "\0" in value or any(part in ("", ".", "..") for part in value.split("/")):
         raise ValueError(f"'{value}' leads out of its directory: somebody has changed the node")
     return value
@@ -67,13 +68,22 @@ def _within(value: str) -> str:
 def _entry(value: str) -> str:
     if "/" in value:
         raise ValueError(f"'{value}' is not the name of one file or directory: somebody has changed the node")
-    return _within(value)
+    return path_within(value)
 
 
-PathWithin = Annotated[str, AfterValidator(_within)]
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError(f"'{value}' is no absolute path: somebody has changed the node")
+    path_within(value[1:] or ".")
+    return value
+
+
+PathWithin = Annotated[str, AfterValidator(path_within)]
 """A path as a node names it, below a directory that is known: wherever whoever wrote the node wants to lead."""
 EntryName = Annotated[str, AfterValidator(_entry)]
 """The same, right below that directory."""
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+"""A directory by its whole path, without detours."""
 
 
 def node_name(name: str) -> str:

@@ -2,5 +2,7 @@
 
 from __future__ import annotations
 
-SOURCES_NODE = "/scribengin/locks/sources"
+from scribengin.commit import LOCKS
+
+SOURCES_NODE = f"{LOCKS}/sources"
 """Below it every source of a dataflow has its node, and below that every stream."""

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.commit import LOCKS
 from scribengin.connectors.contract import Sink, Source
 from scribengin.connectors.files import FileSink, FileSinkConfig, FileSource, FileSourceConfig
 from scribengin.connectors.files.finished import FinishedFiles
@@ -37,7 +38,7 @@ class Environment:
     registry: Registry
     dataflow: str
     clock: Clock = SYSTEM_CLOCK
-    sinks_node: str = "/scribengin/locks/sinks"
+    sinks_node: str = f"{LOCKS}/sinks"
     """The registry path below which every sink resource has its node."""
     sources_node: str = SOURCES_NODE
     """The registry path below which every source of a dataflow has its node, and there every stream."""

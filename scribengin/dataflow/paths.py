@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scribengin.commit import LOCKS
 from scribengin.model import node_name
 
 ROOT = "/scribengin"
@@ -80,7 +81,7 @@ class DataflowPaths:
 
     def source_stream(self, source: str, stream: str) -> str:
         """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
-        return f"{ROOT}/locks/sources/{node_name(f'{self.dataflow}.{source}')}/{node_name(stream)}"
+        return f"{LOCKS}/sources/{node_name(f'{self.dataflow}.{source}')}/{node_name(stream)}"
 
 
 def numbers_of_name(dataflow: str) -> str:
@@ -90,7 +91,7 @@ def numbers_of_name(dataflow: str) -> str:
 
 def sink_resource(resource: str) -> str:
     """The node of a physical sink; its data names the dataflow that owns it."""
-    return f"{ROOT}/locks/sinks/{node_name(resource)}"
+    return f"{LOCKS}/sinks/{node_name(resource)}"
 
 
 def sink_stream(resource: str, stream: str) -> str:

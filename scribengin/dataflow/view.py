@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from scribengin.commit import CommitLog
+from scribengin.commit import LOCKS, CommitLog
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
@@ -107,7 +107,7 @@ class DataflowView:
         """Create the dataflow and claim its sinks, all or nothing. Raises DataflowExists, ResourceTaken, ConfigInvalid
         (it is too large)."""
         refuse_too_large(config)
-        for path in (f"{paths.ROOT}/dataflows", f"{paths.ROOT}/locks/sinks", f"{paths.ROOT}/locks/sources"):
+        for path in (f"{paths.ROOT}/dataflows", f"{LOCKS}/sinks", f"{LOCKS}/sources"):
             self._ensure(path)
         claims = [claim for resource in resources if (claim := self._claim(resource)) is not None]
         numbers, version = first_numbers(self.registry, self.dataflow)
@@ -169,11 +169,11 @@ class DataflowView:
 
     def _locks(self) -> Iterator[str]:
         """The nodes of its sources' and sinks' streams."""
-        prefix = f"{paths.ROOT}/locks/sources"
+        prefix = f"{LOCKS}/sources"
         for child in self._children(prefix):
             if from_node_name(child).split(".", 1)[0] == self.dataflow:
                 yield f"{prefix}/{child}"
-        prefix = f"{paths.ROOT}/locks/sinks"
+        prefix = f"{LOCKS}/sinks"
         for child in self._children(prefix):
             node = self.registry.find(f"{prefix}/{child}")
             if node is not None and owner_of_resource(node) == self.dataflow:

@@ -2,16 +2,24 @@
 
 A directory whose disk is not mounted looks like an empty one. Without the mark a log would be made on the wrong disk, a
 missing segment taken for a deleted one, and a delete would succeed without having removed anything.
+
+Everybody who reaches the registry reads the token there. So the directory and the mark also belong to who uses them, or
+to root: else whoever may write the namespace's node leads writers and readers into a directory of his own. A directory
+that users share is named to each of them in SCRIBENGIN_STORES.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from scribengin.errors import StoreNotMounted
 
 MARK = ".namespace"
+STORES_VARIABLE = "SCRIBENGIN_STORES"
+"""Directories, as in PATH: what lies below may belong to anybody."""
+_ROOT = 0
 _TOKEN = re.compile(r"^[0-9a-f]{32}$", re.MULTILINE)
 
 
@@ -25,9 +33,10 @@ def read_mark(directory: Path) -> str | None:
 
 
 def check_mark(directory: Path, token: str) -> None:
-    """Raises StoreNotMounted, unless this is the directory with that token."""
+    """Raises StoreNotMounted, unless this is the directory with that token, and nobody else's."""
     try:
         found = read_mark(directory)
+        owners = {(directory / name).stat().st_uid for name in (".", MARK)} if found == token else set()
     except OSError as error:
         raise StoreNotMounted(f"cannot read {directory / MARK}: {error.strerror}; give this user access") from error
     if found != token:
@@ -36,3 +45,14 @@ def check_mark(directory: Path, token: str) -> None:
             f"{directory} is not the directory of this namespace: its file {MARK} should hold {token}, and {there}; "
             f"mount the disk that belongs there (if it is the right one, write that token into {directory / MARK})"
         )
+    strangers = owners - {os.geteuid(), _ROOT}
+    if strangers and not _shared(directory):
+        raise StoreNotMounted(
+            f"{directory}, where this namespace's node leads, belongs to user {min(strangers)}, not to this one: if it "
+            f"is right that you share it, name it, or a directory above it, in {STORES_VARIABLE}"
+        )
+
+
+def _shared(directory: Path) -> bool:
+    stores = [Path(store) for store in os.environ.get(STORES_VARIABLE, "").split(os.pathsep) if store]
+    return any(directory.resolve().is_relative_to(store.resolve()) for store in stores)

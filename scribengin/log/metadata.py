@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from scribengin.commit import CommitLogPath
 from scribengin.effect import effect
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
@@ -26,7 +27,7 @@ from scribengin.log.entry import DECODED_BYTES_MAX
 from scribengin.log.records import TXID_NONE
 from scribengin.log.segment import SegmentName
 from scribengin.log.segment_list import SegmentList
-from scribengin.model import Descriptor, EntryName, node_name
+from scribengin.model import AbsolutePath, Descriptor, EntryName, node_name
 from scribengin_registry.contract import Create, Delete, Operation, Registry, Set, Watch
 from scribengin_registry.errors import (
     NodeExists,
@@ -47,7 +48,7 @@ class NamespaceDescriptor(Descriptor):
     """What a namespace is bound to: a store, where it keeps its segments, and the token that the place holds, too."""
 
     store: Literal["file"]
-    location: str
+    location: AbsolutePath
     token: str
 
 
@@ -166,7 +167,7 @@ class SegmentDescriptor(Descriptor):
     directory: EntryName
     start_sequence: int
     created_ms: int
-    commit_log: str | None = None
+    commit_log: CommitLogPath | None = None
     fsync: bool = True
     decoded_bytes_max: int = DECODED_BYTES_MAX
     completed_ms: int | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.commit import check_commit_log
 from scribengin.errors import (
     EndOfStream,
     LogClosed,
@@ -210,8 +211,10 @@ class LogNamespace(ClosedAtExit):
         names is fenced and believed. `create` (None: as the namespace was opened) creates a log that is not there.
         Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed), StoreNotMounted,
         LogWriteFailed (the disk refuses recovery), Fenced (somebody took the log meanwhile), SessionLost (while it
-        waited), and what else the registry raises.
+        waited), ConfigInvalid (a commit log stands below /scribengin/locks, or below the namespace's node, from where
+        it is named without a leading slash), and what else the registry raises.
         """
+        check_commit_log(commit_log)
         metadata = self._metadata(name)
         if self._create_if_missing if create is None else create:
             self._create_missing(name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
-from scribengin.commit import CommitLog
+from scribengin.commit import CommitLog, CommitLogPath, check_commit_log
 from scribengin.effect import effect
 from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.catalog import LogCatalog
@@ -29,7 +29,7 @@ class ReaderDescriptor(Descriptor):
     segment: int
     entry: int
     slot: int
-    commit_log: str | None = None
+    commit_log: CommitLogPath | None = None
     """The registry path of the commit log that says how far the reader has come. It stands where that says, or at the
     place above as long as that says nothing of this log."""
 
@@ -74,9 +74,11 @@ class RegisteredReaders:
         """Register `reader`, or move it forward; return where it is registered then. None: leave it where it is, and a
         new one at the first record kept, from where it moves with its `commit_log`, if it has one.
 
-        Raises PositionTruncated, InconsistentLog (the log never had such a position), LogError (that would be back).
+        Raises PositionTruncated, InconsistentLog (the log never had such a position), LogError (that would be back),
+        ConfigInvalid (that is no commit log).
         """
         check_reader_name(self._metadata.log, reader)
+        check_commit_log(commit_log)
         for _attempt in range(ATTEMPTS_MAX):
             there, version = self._find(reader)
             if there is not None and position in (None, there.position):

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
+from scribengin.commit import LOCKS
 from scribengin.connectors.contract import PAYLOAD, SinkStreamDescriptor
 from scribengin.errors import RecordRefused, RecordTooLarge
 from scribengin.testing.conformance_owners import CheckedStream, MakeSink, batch_of, raises
@@ -23,7 +24,7 @@ from scribengin_registry.contract import Registry
 
 
 def check_sink(
-    make_sink: MakeSink, registry: Registry, *, commit_logs: str = "/conformance", of_columns: bool = False
+    make_sink: MakeSink, registry: Registry, *, commit_logs: str = f"{LOCKS}/conformance", of_columns: bool = False
 ) -> None:
     """Raise AssertionError, with a sentence that says which promise is broken, unless the sink keeps all of them.
 

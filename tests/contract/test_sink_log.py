@@ -17,7 +17,7 @@ from scribengin.errors import DataflowError, Fenced, InvalidLogName, LogNotFound
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
 
-NODE = "/commit-log"
+NODE = "/scribengin/locks/commit-log"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def write_commit_log(registry: Registry, epoch: int, committed: CommitDescriptor
         dataflow="flow", task="task-0", owner=f"owner-{epoch}", lease=1, epoch=epoch, round=1, committed=committed
     )
     if registry.find(NODE) is None:
-        registry.create(NODE)
+        registry.create(NODE, parents=True)
     registry.set(NODE, log.to_bytes())
 
 
@@ -164,7 +164,7 @@ def test_a_commit_log_of_another_kind_of_sink_is_an_error(registry: Registry, na
     opened = sink(registry)
     opened.create(opened.streams(1))
     foreign = CommitDescriptor(kind="hdfs", records=1, data={})
-    with pytest.raises(DataflowError, match="/commit-log names a round of a 'hdfs' sink"):
+    with pytest.raises(DataflowError, match="/scribengin/locks/commit-log names a round of a 'hdfs' sink"):
         take(registry, opened, 1, foreign)
 
 

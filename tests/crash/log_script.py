@@ -25,7 +25,7 @@ from tests.crash.recorded_registry import RecordedRegistry
 
 NAMESPACE = "/logs"
 LOG = "flights/0"
-COMMIT_LOG = "/commit-log"
+COMMIT_LOG = "/scribengin/locks/commit-log"
 
 
 class Crash(BaseException):
@@ -144,7 +144,7 @@ class LogScript:
         """Bind and create, as far as nobody who was killed has done it before."""
         LogNamespace.bind(NAMESPACE, self.disk.root / "deep" / "store", registry=self.registry)
         if self.registry.find(COMMIT_LOG) is None:
-            self.registry.create(COMMIT_LOG, commit_log_of(None))
+            self.registry.create(COMMIT_LOG, commit_log_of(None), parents=True)
         self.namespace = LogNamespace.open(NAMESPACE, registry=self.registry, clock=self.clock)
         if not self.namespace.exists(LOG):
             self.namespace.create(LOG, self.config)

@@ -165,7 +165,7 @@ class Machine:
         """The namespace; what the script had not made yet is made now."""
         LogNamespace.bind(NAMESPACE, self.root / STORE, registry=self.registry)
         if self.registry.find(COMMIT_LOG) is None:
-            self.registry.create(COMMIT_LOG, commit_log_of(None))
+            self.registry.create(COMMIT_LOG, commit_log_of(None), parents=True)
         namespace = open_namespace(self.registry)
         if not namespace.exists(LOG):
             namespace.create(LOG)

@@ -72,7 +72,7 @@ def test_sealing_waits_for_a_writer_and_takes_the_log_only_when_told(line: Comma
 
 
 def test_recover_completes_what_a_writer_left_unfinished(line: CommandLine, logs: LogNamespace) -> None:
-    writer = logs.open_writer("a", commit_log="/no-commit-log")
+    writer = logs.open_writer("a", commit_log="/scribengin/locks/no-commit-log")
     writer.write(b"seen").result(120)
     writer.abort()
     with segment_path(logs, "a", 4).open("ab") as file:
@@ -106,14 +106,14 @@ def test_recover_refuses_damage_and_a_log_that_is_being_written(line: CommandLin
 
 
 def test_recover_tells_what_became_of_a_staged_round(line: CommandLine, logs: LogNamespace) -> None:
-    writer = logs.open_writer("a", commit_log="/no-commit-log")
+    writer = logs.open_writer("a", commit_log="/scribengin/locks/no-commit-log")
     writer.write(b"seen").result(120)
     writer.stage(payload_batch([b"s1", b"s2"]))
     writer.prepare()
     writer.abort()
     done = line("log", "recover", "a")
     assert done.code == 1
-    assert "commit log /no-commit-log of staged entries cannot be read" in done.err
+    assert "commit log /scribengin/locks/no-commit-log of staged entries cannot be read" in done.err
 
 
 def test_reading_may_start_anywhere(line: CommandLine, logs: LogNamespace) -> None:

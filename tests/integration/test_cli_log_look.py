@@ -110,7 +110,7 @@ def test_inspect_works_on_a_log_that_is_being_written(line: CommandLine, logs: L
 def test_a_log_that_its_writer_left_unfinished_says_what_stands_behind_its_end(
     line: CommandLine, logs: LogNamespace
 ) -> None:
-    writer = logs.open_writer("a", commit_log="/commit-log")
+    writer = logs.open_writer("a", commit_log="/scribengin/locks/commit-log")
     writer.write(b"seen").result(120)
     writer.stage(payload_batch([b"s1", b"s2"]))
     writer.prepare()

@@ -101,8 +101,8 @@ def test_rounds_and_keep_alives_are_copied_as_they_stand(
     namespace: LogNamespace, registry: Registry, clock: ManualClock
 ) -> None:
     commit_log = CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1)
-    registry.create("/commit-log", commit_log.to_bytes())
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    registry.create("/scribengin/locks/commit-log", commit_log.to_bytes(), parents=True)
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         writer.write(b"plain").result(120)
         writer.stage(payload_batch([b"staged", b"too"]))
         staged = writer.prepare()
@@ -111,7 +111,7 @@ def test_rounds_and_keep_alives_are_copied_as_they_stand(
         writer.write(b"after").result(120)
     drop_raw(namespace, clock)
     assert payloads_read(namespace, LOG) == [b"plain", b"staged", b"too", b"after"]
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         writer.commit_staged(staged)
         writer.write(b"more").result(120)
     assert payloads_read(namespace, LOG)[-1] == b"more"

@@ -23,7 +23,7 @@ from tests.integration.cli_runner import whole_tree
 LOG = "flights/0"
 SMALL = LogConfig(segment_bytes_max=4096)
 SEGMENTS = "/logs/logs/flights%2F0/segments"
-COMMIT_LOG = "/commit-log"
+COMMIT_LOG = "/scribengin/locks/commit-log"
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def test_recovering_asks_the_commit_log_about_a_staged_round(
     log = CommitLog(
         dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1, committed=named if committed else None
     )
-    registry.create(COMMIT_LOG, log.to_bytes())
+    registry.create(COMMIT_LOG, log.to_bytes(), parents=True)
     found = recover_log(namespace, LOG)
     assert found is not None
     assert found.staged_committed is committed

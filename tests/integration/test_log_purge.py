@@ -151,8 +151,8 @@ def test_a_reader_that_has_read_all_of_what_is_purged_reads_on(
 def test_hidden_entries_behind_the_last_record_make_no_reader_miss_anything(
     registry: Registry, namespace: LogNamespace
 ) -> None:
-    registry.create("/commit-log", b"never looked at")
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    registry.create("/scribengin/locks/commit-log", b"never looked at", parents=True)
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         writer.stage(payload_batch([b"one", b"two"]))
         staged = writer.prepare()
         assert staged is not None

@@ -170,7 +170,10 @@ def test_lag_and_waiting_and_the_end(namespace: LogNamespace, elsewhere: LogName
 
 
 def test_waiting_for_staged_records_waits_for_their_commit(namespace: LogNamespace) -> None:
-    with namespace.open_reader(LOG) as reader, namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    with (
+        namespace.open_reader(LOG) as reader,
+        namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer,
+    ):
         writer.stage(payload_batch([b"x"]))
         staged = writer.prepare()
         assert staged is not None
@@ -186,7 +189,7 @@ def test_waiting_for_staged_records_waits_for_their_commit(namespace: LogNamespa
 
 
 def test_a_control_record_alone_is_nothing_to_read(namespace: LogNamespace) -> None:
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         for n in range(3):
             writer.stage(payload_batch([b"%d" % n]))
             staged = writer.prepare()

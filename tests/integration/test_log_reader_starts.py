@@ -154,14 +154,14 @@ def test_a_time_in_the_segment_that_is_being_written(namespace: LogNamespace, cl
 def test_control_records_are_not_the_last_record(namespace: LogNamespace) -> None:
     """DistributedLog's TestBKDistributedLogManager, testGetLastDLSN."""
     for _ in range(3):
-        with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+        with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
             writer.stage(payload_batch([b"rolled back"]))
             writer.rollback_staged()
     assert namespace.last_record(LOG) is None
     assert records_from(namespace, LAST) == []
     with namespace.open_writer(LOG) as writer:
         dlsn = writer.write(b"one").result(120)
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         writer.stage(payload_batch([b"staged"]))
         staged = writer.prepare()
         assert staged is not None

@@ -16,7 +16,7 @@ from scribengin.testing.log_samples import payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 
 LOG = "out/0"
-COMMIT_LOG = "/commit-log"
+COMMIT_LOG = "/scribengin/locks/commit-log"
 
 
 class Crash(BaseException):
@@ -30,7 +30,7 @@ def crash(_stop: str) -> None:
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     LogNamespace.bind("/logs", tmp_path / "store", registry=registry)
-    registry.create(COMMIT_LOG, commit_log(None).to_bytes())
+    registry.create(COMMIT_LOG, commit_log(None).to_bytes(), parents=True)
     made = LogNamespace.open("/logs", registry=registry)
     made.create(LOG)
     return made
@@ -174,11 +174,11 @@ def test_without_its_commit_log_a_staged_round_is_not_judged(
     writer.abort()
     registry.delete(COMMIT_LOG)
     if content is not None:
-        registry.create(COMMIT_LOG, content)
+        registry.create(COMMIT_LOG, content, parents=True)
     for _ in range(2):
-        with pytest.raises(RecoveryRefused, match="commit log /commit-log"):
+        with pytest.raises(RecoveryRefused, match="commit log /scribengin/locks/commit-log"):
             namespace.open_writer(LOG)
-    registry.create(COMMIT_LOG) if content is None else None
+    registry.create(COMMIT_LOG, parents=True) if content is None else None
     registry.set(COMMIT_LOG, commit_log(staged).to_bytes())
     namespace.open_writer(LOG).close()
     assert payloads_read(namespace, LOG) == [b"before", b"x"]

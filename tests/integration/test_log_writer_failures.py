@@ -88,8 +88,8 @@ def test_a_fenced_writer_cannot_close_the_log_and_what_it_acknowledged_stays(nam
 
 def test_what_is_no_record_does_not_move_the_last_transaction_id(namespace: LogNamespace, registry: Registry) -> None:
     """DistributedLog's testUpdateLastTxIdForUserRecords: the control record of a round has none of its own."""
-    registry.create("/commit-log", b"")
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    registry.create("/scribengin/locks/commit-log", b"", parents=True)
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         writer.write(b"0", txid=5).result(120)
         writer.stage(payload_batch([b"1"]).append_column("txid", pa.array([6], pa.int64())))
         staged = writer.prepare()

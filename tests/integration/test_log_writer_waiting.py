@@ -307,8 +307,8 @@ class HastyClock(ManualClock):
 
 def test_no_sign_of_life_disturbs_a_staged_round(registry: Registry, tmp_path: Path) -> None:
     namespace = open_namespace(registry, tmp_path, HastyClock(), keep_alive_ms=60_000)
-    registry.create("/commit-log", b"")
-    with namespace.open_writer(LOG, commit_log="/commit-log") as writer:
+    registry.create("/scribengin/locks/commit-log", b"", parents=True)
+    with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         for n in range(20):
             writer.stage(payload_batch([b"%d" % n]))
             stay_idle(writer)

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.commit import LOCKS, CommitDescriptor, CommitLog
 from scribengin.errors import Fenced, LogWriteFailed, RecordTooLarge
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, ReadAhead, StagedRange
 from scribengin.testing.failpoints import failpoint
@@ -58,8 +58,8 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="log-against-a-list-"))
         place = f"/place-{next(self.places)}"
         LogNamespace.bind(place, self.directory, registry=self.registry)
-        self.commit_log = f"{place}/commit-log"
-        self.registry.create(self.commit_log, self.commit_log_of(None))
+        self.commit_log = f"{LOCKS}{place}/commit-log"
+        self.registry.create(self.commit_log, self.commit_log_of(None), parents=True)
         self.namespace = LogNamespace.open(place, registry=self.registry)
         self.namespace.create(LOG, LogConfig(segment_bytes_max=segment_bytes_max, entry_bytes_max=entry_bytes_max))
         self.expected: list[bytes] = []
