@@ -11,15 +11,17 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn
 
 from scribengin.clock import SYSTEM_CLOCK
 from scribengin.errors import ConfigInvalid
+from scribengin.openness import openness
 from scribengin.saying import complain, say
 from scribengin_registry.contract import Registry, SessionState
-from scribengin_registry.errors import RegistryUnreachable
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.errors import RegistryError, RegistryUnreachable
+from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
 
 FAILED = 1
 REGISTRY_GONE = 76
@@ -71,7 +73,15 @@ def connect_patiently(hosts: str, session_timeout_s: float) -> Registry:
         if told:
             say("registry_back", f"the registry at {hosts} answers")
         RegistryPatience(registry, patience_s)
+        _tell_of_open(registry)
         return registry
+
+
+def _tell_of_open(registry: ZooKeeperRegistry) -> None:
+    """Said once: who reads the log of a process may be nobody who uses commands."""
+    with suppress(RegistryError):  # only a look; what the process is for tells of a registry that fails
+        if (found := openness(registry)) is not None:
+            complain("registry_open", found)
 
 
 def patience() -> float:

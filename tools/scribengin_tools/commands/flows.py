@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scribengin_tools.commands.options import (
+    InsecureOption,
     JsonOption,
     NameArgument,
     RegistryOption,
@@ -17,12 +19,14 @@ from scribengin_tools.commands.options import (
 from scribengin_tools.render import console, note, print_json, report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from scribengin.dataflow.config import DataflowConfig
     from scribengin.dataflow.descriptors import DataflowStatus
     from scribengin.dataflow.view import DataflowView
     from scribengin.errors import ScribenginError
+    from scribengin_registry.kazoo_registry import ZooKeeperRegistry
 
 _BAD_INPUT = 2
 FlowArgument = Annotated[
@@ -84,6 +88,7 @@ def submit(
     check_first: Annotated[
         bool, typer.Option("--check/--no-check", help="Check the transformation first; that takes Spark some seconds.")
     ] = True,
+    insecure: InsecureOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Check a dataflow, or a chain of them, as `explain` does, and start it.
@@ -100,12 +105,13 @@ def submit(
     from scribengin_tools.naming import refuse_name_of_chain
 
     if is_chain(flow):
-        _submit_chain(flow, settings, registry, wait=wait, check_cluster=check_cluster, check_first=check_first)
+        connecting = partial(connected, registry, user_wanted=not insecure)
+        _submit_chain(flow, settings, connecting, wait=wait, check_cluster=check_cluster, check_first=check_first)
         return
     config = load_config(flow, overrides(settings))
     if config.launcher != "local":
         _refuse_without_cluster()
-    with connected(registry) as session:
+    with connected(registry, user_wanted=not insecure) as session:
         with console(stderr=True).status("checking; Spark takes some seconds ..."):
             from scribengin.master.submit import submit as start_dataflow
             from scribengin_tools.author import author
@@ -138,7 +144,13 @@ def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, 
 
 
 def _submit_chain(
-    flow: str, settings: list[str] | None, registry: str | None, *, wait: bool, check_cluster: bool, check_first: bool
+    flow: str,
+    settings: list[str] | None,
+    connecting: Callable[[], AbstractContextManager[ZooKeeperRegistry]],
+    *,
+    wait: bool,
+    check_cluster: bool,
+    check_first: bool,
 ) -> None:
     from scribengin.chain.config import load_chain
     from scribengin.chain.submit import submit_chain
@@ -148,7 +160,7 @@ def _submit_chain(
     from scribengin_tools.chain_checking import check_chain
 
     chain = load_chain(flow, overrides(settings))
-    with connected(registry) as session:
+    with connecting() as session:
         with console(stderr=True).status("checking; Spark takes some seconds ..."):
             found = check_chain(session, chain, transformations=check_first)
         refuse(found.errors)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
 DEFAULT_NAMESPACE = "/logs"
 _CONNECT_TIMEOUT_S = 5.0
-_OURS = ("/scribengin", "/scribengin/dataflows", "/scribengin/locks", DEFAULT_NAMESPACE)
-"""What is looked at: below a node that is open there are others."""
 
 RegistryOption = Annotated[
     str | None,
@@ -34,6 +32,15 @@ NamespaceOption = Annotated[
         "--namespace",
         metavar="PATH",
         help="Where the logs are: a node of the registry, or distributedlog-file://HOSTS/PATH.",
+    ),
+]
+InsecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        envvar="SCRIBENGIN_REGISTRY_INSECURE",
+        help="Use a registry on other machines without a user, which lets whoever reaches it run code.",
+        show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -58,10 +65,12 @@ NameArgument = Annotated[
 
 
 @contextmanager
-def connected(hosts: str | None, *, checked: bool = True) -> Iterator[ZooKeeperRegistry]:
-    """A session with the registry at `hosts`; if it is a user's, it is `checked` whether others may change anything.
+def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = False) -> Iterator[ZooKeeperRegistry]:
+    """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
+    a registry on other machines that is used without a user is refused.
     Raises ConfigInvalid (none was given), RegistryUnreachable."""
     from scribengin.errors import ConfigInvalid
+    from scribengin.openness import refuse_nobodys
     from scribengin_registry.errors import RegistryError
     from scribengin_registry.kazoo_registry import connect
 
@@ -77,6 +86,8 @@ def connected(hosts: str | None, *, checked: bool = True) -> Iterator[ZooKeeperR
             raise ConfigInvalid(str(error)) from error
         raise
     with registry:
+        if user_wanted:
+            refuse_nobodys(registry)
         if checked:
             _tell_of_open(registry)
         yield registry
@@ -85,14 +96,11 @@ def connected(hosts: str | None, *, checked: bool = True) -> Iterator[ZooKeeperR
 def _tell_of_open(registry: ZooKeeperRegistry) -> None:
     """Whoever is a user relies on it that nobody else changes anything; what was made before there were users is open
     to all."""
+    from scribengin.openness import openness
     from scribengin_tools.render import note
 
-    found = next((path for path in _OURS if registry.is_open(path)), None) if registry.has_user else None
-    if found is not None:
-        note(
-            f"anybody may change {found} of this registry, which was made without a user: `scribengin registry "
-            "protect` makes all of it yours"
-        )
+    if (found := openness(registry)) is not None:
+        note(found)
 
 
 @contextmanager
