@@ -22,6 +22,7 @@ from scribengin.saying import complain, say
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import RegistryError, RegistryUnreachable
 from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
+from scribengin_registry.references import resolve_variables
 
 FAILED = 1
 REGISTRY_GONE = 76
@@ -37,6 +38,7 @@ def run_process(main: Callable[[list[str]], int]) -> NoReturn:
     """Be this process: `main` on the command line's arguments, then the end, with what it returns as the exit code."""
     threading.excepthook = _thread_died
     try:
+        resolve_variables()
         code = main(sys.argv[1:])
     except Exception as error:  # noqa: BLE001  the process's outermost frame: it ends, and says why
         complain("process_ended", f"this process ends: {error!r}", error=error)

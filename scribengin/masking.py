@@ -20,6 +20,8 @@ _SECRET = re.compile(
     r"|(api|access|private|account|encryption|shared)[._-]?key",
     re.IGNORECASE,
 )
+_SECRET_VARIABLE = re.compile(r"(^|_)(PASS|PW|PAT|KEY|SALT|CREDS?|SIGNATURE)$")
+"""Of environment variables: in lower case, a `key` is a column."""
 _ABOUT_ONE = re.compile(
     r"(ur[li]|endpoint|location|path|file|type|provider|class|column|field|[._-](name|id|max|min|count|bytes|ms|s))$",
     re.IGNORECASE,
@@ -38,7 +40,7 @@ def masked(value: Any, name: str = "", *, hidden: bool = False) -> Any:
     """A JSON value that stands under `name`, with MASK for what looks like a secret. References stay."""
     if name in _OF_NO_SECRETS:
         return value
-    hidden = hidden or bool(_SECRET.search(name) and not _ABOUT_ONE.search(name))
+    hidden = hidden or _is_secret(name)
     if isinstance(value, dict):
         return {key: masked(below, str(key), hidden=hidden) for key, below in value.items()}
     if isinstance(value, list | tuple):
@@ -46,6 +48,11 @@ def masked(value: Any, name: str = "", *, hidden: bool = False) -> Any:
     if isinstance(value, str):
         return (MASK if without_references(value).strip("\\ ") else value) if hidden else masked_text(value)
     return MASK if hidden and isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _is_secret(name: str) -> bool:
+    """Whether what stands under such a name looks like a secret."""
+    return bool(_SECRET.search(name) or _SECRET_VARIABLE.search(name)) and not _ABOUT_ONE.search(name)
 
 
 def masked_text(text: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 from scribengin_registry.errors import ReferenceMissing
 
+REFERRING_VARIABLE = "SCRIBENGIN_REFERRING"
+"""The names of the environment variables that are references, with commas: for whom a launcher has started."""
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 
@@ -28,6 +30,17 @@ def resolved_all(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [resolved_all(below) for below in value]
     return resolved(value) if isinstance(value, str) else value
+
+
+def resolve_variables() -> None:
+    """Make the variables of this process that are references what they name. Raises ReferenceMissing."""
+    for name in filter(None, os.environ.pop(REFERRING_VARIABLE, "").split(",")):
+        os.environ[name] = resolved(os.environ.get(name, ""))
+
+
+def has_references(text: str) -> bool:
+    """Whether there is any in it."""
+    return _REFERENCE.search(text) is not None
 
 
 def without_references(text: str) -> str:

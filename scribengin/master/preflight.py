@@ -30,6 +30,7 @@ from scribengin.launcher.yarn.preflight import (
 )
 from scribengin_registry.java import find_java
 from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.references import resolve_variables
 
 if TYPE_CHECKING:
     from scribengin.connectors import Environment
@@ -174,6 +175,7 @@ def _sink(config: DataflowConfig, name: str, environment: Environment) -> str:
 def main() -> int:
     """Answer the request of the environment. Returns the exit code."""
     try:
+        resolve_variables()
         request = decoded_request(os.environ.get(REQUEST_VARIABLE, ""))
         master = PreflightMaster()
         done = list(checks(request, Path.cwd()))

@@ -23,7 +23,8 @@ SECRET = "hunter2-Grüße"
     [
         "password", "ssl.key.password", "trustStorePassword", "passwd", "client_secret", "fs.s3a.secret.key",
         "fs.s3a.access.key", "api_key", "apiKey", "AWS_SECRET_ACCESS_KEY", "sasl.jaas.config", "auth.token",
-        "SCRIBENGIN_REGISTRY_AUTH", "private-key", "spark.hadoop.fs.azure.account.key",
+        "SCRIBENGIN_REGISTRY_AUTH", "private-key", "spark.hadoop.fs.azure.account.key", "DB_PASS", "SIGNING_KEY",
+        "GITHUB_PAT", "DB_CREDS",
     ],
 )  # fmt: skip
 def test_what_stands_under_such_a_name_is_not_shown(name: str) -> None:
@@ -40,6 +41,7 @@ def test_what_stands_under_such_a_name_is_not_shown(name: str) -> None:
         ("ssl.keystore.location", "/etc/keys"), ("sasl.oauthbearer.token.endpoint.url", "https://a.example/token"),
         ("password_file", "/etc/p"), ("token_count", 5), ("key", "sensor"), ("keys", ["a"]), ("author", "ada"),
         ("sql", "SELECT * FROM t WHERE password='x'"), ("records_max", 10), ("access_key_id", "AKIA"),
+        ("LOOKUP_PATH", "/a"), ("COMPASS", "n"), ("partition_key", "sensor"), ("KEY_COLUMN", "a"),
     ],
 )  # fmt: skip
 def test_what_is_only_about_one_is_shown(name: str, value: Any) -> None:

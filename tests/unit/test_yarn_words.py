@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.dataflow.config import load_config
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.yarn.applications import tag_of
 from scribengin.launcher.yarn.config import YarnConfig
@@ -17,7 +18,14 @@ from scribengin.launcher.yarn.exits import exit_of
 from scribengin.launcher.yarn.inside import OVER_MEMORY
 from scribengin.launcher.yarn.launching import CONFIGURATION, ENVIRONMENT, LOGIN, Kit, command_line, escaped, kit_of
 from scribengin.launcher.yarn.node_web import contents
+from scribengin_tools.yarn_environment import secrets_in_the_clear
 
+FLOW = {
+    "name": "a",
+    "sources": {"s": {"kind": "log", "logs": "a"}},
+    "sinks": {"o": {"kind": "log", "log": "o"}},
+    "sql": "SELECT * FROM s",
+}
 PHYSICAL = (
     "Container [pid=1] is running 9MB beyond the 'PHYSICAL' memory limit. Current usage: 137.4 MB of 128 MB physical "
     "memory used; 1 GB of 2 GB virtual memory used. Killing container."
@@ -127,6 +135,31 @@ def test_a_kit_travels_whole_and_says_which_python(monkeypatch: pytest.MonkeyPat
     assert "PYTHONPATH" not in kit.variables
     here = kit_of(YarnConfig(), {})
     assert (here.python, here.variables["PYTHONPATH"]) == (sys.executable, "/here/only")
+
+
+def test_a_variable_that_is_a_reference_is_resolved_by_the_process_that_is_launched(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("Grüße $HOME '\"\n", encoding="utf-8")
+    environment = {"DB_PASSWORD": "${file:password}", "DB_URL": "db://${env:DB_USER}@h", "PLAIN": "$A ${B}"}
+    kit = kit_of(YarnConfig(environment=environment), {})
+    assert {name: kit.variables[name] for name in environment} == environment, "YARN is told no secret"
+    program = tmp_path / "program.py"
+    shown = "print([os.environ.get(n) for n in ('DB_PASSWORD', 'DB_URL', 'PLAIN', 'SCRIBENGIN_REFERRING')])"
+    program.write_text(f"import os\nfrom scribengin.lifetime import run_process\nrun_process(lambda _: {shown} or 0)\n")
+    command = [sys.executable, str(program)]
+    variables = {**os.environ, **kit.variables, "DB_USER": "ada"}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{['Grüße $HOME ' + chr(39) + chr(34), 'db://ada@h', '$A ${B}', None]}\n"
+    (tmp_path / "password").unlink()
+    ended = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "${file:password} cannot be read" in ended.stderr
+    assert "REFERRING" not in kit_of(YarnConfig(environment={"A": "b"}), {}).encoded()
+
+
+def test_secrets_that_yarn_would_show_are_told() -> None:
+    environment = {"DB_PASSWORD": "hunter2", "DB_PASS": "${file:a}", "TOKEN": "${env:A}b", "HOME_DIR": "/a"}
+    flow = load_config({**FLOW, "launcher": "yarn", "yarn": {"environment": environment}})
+    assert secrets_in_the_clear(flow) == ["DB_PASSWORD", "TOKEN"]
 
 
 def test_registries_and_names_do_not_share_a_tag() -> None:

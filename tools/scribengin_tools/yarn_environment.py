@@ -8,6 +8,7 @@ from pathlib import Path
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.launcher.yarn.environment import EnvironmentArchive, build_environment
 from scribengin.launcher.yarn.shipping import Shipping
+from scribengin.masking import MASK, masked
 
 Say = Callable[[str], None]
 _MIB = 1 << 20
@@ -35,3 +36,9 @@ def told(archive: EnvironmentArchive) -> str:
     size = f"{archive.files} files, {archive.size_bytes / _MIB:.0f} MiB"
     how = f"packed in {archive.duration_s:.0f} s" if archive.built else "packed before, nothing has changed"
     return f"{archive.path.name}: {size}, {how}"
+
+
+def secrets_in_the_clear(config: DataflowConfig) -> list[str]:
+    """The variables of `yarn.environment` that look like secrets, and are no references: YARN tells whoever may see the
+    application."""
+    return [name for name, value in config.yarn.environment.items() if masked(value, name) == MASK]

@@ -75,8 +75,8 @@ class YarnConfig(Config):
     master: YarnMasterConfig = YarnMasterConfig()
     python: PythonConfig = PythonConfig()
     environment: dict[str, str] = {}
-    """For masters and workers; they stand in the registry and in YARN's memory: no place for secrets. A value may be
-    `${file:...}` of the nodes where whatever reads it resolves that, as SCRIBENGIN_REGISTRY_AUTH is."""
+    """For masters and workers; they stand in the registry and in YARN's memory: no place for secrets. A value may have
+    `${file:...}` of the nodes, or of one of `files`, and `${env:...}`: masters and workers resolve it as they start."""
     files: dict[str, str] = {}
     """Further files: the name in a container's working directory -> a path here or a URL. What ends in `.zip`, `.tar`,
     `.tar.gz` or `.tgz` is unpacked into a directory of that name."""

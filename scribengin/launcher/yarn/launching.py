@@ -16,6 +16,7 @@ from scribengin.launcher.yarn import jvm
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.saying import FORMAT_VARIABLE
 from scribengin_registry.kazoo_registry import AUTH_VARIABLE
+from scribengin_registry.references import REFERRING_VARIABLE, has_references
 
 KIT_VARIABLE = "SCRIBENGIN_YARN_KIT"
 """How the master learns what it is to give to its workers: a `Kit` as base64 of JSON."""
@@ -89,6 +90,8 @@ def kit_of(yarn: YarnConfig, files: Mapping[str, str]) -> Kit:
         variables[AUTH_VARIABLE] = os.environ[AUTH_VARIABLE]
     if os.environ.get(FORMAT_VARIABLE):
         variables[FORMAT_VARIABLE] = os.environ[FORMAT_VARIABLE]
+    if referring := [name for name, value in yarn.environment.items() if has_references(value)]:
+        variables[REFERRING_VARIABLE] = ",".join(referring)
     return Kit(shared, python, variables | yarn.environment)
 
 

@@ -230,10 +230,12 @@ def _refuse_without_cluster() -> None:
 def _made_ready(hosts: str, config: DataflowConfig, *, check_cluster: bool) -> DataflowConfig:
     """The dataflow as it can be submitted to YARN. Raises ClusterNotReady, and what uploading raises."""
     from scribengin.launcher.local import scribengin_home
-    from scribengin_tools.yarn_environment import with_environment
+    from scribengin_tools.yarn_environment import secrets_in_the_clear, with_environment
     from scribengin_tools.yarn_preflight import preflight, refuse_unless_ready, shown
 
     home = scribengin_home()
+    for name in secrets_in_the_clear(config):
+        note(f"yarn.environment.{name} stands in the clear in YARN: write ${{file:PATH}}, of a node or of yarn.files")
     config = with_environment(config, home, note)
     if check_cluster:
         report = preflight(hosts, config, home, note)
