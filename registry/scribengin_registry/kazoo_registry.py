@@ -85,13 +85,13 @@ def connect(
     """Open a session with the ensemble at `hosts` (`host:port,host:port/chroot`); a missing chroot is created.
 
     With `auth` (as in `auth.py`, by default from SCRIBENGIN_REGISTRY_AUTH) the session is that user's, and nodes it
-    creates can be changed by that user only, and read by anyone. `${env:...}` and `${file:...}` in it are what they
-    name. The server may shorten or lengthen
-    `session_timeout_s` to what it allows. Raises RegistryUnreachable, RegistryError when `hosts` or `auth` cannot be
-    understood, NotAuthorised, ReferenceMissing.
+    creates can be changed by that user only, and read by anyone; an empty `auth` is nobody. `${env:...}` and
+    `${file:...}` in it are what they name. The server may shorten or lengthen `session_timeout_s` to what it allows.
+    Raises RegistryUnreachable, RegistryError when `hosts` or `auth` cannot be understood, NotAuthorised,
+    ReferenceMissing.
     """
     servers, _, chroot = hosts.partition("/")
-    identity = parse_auth(resolved(auth or os.environ.get(AUTH_VARIABLE) or ""))
+    identity = parse_auth(resolved(os.environ.get(AUTH_VARIABLE, "") if auth is None else auth))
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
     if not Deadline(connect_timeout_s).wait(client.start_async().wait):

@@ -394,6 +394,9 @@ def test_the_user_of_a_deployment_is_taken_from_its_environment(
             ada.create("/a", b"x")
         with pytest.raises(NotAuthorised, match="/a"):
             nobody.set("/a", b"mine")
+        with connect(registry_hosts, auth="") as again:
+            again.create("/b")
+        nobody.set("/b", b"everybody's")
 
 
 def test_what_is_too_large_is_refused_by_name_and_the_session_goes_on(registry: Registry) -> None:
