@@ -12,6 +12,9 @@ also after the session was re-established, and several changes may share one eve
 registration, as ZooKeeper's do; set it again by reading again. Nor that it fires at once when another session made the
 change. But a write returns after the watches of its own session that it fired: whoever goes by them is not behind what
 was written.
+
+The other mistake: a watch that nobody waits for any more. It is kept, with all that it refers to, until its node
+changes, and that may be never. Take it back with `unwatch`.
 """
 
 from __future__ import annotations
@@ -124,7 +127,7 @@ class Registry(ABC):
 
     @abstractmethod
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        """The node. Raises NodeMissing (then no watch is set)."""
+        """The node. Raises NodeMissing. A read that raises sets no watch."""
 
     @abstractmethod
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
@@ -137,6 +140,13 @@ class Registry(ABC):
     @abstractmethod
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """The names of the children, sorted. Raises NodeMissing."""
+
+    @abstractmethod
+    def unwatch(self, watch: Watch) -> None:
+        """Take `watch` back wherever it was set, and keep nothing of it; one that fires just now may still be called.
+
+        Asks no server. Nothing happens if it was never set, or has fired.
+        """
 
     @abstractmethod
     def create(

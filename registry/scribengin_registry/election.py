@@ -131,6 +131,7 @@ class Election:
         if self._thread is None:
             return
         self._thread.join()
+        self._registry.unwatch(self._on_watch)
         try:
             self._remove_contenders()
         except RegistryClosed:

@@ -7,6 +7,7 @@ What kazoo does, and what this file makes of it:
   write is not handed to kazoo before there is a connection; then nothing was sent, and RegistryUnreachable says so.
 - It forgets its watches when the connection breaks, and calls each with an event of type NONE. That event is held back
   until the session is either re-established or lost, because only then can anybody look again.
+- It keeps every watch until it fires, and takes none back: it is given one for each node (watches.py).
 - It has the state LOST only after a server told it that the session expired. Away from all servers it stays SUSPENDED.
 """
 
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from kazoo.client import KazooClient
@@ -59,6 +61,7 @@ from scribengin_registry.kazoo_errors import BROKEN, BYSTANDER, translated
 from scribengin_registry.paths import checked_operations, checked_path, checked_size, parent_of
 from scribengin_registry.references import resolved
 from scribengin_registry.session import SessionTracker
+from scribengin_registry.watches import SharedWatch, WatchTable, What
 
 # A server that is away is an exception or a state for whoever asks, not a line on stderr; the level keeps kazoo from
 # writing requests, and with them passwords, to a log that somebody turned up.
@@ -131,17 +134,20 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAut
 
 @dataclass(frozen=True, slots=True)
 class _KazooWatch:
-    """A `Watch` as kazoo calls it. Equal ones (same function, same path) are one registration, as kazoo keeps sets."""
+    """A `SharedWatch` as kazoo calls it. Equal ones are one registration, as kazoo keeps sets."""
 
     tracker: SessionTracker
-    path: str
-    watch: Watch
+    watches: WatchTable
+    shared: SharedWatch
 
     def __call__(self, event: WatchedEvent) -> None:
         if event.type in _KINDS:
-            self.watch(WatchEvent(_KINDS[event.type], self.path))
+            self._fire(_KINDS[event.type])
         else:
-            self.tracker.when_settled(lambda: self.watch(WatchEvent("session", self.path)))
+            self.tracker.when_settled(partial(self._fire, "session"))
+
+    def _fire(self, kind: Literal["created", "deleted", "changed", "children", "session"]) -> None:
+        self.watches.fire(self.shared, WatchEvent(kind, self.shared.path))
 
 
 class ZooKeeperRegistry(Registry):
@@ -158,6 +164,7 @@ class ZooKeeperRegistry(Registry):
         self._limit_s = 2 * session_timeout_s
         self._closing = threading.Lock()
         self._closed = False
+        self._watches = WatchTable()
         self._tracker = SessionTracker(lambda action: client.handler.dispatch_callback(Callback("session", action, ())))
         client.add_listener(self._on_kazoo_state)
 
@@ -181,16 +188,15 @@ class ZooKeeperRegistry(Registry):
         self._tracker.listen(listener)
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        watcher = self._watcher(path, watch)
-        data, stat = self._read("read", path, lambda: self._client.get_async(path, watch=watcher))
+        data, stat = self._look("read", "node", path, watch, self._client.get_async)
         return _node(data, stat)
 
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
         try:
             return self.get(path, watch)
         except NodeMissing:
-            watcher = self._watcher(path, watch)
-        if self._read("look at", path, lambda: self._client.exists_async(path, watch=watcher)) is None:
+            pass
+        if self._look("look at", "node", path, watch, self._client.exists_async) is None:
             return None
         try:
             return self.get(path)  # it appeared between the two; the watch is set since before this look
@@ -211,9 +217,10 @@ class ZooKeeperRegistry(Registry):
         return found
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        watcher = self._watcher(path, watch)
-        names = self._read("list", path, lambda: self._client.get_children_async(path, watch=watcher))
-        return sorted(names)
+        return sorted(self._look("list", "children", path, watch, self._client.get_children_async))
+
+    def unwatch(self, watch: Watch) -> None:
+        self._watches.unwatch(watch)
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
@@ -327,9 +334,6 @@ class ZooKeeperRegistry(Registry):
             except NodeMissing:
                 continue  # it vanished meanwhile
 
-    def _watcher(self, path: str, watch: Watch | None) -> _KazooWatch | None:
-        return None if watch is None else _KazooWatch(self._tracker, path, watch)
-
     def _on_kazoo_state(self, state: str) -> None:
         """Called on the connection's thread."""
         if state == KazooState.CONNECTED:
@@ -338,6 +342,14 @@ class ZooKeeperRegistry(Registry):
             self._tracker.move(SessionState.SUSPENDED)
         else:
             self._tracker.move(SessionState.LOST)
+
+    def _look(self, act: str, what: What, path: str, watch: Watch | None, ask: Callable[..., IAsyncResult]) -> Any:
+        """What `ask` brings for `path`; `watch` is set unless it raises."""
+        if watch is None:
+            return self._read(act, path, lambda: ask(path))
+        with self._watches.joined(what, path, watch) as shared:
+            watcher = _KazooWatch(self._tracker, self._watches, shared)
+            return self._read(act, path, lambda: ask(path, watch=watcher))
 
     def _read(self, act: str, path: str, send: Callable[[], Any]) -> Any:
         """The answer to a request that may be repeated, asked for until the limit."""

@@ -179,7 +179,7 @@ class TailWatch:
 class LogCatalog:
     """The segments of one log, for one reader. Not thread-safe, but for the watch.
 
-    Without `follow` it stays as it was first read, and leaves no watch behind.
+    Without `follow` it stays as it was first read, and sets no watch; `close` takes back those of one that follows.
     """
 
     def __init__(
@@ -188,9 +188,15 @@ class LogCatalog:
         self.log = log
         self._follow = follow
         self._metadata, self._store, self._clock = metadata, store, clock
-        self._stale = threading.Event()
-        self._wake = threading.Event()
+        stale = self._stale = threading.Event()
+        wake = self._wake = threading.Event()
         """Set by whoever has something to tell a waiting reader."""
+
+        def changed(_change: object) -> None:  # not a method: a catalog that nobody closed is not kept by its watch
+            stale.set()
+            wake.set()
+
+        self._changed = changed
         self._state: LogState | None = None
         self._checked_s = 0.0
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
@@ -200,25 +206,19 @@ class LogCatalog:
         state = self._state
         if state is not None and not self._out_of_date(state):
             return state
-        stale = self._stale = threading.Event()
-        wake = self._wake  # not `self`: a watch stays with the session until it fires, also when this is long closed
-
-        def changed(_change: object) -> None:
-            stale.set()
-            wake.set()
-
+        self._stale.clear()  # before the look: what changes from here on is looked at again
         try:
-            state = self._metadata.state(state, changed if self._follow else None)
+            state = self._metadata.state(state, self._changed if self._follow else None)
         except (RegistryUnreachable, SessionLost):
-            stale.set()
+            self._stale.set()
             if state is None or not self._follow:
                 raise
             return state  # it has just gone away: what is known holds as far as it goes
         except BaseException:
-            stale.set()
+            self._stale.set()
             raise
         if state.head.directory != self.log.directory:
-            stale.set()
+            self._stale.set()
             raise LogNotFound(
                 f"log '{self.log.name}' was deleted, and created again; open a new reader to read the new one"
             )
@@ -447,6 +447,7 @@ class LogCatalog:
         self._wake.set()
 
     def close(self) -> None:
-        """Close all files. Idempotent."""
+        """Close all files, and follow no more. Idempotent."""
+        self._metadata.registry.unwatch(self._changed)
         while self._readers:
             self._readers.popitem()[1].close()

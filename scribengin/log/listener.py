@@ -31,7 +31,8 @@ class Listener(ClosedAtExit, Generic[_T]):
     Several changes may come as one. A lost session is survived: it looks again.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, registry: Registry, path: str) -> None:
+        self._registry = registry
         self._woken = threading.Event()
         self._closed = False
         self.error: BaseException | None = None
@@ -70,6 +71,8 @@ class Listener(ClosedAtExit, Generic[_T]):
                 self._woken.clear()
         except Exception as error:  # noqa: BLE001  the thread's outermost loop: `error` tells of it
             self.error = error
+        finally:
+            self._registry.unwatch(self._on_change)
 
     def _on_change(self, _event: object) -> None:
         self._woken.set()
@@ -81,8 +84,8 @@ class NamespaceListener(Listener[frozenset[str]]):
     """
 
     def __init__(self, registry: Registry, logs_path: str, callback: LogsChanged, prefix: str) -> None:
-        self._registry, self._logs_path, self._callback, self._prefix = registry, logs_path, callback, prefix
-        super().__init__(logs_path)
+        self._logs_path, self._callback, self._prefix = logs_path, callback, prefix
+        super().__init__(registry, logs_path)
 
     def _tell(self, before: frozenset[str] | None, now: frozenset[str]) -> None:
         told = before or frozenset()
@@ -110,7 +113,7 @@ class SegmentListener(Listener[tuple[SegmentDescriptor, ...]]):
         self._metadata, self._callback = metadata, callback
         self._directory = metadata.descriptor().directory
         self._known: LogState | None = None
-        super().__init__(metadata.path)
+        super().__init__(metadata.registry, metadata.path)
 
     def _tell(self, _before: tuple[SegmentDescriptor, ...] | None, now: tuple[SegmentDescriptor, ...]) -> None:
         self._callback(now)

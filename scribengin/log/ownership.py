@@ -44,13 +44,15 @@ def acquire(
     lock = LockDescriptor(owner=f"{platform.node()}:{os.getpid()}", token=uuid.uuid4().hex)
     line = WaitingLine(metadata, lock)
     deadline_s = clock.monotonic_s() + timeout_s
+    changed = threading.Event()
+    watch = _setter(changed)
     try:
         while True:
-            changed = threading.Event()
-            held = metadata.registry.find(metadata.lock_path, _setter(changed))
+            changed.clear()
+            held = metadata.registry.find(metadata.lock_path, watch)
             holder = None if held is None else LockDescriptor.from_bytes(held.data, path=metadata.lock_path)
             mine = holder is not None and holder.token == lock.token
-            if steal or mine or (not line.ahead(_setter(changed)) and holder is None):
+            if steal or mine or (not line.ahead(watch) and holder is None):
                 owner = _take(metadata, lock, held, line)
                 if owner is not None:
                     return owner
@@ -66,6 +68,8 @@ def acquire(
     except BaseException:
         line.leave()
         raise
+    finally:
+        metadata.registry.unwatch(watch)
 
 
 def _waited(
@@ -104,14 +108,14 @@ class HeldLock:
         try:
             self._look()
         except BaseException:
-            self._let_go.set()
+            self.let_go()
             raise
 
     def let_go(self) -> None:
         """From here on the lock is not taken again, whatever becomes of it. Idempotent."""
         self._let_go.set()
         with self._looking:
-            return
+            self._metadata.registry.unwatch(self._on_change)
 
     def _on_change(self, _event: object) -> None:
         with self._guard:
@@ -136,6 +140,7 @@ class HeldLock:
     def _end(self, error: ScribenginError) -> None:
         if not self._let_go.is_set():
             self._let_go.set()
+            self._metadata.registry.unwatch(self._on_change)
             self._ended(error)
 
     def _pending(self) -> bool:

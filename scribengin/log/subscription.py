@@ -48,14 +48,18 @@ class SubscriberLock:
         """Wait for the lock. Raises OwnershipAcquireFailed after `timeout_s`, ReadCancelled as soon as `cancel` is set,
         LogNotFound."""
         deadline_s = clock.monotonic_s() + timeout_s
-        while True:
-            holder = self._holder()
-            if holder is None:
-                self._take()
-            elif holder.token == self._lock.token:
-                return
-            else:
-                self._await_release(holder, clock, deadline_s, timeout_s, cancel)
+        try:
+            while True:
+                holder = self._holder()
+                if holder is None:
+                    self._take()
+                elif holder.token == self._lock.token:
+                    return
+                else:
+                    self._await_release(holder, clock, deadline_s, timeout_s, cancel)
+        except BaseException:
+            self._metadata.registry.unwatch(self._on_change)
+            raise
 
     def check(self) -> None:
         """Costs nothing as long as nobody touched the lock and the registry is in touch; while it is not, nobody knows
@@ -72,6 +76,7 @@ class SubscriberLock:
 
     def release(self) -> None:
         """Give the lock back, if it still is this reader's. Idempotent. Raises what the registry raises."""
+        self._metadata.registry.unwatch(self._on_change)
         for _attempt in range(ATTEMPTS_MAX):  # a lost reply leaves open whether it was given back: look
             try:
                 node = self._metadata.registry.find(self._path)
@@ -86,8 +91,11 @@ class SubscriberLock:
 
     def _holder(self) -> LockDescriptor | None:
         self._changed.clear()
-        node = self._metadata.registry.find(self._path, lambda _event: self._changed.set())
+        node = self._metadata.registry.find(self._path, self._on_change)
         return None if node is None else self._descriptor(node)
+
+    def _on_change(self, _event: object) -> None:
+        self._changed.set()
 
     def _descriptor(self, node: Node) -> LockDescriptor:
         return LockDescriptor.from_bytes(node.data, path=self._path)

@@ -203,6 +203,14 @@ class MemoryRegistry(Registry):
 
         return self._read("list", path, look)
 
+    def unwatch(self, watch: Watch) -> None:
+        with self._ensemble.lock:
+            for watches in (self._data_watches, self._child_watches):
+                for at, waiting in list(watches.items()):
+                    waiting.pop(watch, None)
+                    if not waiting:
+                        del watches[at]
+
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -326,6 +328,67 @@ def test_a_write_of_a_session_that_is_closed_meanwhile_waits_for_no_watch(opens:
     returned.set()
     closing.join(120)
     assert told == [True]
+
+
+class Listening:
+    """A watch of which can be told whether anybody keeps it."""
+
+    def __init__(self) -> None:
+        self.told: list[WatchEvent] = []
+
+    def __call__(self, event: WatchEvent) -> None:
+        self.told.append(event)
+
+
+def test_a_watch_that_was_taken_back_is_not_called_and_not_kept(registry: Registry) -> None:
+    registry.create("/a/b", parents=True)
+    stays = Listening()
+    kept: list[weakref.ref[Listening]] = []
+    for _number in range(100):
+        gone = Listening()
+        kept.append(weakref.ref(gone))
+        registry.get("/a", gone)
+        registry.find("/a/b", gone)
+        registry.find("/missing", gone)
+        registry.children("/a", gone)
+        registry.get("/a", stays)
+        registry.unwatch(gone)
+        registry.unwatch(gone)
+    never_set = Listening()
+    registry.unwatch(never_set)
+    del gone
+    gc.collect()
+    assert [ref for ref in kept if ref() is not None] == []
+    registry.create("/missing")
+    registry.create("/a/c")
+    registry.set("/a/b", b"1")
+    assert stays.told == []
+    registry.set("/a", b"1")
+    assert stays.told == [WatchEvent("changed", "/a")]
+
+
+def test_everybody_who_watches_a_node_is_told_and_may_watch_again(registry: Registry) -> None:
+    registry.create("/a")
+    watches = [Listening() for _number in range(20)]
+    for times in range(3):
+        for watch in watches:
+            registry.get("/a", watch)
+        if times == 1:
+            registry.unwatch(watches[3])
+        registry.set("/a", b"%d" % times)
+    assert [len(watch.told) for watch in watches] == [3, 3, 3, 2, *[3] * 16]
+
+
+def test_a_read_that_raises_leaves_the_watches_that_were_set_before(registry: Registry) -> None:
+    watch = Listening()
+    assert registry.find("/a", watch) is None
+    for read in (registry.get, registry.children):
+        with pytest.raises(NodeMissing):
+            read("/a", watch)
+    registry.create("/a")
+    assert watch.told == [WatchEvent("created", "/a")]
+    registry.create("/a/b")
+    assert watch.told == [WatchEvent("created", "/a")]
 
 
 def test_another_session_sees_a_change_after_sync(registry: Registry, opens: Opens) -> None:

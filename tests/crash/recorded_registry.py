@@ -79,6 +79,9 @@ class RecordedRegistry(Registry):
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         return self._inner.children(path, watch)
 
+    def unwatch(self, watch: Watch) -> None:
+        self._inner.unwatch(watch)
+
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:

@@ -119,17 +119,18 @@ def verdict(view: DataflowView, version: int) -> ConfigEdit | None:
     it refused it."""
     path = view.paths.edit(version)
     deadline_s = SYSTEM_CLOCK.monotonic_s() + _VERDICT_S
-    while SYSTEM_CLOCK.monotonic_s() < deadline_s:
-        changed = Change()
-        node = view.registry.find(path, changed)
-        if node is None:
-            return None
-        edit = ConfigEdit.from_bytes(node.data, path=path)
-        if edit.outcome == "refused":
-            raise ConfigInvalid(f"the master refuses version {version}: {edit.error}")
-        if edit.outcome == "accepted":
-            return edit
-        changed.wait(_LOOK_S)
+    with Change(view.registry) as changed:
+        while SYSTEM_CLOCK.monotonic_s() < deadline_s:
+            changed.clear()
+            node = view.registry.find(path, changed)
+            if node is None:
+                return None
+            edit = ConfigEdit.from_bytes(node.data, path=path)
+            if edit.outcome == "refused":
+                raise ConfigInvalid(f"the master refuses version {version}: {edit.error}")
+            if edit.outcome == "accepted":
+                return edit
+            changed.wait(_LOOK_S)
     return None
 
 

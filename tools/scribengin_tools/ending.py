@@ -132,27 +132,28 @@ def wait_for_state(
     was `asked` for: then it never comes there."""
     orphaned_since_s: float | None = None
     patience_s = 3 * view.config_in_force().value.session_timeout_s
-    while True:
-        changed = Change()
-        status = view.status(changed)
-        if until(status):
-            return status
-        seen(status)
-        _refuse_asked_otherwise(view, asked)
-        now_s = SYSTEM_CLOCK.monotonic_s()
-        if masters(view):
-            orphaned_since_s = None
-        elif orphaned_since_s is None:
-            orphaned_since_s = now_s
-        elif now_s - orphaned_since_s > patience_s:
-            if on_their_way(view):
+    with Change(view.registry) as changed:
+        while True:
+            changed.clear()
+            status = view.status(changed)
+            if until(status):
+                return status
+            seen(status)
+            _refuse_asked_otherwise(view, asked)
+            now_s = SYSTEM_CLOCK.monotonic_s()
+            if masters(view):
                 orphaned_since_s = None
-                continue
-            raise DataflowBusy(
-                f"dataflow '{view.dataflow}' is {status.state} and has no master any more: see `scribengin logs "
-                f"{view.dataflow}`; `scribengin kill {view.dataflow}` ends what is left of it"
-            )
-        changed.wait(_LOOK_S)
+            elif orphaned_since_s is None:
+                orphaned_since_s = now_s
+            elif now_s - orphaned_since_s > patience_s:
+                if on_their_way(view):
+                    orphaned_since_s = None
+                    continue
+                raise DataflowBusy(
+                    f"dataflow '{view.dataflow}' is {status.state} and has no master any more: see `scribengin logs "
+                    f"{view.dataflow}`; `scribengin kill {view.dataflow}` ends what is left of it"
+                )
+            changed.wait(_LOOK_S)
 
 
 def _refuse_asked_otherwise(view: DataflowView, asked: DesiredState | None) -> None:
@@ -206,14 +207,15 @@ def await_masters_gone(view: DataflowView) -> None:
     """Return once the masters of a dataflow that has ended have left. Raises DataflowBusy when they do not."""
     session_s = view.config_in_force().value.session_timeout_s
     deadline_s = SYSTEM_CLOCK.monotonic_s() + _LEAVING_MAX_S + session_s
-    while masters(view):
-        if SYSTEM_CLOCK.monotonic_s() > deadline_s:
-            raise DataflowBusy(
-                f"dataflow '{view.dataflow}' has ended, but a master of it stays: `scribengin kill {view.dataflow}`"
-            )
-        changed = Change()
-        view.registry.children(view.paths.master, changed)
-        changed.wait(_LOOK_S)
+    with Change(view.registry) as changed:
+        while masters(view):
+            if SYSTEM_CLOCK.monotonic_s() > deadline_s:
+                raise DataflowBusy(
+                    f"dataflow '{view.dataflow}' has ended, but a master of it stays: `scribengin kill {view.dataflow}`"
+                )
+            changed.clear()
+            view.registry.children(view.paths.master, changed)
+            changed.wait(_LOOK_S)
 
 
 def _config(view: DataflowView) -> DataflowConfig | None:

@@ -137,9 +137,9 @@ def _watch(view: Any, *, as_json: bool) -> None:
     from scribengin_tools.yarn_overview import application_facts
 
     out = console()
-    with Live(console=out, auto_refresh=False, transient=False) as live:
+    with Live(console=out, auto_refresh=False, transient=False) as live, Change(view.registry) as changed:
         while True:
-            changed = Change()
+            changed.clear()
             found = replace(overview(view, changed), application=application_facts(view))
             if as_json:
                 print_json_line(found.to_json())
