@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from scribengin.clock import Clock
 from scribengin.effect import effect
-from scribengin.errors import ConfigConflict, InconsistentLog, LogBusy, LogExists
+from scribengin.errors import ConfigConflict, DescriptorUnreadable, InconsistentLog, LogBusy, LogExists
 from scribengin.log.config import LogConfig
 from scribengin.log.metadata import (
     ATTEMPTS_MAX,
@@ -17,9 +18,9 @@ from scribengin.log.metadata import (
 )
 from scribengin.log.segment import SegmentStore
 from scribengin.log.survey import LogSurvey, survey
-from scribengin.model import node_name
+from scribengin.model import from_node_name, node_name
 from scribengin_registry.batches import batches
-from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Operation, Registry, Set
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
 
@@ -147,6 +148,24 @@ def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
         return False
     store.delete_log(begun[0].directory)
     return True
+
+
+def standing(registry: Registry, logs_path: str, nodes: Sequence[str]) -> list[str]:
+    """The names of those of the nodes that are logs. One whose deletion was cut short is none, as for
+    `LogNamespace.exists`; one that cannot be read is, so that whoever uses it is told."""
+    found = registry.find_all([f"{logs_path}/{node}" for node in nodes])
+    return [
+        from_node_name(node)
+        for node, there in zip(nodes, found, strict=True)
+        if there is not None and not _is_deleting(there)
+    ]
+
+
+def _is_deleting(node: Node) -> bool:
+    try:
+        return LogDescriptor.from_bytes(node.data, path="").deleting
+    except DescriptorUnreadable:
+        return False
 
 
 def _versioned(operation: Operation, check: Check) -> Operation:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from scribengin.errors import LogNotFound, SegmentsMoved
 from scribengin.log.closing import ClosedAtExit
+from scribengin.log.lifecycle import standing
 from scribengin.log.metadata import LogMetadata, LogState, SegmentDescriptor
 from scribengin.model import from_node_name
 from scribengin_registry.contract import Registry
@@ -85,6 +86,7 @@ class NamespaceListener(Listener[frozenset[str]]):
 
     def __init__(self, registry: Registry, logs_path: str, callback: LogsChanged, prefix: str) -> None:
         self._logs_path, self._callback, self._prefix = logs_path, callback, prefix
+        self._there: frozenset[str] = frozenset()
         super().__init__(registry, logs_path)
 
     def _tell(self, before: frozenset[str] | None, now: frozenset[str]) -> None:
@@ -100,8 +102,13 @@ class NamespaceListener(Listener[frozenset[str]]):
             return None
         except (RegistryUnreachable, SessionLost):
             return None
-        names = (from_node_name(node) for node in nodes)
-        return frozenset(name for name in names if name.startswith(self._prefix))
+        names = {name: node for node in nodes if (name := from_node_name(node)).startswith(self._prefix)}
+        new = [node for name, node in names.items() if name not in self._there]
+        try:
+            self._there = frozenset([*self._there.intersection(names), *standing(self._registry, self._logs_path, new)])
+        except (RegistryUnreachable, SessionLost):
+            return None
+        return self._there
 
 
 class SegmentListener(Listener[tuple[SegmentDescriptor, ...]]):

@@ -31,7 +31,7 @@ from scribengin.log.filestore import FileSegmentStore
 from scribengin.log.info import LogInfo, log_info
 from scribengin.log.inspection import LogInspection
 from scribengin.log.keys import positions_of_key
-from scribengin.log.lifecycle import configure_log, create_log, delete_log
+from scribengin.log.lifecycle import configure_log, create_log, delete_log, standing
 from scribengin.log.limits import WriteLimiter
 from scribengin.log.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
 from scribengin.log.metadata import (
@@ -171,13 +171,17 @@ class LogNamespace(ClosedAtExit):
         return found is not None and not found[0].deleting
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names of all logs that begin with `prefix`, sorted. Raises LogClosed, and what the registry raises."""
+        """The names of all logs that begin with `prefix` and that `exists`, sorted.
+
+        Raises LogClosed, and what the registry raises.
+        """
         self._check_open()
         try:
             nodes = self._registry.children(f"{self.path}/logs")
         except NodeMissing:
             return []
-        return sorted(name for node in nodes if (name := from_node_name(node)).startswith(prefix))
+        nodes = [node for node in nodes if from_node_name(node).startswith(prefix)]
+        return sorted(standing(self._registry, f"{self.path}/logs", nodes))
 
     def listen(self, callback: LogsChanged, prefix: str = "") -> NamespaceListener:
         """Call `callback(added, removed)` with the logs there are that begin with `prefix`, then with every change.

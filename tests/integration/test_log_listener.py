@@ -8,6 +8,8 @@ import pytest
 
 from scribengin.errors import LogNotFound
 from scribengin.log import DLSN, LogConfig, LogNamespace, SegmentDescriptor
+from scribengin.log.metadata import LogDescriptor
+from scribengin.model import node_name
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
@@ -88,6 +90,28 @@ def test_a_listener_survives_its_session(registry: Registry, registry_hosts: str
             wait_until(lambda: heard.names == {"meanwhile"}, 60, what="the logs to be listed again")
             namespace.create("after")
             wait_until(lambda: heard.names == {"meanwhile", "after"}, 60, what="the watch to be set again")
+
+
+def test_a_log_whose_deletion_was_cut_short_is_neither_listed_nor_told_of(
+    namespace: LogNamespace, registry: Registry
+) -> None:
+    for name in ("a", "cut/kürzer", "unreadable"):
+        namespace.create(name)
+    path = f"{namespace.path}/logs/{node_name('cut/kürzer')}"
+    log = LogDescriptor.from_bytes(registry.get(path).data, path=path)
+    registry.set(path, log.model_copy(update={"deleting": True}).to_bytes())
+    registry.set(f"{namespace.path}/logs/unreadable", bytes(range(256)))
+    assert not namespace.exists("cut/kürzer")
+    assert namespace.names() == ["a", "unreadable"]
+    assert namespace.names("cut") == []
+    heard = Heard()
+    with namespace.listen(heard):
+        heard.wait_for("a", "unreadable")
+        namespace.create("b")
+        heard.wait_for("a", "b", "unreadable")
+        namespace.create("cut/kürzer")
+        heard.wait_for("a", "b", "cut/kürzer", "unreadable")
+    assert namespace.names("cut") == ["cut/kürzer"]
 
 
 def test_what_a_callback_raises_is_kept(namespace: LogNamespace) -> None:

@@ -78,6 +78,7 @@ def test_a_deletion_that_was_cut_short_has_happened_and_is_ended_by_whoever_come
     with pytest.raises(Stopped), failpoint(where, stop):
         forged.delete(LOG)
     assert not forged.exists(LOG)
+    assert forged.names() == []
     for use in (forged.open_writer, forged.open_reader, forged.count, forged.info, forged.segments, forged.purge):
         with pytest.raises(LogNotFound):
             use(LOG)  # type: ignore[operator]

@@ -115,7 +115,7 @@ def _of_namespace(registry: Registry, path: str, store: Path, now_s: float) -> I
             if held_by is not None and held_by.dataflow not in known:
                 what = f"log '{log}' of {path} keeps records for dataflow '{held_by.dataflow}', which is not there"
                 yield Leftover("hold", what, partial(_let_go, registry, path, log, reader))
-        named = {namespace.info(log).log.directory for log in namespace.names() if namespace.exists(log)}
+        named = {namespace.info(log).log.directory for log in namespace.names()}
     for directory in directories:
         if directory.name not in named:
             yield from _stray_directory(directory, now_s)
