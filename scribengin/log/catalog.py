@@ -10,6 +10,7 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal, TypeVar
 
 import pyarrow as pa
@@ -19,8 +20,9 @@ from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, Positi
 from scribengin.log.dlsn import DLSN
 from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, read_body
 from scribengin.log.index import DamagePlace, EntryPlace, SegmentIndex, walk
-from scribengin.log.metadata import LogDescriptor, LogMetadata, LogState, SegmentDescriptor
+from scribengin.log.metadata import LogDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.segment import SegmentStore, SegmentView, Tail
+from scribengin.log.segment_list import READ_AT_ONCE_MAX
 from scribengin_registry.contract import SessionState
 from scribengin_registry.errors import RegistryUnreachable, SessionLost
 
@@ -55,6 +57,11 @@ def misplaced(header: EntryHeader, *, entry: int, epoch: int, sequence: int | No
     if sequence is not None and header.sequence != sequence:
         return Damage(f"its first sequence id is {header.sequence}, and {sequence} comes next")
     return None
+
+
+def _kept_numbers(head: SegmentsHead) -> range:
+    """The numbers of the segments that may hold records that are kept."""
+    return range(max(head.first.segment, head.begin), head.max_segment + 1)
 
 
 class SegmentReader:
@@ -276,29 +283,41 @@ class LogCatalog:
                 if self.state().head.first == first:
                     raise
 
-    def kept(self) -> tuple[SegmentDescriptor, ...]:
-        """All segments that may hold records that are kept."""
-        while True:
-            state = self.state()
-            try:
-                return tuple(state.segments[max(0, state.head.first.segment - state.head.begin) :])
-            except SegmentsMoved:
-                self._stale.set()
+    def kept(self, *, newest_first: bool = False) -> Iterator[SegmentDescriptor]:
+        """All segments that may hold records that are kept, read as they are wanted. One that is given up meanwhile is
+        left out."""
+        numbers = _kept_numbers(self.state().head)
+        for number in self._read_ahead(numbers[::-1] if newest_first else numbers):
+            with suppress(PositionTruncated):
+                segment = self.segment(number)
+                if segment is not None:
+                    yield segment
 
     def kept_from(self, wanted: Callable[[SegmentDescriptor], bool]) -> Iterator[SegmentDescriptor]:
         """Those from the first on for which `wanted` holds, as it then does for all that follow. Reads a few."""
         while True:
             state = self.state()
-            numbers = range(max(state.head.first.segment, state.head.begin), state.head.max_segment + 1)
+            numbers = _kept_numbers(state.head)
             try:
                 at = bisect_left(numbers, True, key=lambda number: wanted(state.segments[number - state.head.begin]))
                 break
             except SegmentsMoved:
                 self._stale.set()
-        for number in numbers[at:]:
+        for number in self._read_ahead(numbers[at:]):
             segment = self.segment(number)
             if segment is not None:
                 yield segment
+
+    def _read_ahead(self, numbers: range) -> Iterator[int]:
+        """These numbers, with a growing part of the segments asked for together: the first few cost no more."""
+        done, step = 0, 1
+        for at, number in enumerate(numbers):
+            if at == done:
+                page, begin = numbers[at : at + step], self.state().head.begin
+                with suppress(SegmentsMoved):  # the look that follows finds out
+                    self.state().segments[max(0, min(page) - begin) : max(0, max(page) + 1 - begin)]
+                done, step = at + step, min(2 * step, READ_AT_ONCE_MAX)
+            yield number
 
     def reader(self, segment: SegmentDescriptor) -> SegmentReader:
         """A reader of the segment; the last few stay open. Raises LogNotFound if its file is gone."""

@@ -81,7 +81,7 @@ def positions_of_key(catalog: LogCatalog, key: bytes, *, newest_first: bool = Fa
     Raises DamagedEntry when it has to look into damage, LogNotFound.
     """
     first = catalog.state().head.first
-    for segment in _ordered(catalog.kept(), newest_first):
+    for segment in catalog.kept(newest_first=newest_first):
         reader = catalog.reader(segment)
         end = catalog.end(segment)
         blocks = [block for block in _blocks(reader, end.end) if block.may_hold(key)]

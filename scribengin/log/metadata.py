@@ -80,9 +80,10 @@ class SegmentsHead(Descriptor):
     `directory` is the log's. `epoch` is that of the writer that may change it; the segments listed are those from
     `begin` to `max_segment`, the highest number given so far (0: none), and `in_progress` says whether that one is
     being written. `next_sequence` and `last_txid` are those at the end of the completed segments, `bytes` what the
-    completed ones listed have in the files that readers open. `revisions` counts the changes of descriptors of
-    completed segments, `revised` are the segments of the last of these. Records before `first` were truncated: no
-    record lies from `given_up_to` to `first`, so whoever had read up to there, and no further, has lost nothing.
+    completed ones listed have in the files that readers open. `latest_ms` is the latest time at which one was
+    completed. `revisions` counts the changes of descriptors of completed segments, `revised` are the segments of the
+    last of these. Records before `first` were truncated: no record lies from `given_up_to` to `first`, so whoever had
+    read up to there, and no further, has lost nothing.
     """
 
     directory: EntryName
@@ -95,6 +96,7 @@ class SegmentsHead(Descriptor):
     next_sequence: int = 0
     last_txid: int = TXID_NONE
     bytes: int = 0
+    latest_ms: int = 0
     revisions: int = 0
     revised: tuple[int, ...] = ()
     first_segment: int = DLSN.INITIAL.segment
@@ -160,6 +162,8 @@ class SegmentDescriptor(Descriptor):
     its staged entries (None: it holds none). No body in it expands to more than `decoded_bytes_max`. `entries` counts
     control entries, `records` does not. `compressed` is a copy beside it; since `raw_dropped_ms` (None: not yet)
     readers use that alone. `taken_from` is the file, set aside once, whose records it holds (restored.py).
+    `latest_ms` is the latest time at which it, or any before it, was completed (None: written before that was kept).
+    It never decreases along the list, as `completed_ms` does where a clock went back.
     """
 
     segment: int
@@ -178,6 +182,7 @@ class SegmentDescriptor(Descriptor):
     compressed: CopyDescriptor | None = None
     raw_dropped_ms: int | None = None
     taken_from: str | None = None
+    latest_ms: int | None = None
 
     @property
     def in_progress(self) -> bool:
@@ -206,6 +211,12 @@ class SegmentDescriptor(Descriptor):
     def end_sequence(self) -> int:
         """The sequence id after its last record, once it is completed."""
         return self.start_sequence + self.records
+
+    def reaches(self, time_ms: int) -> bool:
+        """Whether it, or any before it, was completed at that time or later, or it is in progress. True for all that
+        follow one for which it is: for those without `latest_ms`, if no clock went back."""
+        completed_ms = self.completed_ms if self.latest_ms is None else self.latest_ms
+        return completed_ms is None or completed_ms >= time_ms
 
     @property
     def node(self) -> str:
@@ -454,12 +465,14 @@ class LogMetadata:
 
     def _completion(self, head: SegmentsHead, completed: SegmentDescriptor) -> tuple[SegmentsHead, list[Operation]]:
         before = completed.model_copy(update={"completed_ms": None}).node
+        completed = _dated(completed, head)
         done = head.max_segment > completed.segment or not head.in_progress  # after a lost reply
         end = {
             "in_progress": False,
             "next_sequence": completed.end_sequence,
             "last_txid": completed.last_txid,
             "bytes": head.bytes + completed.bytes,
+            "latest_ms": completed.latest_ms,
         }
         return (head if done else head.model_copy(update=end)), [
             Delete(f"{self.segments_path}/{before}"),
@@ -470,7 +483,8 @@ class LogMetadata:
         """Register a segment that is complete already, behind all others. Raises as `change`."""
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-            between, (registration, *_rest) = self._registration(head, completed)
+            dated = _dated(completed, head)
+            between, (registration, *_rest) = self._registration(head, dated)
             if head.max_segment == completed.segment:  # after a lost reply
                 return head, [registration]
             end = {
@@ -478,6 +492,7 @@ class LogMetadata:
                 "next_sequence": completed.end_sequence,
                 "last_txid": max(head.last_txid, completed.last_txid),
                 "bytes": head.bytes + completed.file_bytes,
+                "latest_ms": dated.latest_ms,
             }
             return between.model_copy(update=end), [registration]
 
@@ -504,6 +519,11 @@ class LogMetadata:
         if node is None or LockDescriptor.from_bytes(node.data, path=self.lock_path).token != owner.token:
             return []
         return [Delete(self.lock_path, node.version)]
+
+
+def _dated(completed: SegmentDescriptor, head: SegmentsHead) -> SegmentDescriptor:
+    """The segment as it is listed behind those that the head tells of."""
+    return completed.model_copy(update={"latest_ms": max(head.latest_ms, completed.completed_ms or 0)})
 
 
 def _contradiction(look: _Look) -> str | None:

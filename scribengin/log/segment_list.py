@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 if TYPE_CHECKING:
     from scribengin.log.metadata import SegmentDescriptor
 
-_READ_AT_ONCE_MAX = 512
+READ_AT_ONCE_MAX = 512
 
 Load = Callable[[Sequence[int]], "list[SegmentDescriptor]"]
 
@@ -50,15 +50,15 @@ class SegmentList(Sequence["SegmentDescriptor"]):
         at, step = 0, 1
         while at < len(self):  # who looks at the first few pays for these
             yield from self._at(range(at, min(at + step, len(self))))
-            at, step = at + step, min(2 * step, _READ_AT_ONCE_MAX)
+            at, step = at + step, min(2 * step, READ_AT_ONCE_MAX)
 
     def _at(self, places: Sequence[int]) -> list[SegmentDescriptor]:
         numbers = [self.begin + place for place in places if place < self._completed]
         # A list that follows this one, on another thread maybe, forgets what was revised since.
         here = {number: segment for number in numbers if (segment := self.known.get(number)) is not None}
         missing = [number for number in numbers if number not in here]
-        for start in range(0, len(missing), _READ_AT_ONCE_MAX):
-            for segment in self._load(missing[start : start + _READ_AT_ONCE_MAX]):
+        for start in range(0, len(missing), READ_AT_ONCE_MAX):
+            for segment in self._load(missing[start : start + READ_AT_ONCE_MAX]):
                 here[segment.segment] = self.known[segment.segment] = segment
         found = [here[number] for number in numbers]
         if self.unfinished is not None and self._completed in places:

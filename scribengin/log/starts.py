@@ -5,9 +5,11 @@ a `Gate`: what is written until then and does not belong to the start is left ou
 
 Time. Records carry no time of their own, but writers that are not told a transaction id take the time in milliseconds,
 and every segment knows when it was created and completed. So `Time(ms)` leaves out the segments that were completed
-before `ms`. Within the first one that is left it goes by transaction ids, if those are times: if the segment's first
-one lies within an hour of the segment's creation. If they are not, it starts with the segment: too early rather than
-too late. A time that is still to come starts at the tail.
+before `ms`, up to the first that was not: also where a clock went back behind that. It is found by bisection, since
+each segment says when the latest up to it was completed (`SegmentDescriptor.latest_ms`). Within the first one that is
+left it goes by transaction ids, if those are times: if the segment's first one lies within an hour of the segment's
+creation. If they are not, it starts with the segment: too early rather than too late. A time that is still to come
+starts at the tail.
 """
 
 from __future__ import annotations
@@ -181,9 +183,9 @@ def _at_sequence(catalog: LogCatalog, sequence: int, *, skip_damaged: bool) -> D
 
 def _at_time(catalog: LogCatalog, ms: int, *, skip_damaged: bool) -> tuple[DLSN, Gate | None]:
     first = catalog.state().head.first
-    for segment in catalog.kept():
+    for segment in catalog.kept_from(lambda segment: segment.reaches(ms)):
         if segment.completed_ms is not None and segment.completed_ms < ms:
-            continue
+            continue  # it comes behind one that was completed later, and was purged since
         begin = max(first, DLSN(segment.segment, 0, 0))
         if segment.created_ms >= ms or not _txids_are_times(catalog, segment):
             return begin, None

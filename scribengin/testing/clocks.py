@@ -9,7 +9,10 @@ from scribengin.clock import SYSTEM_CLOCK
 
 
 class ManualClock:
-    """Stands still until `advance_s`. Starts at the machine's time. Thread-safe. A `scribengin.clock.Clock`."""
+    """Stands still until `advance_s` or `set_wall_ms`. Starts at the machine's time. Thread-safe.
+
+    A `scribengin.clock.Clock`.
+    """
 
     def __init__(self) -> None:
         self._start_ms = SYSTEM_CLOCK.now_ms()
@@ -18,6 +21,11 @@ class ManualClock:
 
     def now_ms(self) -> int:
         return self._start_ms + round(self._passed_s * 1000)
+
+    def set_wall_ms(self, now_ms: int) -> None:
+        """Let it be that time, as when somebody sets a clock, forward or back: no time passes."""
+        with self._lock:
+            self._start_ms += now_ms - self.now_ms()
 
     def monotonic_s(self) -> float:
         return self._passed_s

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from scribengin.errors import Fenced, InconsistentLog, LogBusy, LogNotFound
-from scribengin.log import DLSN, TAIL, LogConfig, LogNamespace, SequenceId
+from scribengin.log import DLSN, TAIL, LogConfig, LogNamespace, SequenceId, Time
 from scribengin.model import node_name
 from scribengin.testing.failpoints import Action, failpoint
 from scribengin.testing.log_samples import forge_segments, payloads_read
@@ -157,6 +158,12 @@ def busy(namespace: LogNamespace, registry: Registry, times: int) -> tuple[LogNa
     return LogNamespace.open(namespace.path, registry=cast(Registry, between)), between
 
 
+def look_for_key(namespace: LogNamespace, *, newest_first: bool) -> None:
+    """Up to the first segment that has no file."""
+    with pytest.raises(LogNotFound):
+        next(namespace.positions_of_key(LOG, b"key", newest_first=newest_first))
+
+
 def test_a_look_costs_a_few_requests_however_many_segments_there_are(forged: LogNamespace, registry: Registry) -> None:
     namespace, counted = busy(forged, registry, 0)
 
@@ -172,6 +179,10 @@ def test_a_look_costs_a_few_requests_however_many_segments_there_are(forged: Log
     assert cost(lambda: namespace.truncate(LOG, DLSN(2, 0, 0))) < 40
     assert cost(lambda: namespace.open_reader(LOG, DLSN(MANY, 0, 0)).read(1)) < 30
     assert cost(lambda: namespace.open_reader(LOG, SequenceId(MANY - 1)).read(1)) < 40
+    assert cost(lambda: namespace.open_reader(LOG, Time(MANY)).read(1)) < 40
+    assert cost(lambda: namespace.open_reader(LOG, Time(2)).read(1)) < 40
+    for newest_first in (False, True):
+        assert cost(partial(look_for_key, namespace, newest_first=newest_first)) < 40
     assert cost(lambda: namespace.open_writer(LOG).close()) < 40
     info = namespace.info(LOG)
     assert (info.records, len(info.segments)) == (MANY - 1, MANY)

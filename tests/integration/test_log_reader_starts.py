@@ -139,6 +139,28 @@ def test_a_time_is_a_segment_where_transaction_ids_are_something_else(
     assert records_from(namespace, Time(clock.now_ms())) == []
 
 
+@pytest.mark.parametrize("purged", [0, 5])
+def test_a_time_is_found_in_the_first_segment_that_reaches_it_where_a_clock_went_back(
+    namespace: LogNamespace, clock: ManualClock, *, purged: int
+) -> None:
+    """As if every segment were looked at in turn: rather too early than too late."""
+    begun_ms = clock.now_ms()
+    minutes = [0, 10, 20, 5, 50, 15, 25, 40, 12, 30]
+    for number, minute in enumerate(minutes):
+        clock.set_wall_ms(begun_ms + 60_000 * minute)
+        write_at(namespace, clock, b"%d" % number, txid=7)
+    if purged:
+        assert namespace.truncate(LOG, DLSN(1 + purged, 0, 0))
+        namespace.purge(LOG)
+    completed = [segment.completed_ms or 0 for segment in namespace.segments(LOG)]
+    assert completed != sorted(completed)
+    for minute in range(-1, 55):
+        time_ms = begun_ms + 60_000 * minute
+        first = next((at for at, end_ms in enumerate(completed, purged) if end_ms >= time_ms), len(minutes))
+        wanted = [b"%d" % number for number in range(first, len(minutes))]
+        assert [record.payload for record in records_from(namespace, Time(time_ms))] == wanted
+
+
 def test_a_time_in_the_segment_that_is_being_written(namespace: LogNamespace, clock: ManualClock) -> None:
     with namespace.open_writer(LOG) as writer:
         writer.write(b"before").result(120)
