@@ -100,8 +100,8 @@ class RoundLimits:
     bytes_max: int
 
 
-class ReadSplit(Protocol):
-    """A piece of a planned range that any process can read: picklable, without a registry session or an open file.
+class RecordSplit(Protocol):
+    """Records that any process can read: picklable, without a registry session or an open file.
 
     Spark's Python workers read splits side by side; `records` and `size_bytes` help to place them (estimates will do).
     """
@@ -114,6 +114,18 @@ class ReadSplit(Protocol):
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records of the split in order, in the source's schema. Raises what the system raises; skips nothing."""
+        ...
+
+
+class ReadSplit(RecordSplit, Protocol):
+    """A piece of a planned range."""
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """Where some of its records stand, so that an operator finds them: a file and a line, a log and a DLSN.
+
+        The records are numbered as `read` gives them, from 0, ascending, and `rows` are they. Asked only when an error
+        is told, so it may read again. Raises what `read` raises.
+        """
         ...
 
 

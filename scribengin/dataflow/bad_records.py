@@ -15,12 +15,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from scribengin.connectors.contract import PlannedRange, ReadSplit
 from scribengin.dataflow.error_records import error_record, fair_share
-from scribengin.errors import TooManyBadRecords, TransformationFailed
+from scribengin.errors import ScribenginError, TooManyBadRecords, TransformationFailed
 from scribengin.model import Position
 
 Outputs = Mapping[str, Sequence[pa.RecordBatch]]
@@ -39,6 +41,31 @@ class Piece:
     stream: str
     start: Position
     rows: pa.Table
+    splits: tuple[tuple[int, ReadSplit], ...] = ()
+    """What was read, and how many rows each gave."""
+
+    @classmethod
+    def read(cls, source: str, stream: str, plan: PlannedRange, schema: pa.Schema) -> Piece:
+        """Read a planned range. Raises what reading its splits raises."""
+        tables = [pa.Table.from_batches(list(split.read()), schema=schema) for split in plan.splits]
+        rows = pa.concat_tables([schema.empty_table(), *tables])
+        counts = [table.num_rows for table in tables]
+        return cls(source, stream, plan.start, rows, tuple(zip(counts, plan.splits, strict=True)))
+
+    def places(self, indices: Sequence[int]) -> list[str]:
+        """Where some of the rows stand, for people: as the source says it, or else as the position does."""
+        told = [f"record {index} after {json.dumps(self.start)}" for index in indices]
+        first = 0
+        for count, split in self.splits:
+            here = [n for n, index in enumerate(indices) if first <= index < first + count]
+            rows = self.rows.take(pa.array([indices[n] for n in here], pa.int64()))
+            # What cannot be read again just now must not hide what was found: the position says it, too.
+            with suppress(ScribenginError, OSError):
+                places = split.places([indices[n] - first for n in here], rows) if here else []
+                for n, place in zip(here, places, strict=True):
+                    told[n] = place
+            first += count
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +78,11 @@ class BadRecord:
     index: int
     row: pa.Table
     reason: str
+    place: str
 
     def describe(self) -> str:
         """Where it stands, for people."""
-        return f"record {self.index} after {json.dumps(self.start)} of {self.source}/{self.stream}"
+        return f"{self.place}, of {self.source}/{self.stream}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +204,7 @@ class _Search:
             for name, batches in self._done[first].items():
                 outputs.setdefault(name, []).extend(batches)
         numbers = sorted(self._bad)[: 1 if stop_at_first else None]
-        return Isolated(outputs, [_bad_record(self._pieces, number, self._bad[number]) for number in numbers])
+        return Isolated(outputs, _bad_records(self._pieces, {number: self._bad[number] for number in numbers}))
 
     def _too_many(self) -> str:
         first = self._result(stop_at_first=True).bad[0]
@@ -224,6 +252,7 @@ def error_batch(bad: Sequence[BadRecord], bytes_max: int | None = None) -> pa.Re
             stream=record.stream,
             after=record.start,
             index=record.index,
+            place=record.place,
             reason=record.reason,
             row=record.row,
             bytes_max=fit,
@@ -244,10 +273,14 @@ def _tables(pieces: Sequence[Piece], first: int, end: int) -> dict[str, pa.Table
     return {source: pa.concat_tables(tables) for source, tables in slices.items()}
 
 
-def _bad_record(pieces: Sequence[Piece], index: int, reason: str) -> BadRecord:
-    at = index
+def _bad_records(pieces: Sequence[Piece], reasons: Mapping[int, str]) -> list[BadRecord]:
+    """The records with these numbers, ascending."""
+    found = []
+    first = 0
     for piece in pieces:
-        if at < piece.rows.num_rows:
-            return BadRecord(piece.source, piece.stream, piece.start, at, piece.rows.slice(at, 1), reason)
-        at -= piece.rows.num_rows
-    raise IndexError(f"record {index} of {sum(piece.rows.num_rows for piece in pieces)}")
+        indices = [number - first for number in reasons if first <= number < first + piece.rows.num_rows]
+        for at, place in zip(indices, piece.places(indices), strict=True):
+            row, why = piece.rows.slice(at, 1), reasons[first + at]
+            found.append(BadRecord(piece.source, piece.stream, piece.start, at, row, why, place))
+        first += piece.rows.num_rows
+    return found

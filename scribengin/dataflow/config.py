@@ -49,7 +49,8 @@ class ErrorsConfig(Config):
 
     `stop`: the task stops before it, and the dataflow's status says which record it was. `route`: it goes to the sink
     `sink` as JSON with the reason. What is too large for that sink is cut; its length and its SHA-256 are told. More
-    than `records_max` in one round stop the task in any case: then it is not the records.
+    than `records_max` in one round stop the task in any case: then it is not the records. A route is ended by `stop`;
+    its sink stays named then, for rounds that are not complete yet may have written to it.
     """
 
     action: Literal["stop", "route"] = "stop"
@@ -58,8 +59,10 @@ class ErrorsConfig(Config):
 
     @model_validator(mode="after")
     def _route_has_a_sink(self) -> ErrorsConfig:
-        if (self.action == "route") != (self.sink is not None):
-            raise ValueError("errors.action: route goes with errors.sink, and only with it")
+        if self.action == "route" and self.sink is None:
+            raise ValueError("errors.action: route goes with errors.sink: name one of the sinks")
+        if self.sink is not None and "action" not in self.model_fields_set:
+            raise ValueError("errors.sink goes with errors.action: route; one that was ended keeps it, with stop")
         return self
 
 

@@ -32,13 +32,22 @@ def fair_share(sink_bytes_max: int | None, records: int) -> int:
 
 
 def error_record(
-    *, source: str, stream: str, after: Position, index: int, reason: str, row: pa.Table, bytes_max: int = BYTES_MAX
+    *,
+    source: str,
+    stream: str,
+    after: Position,
+    index: int,
+    place: str,
+    reason: str,
+    row: pa.Table,
+    bytes_max: int = BYTES_MAX,
 ) -> bytes:
-    """The error record of the one record in `row`, at most `bytes_max` long."""
+    """The error record of the one record in `row`, at most `bytes_max` long. `place` says to people where it stands."""
     values = {name: _value(row.column(name)) for name in row.column_names}
     record: dict[str, object] = {
         "source": source,
         "stream": stream,
+        "place": place,
         "after": after,
         "index": index,
         "reason": reason,

@@ -307,7 +307,7 @@ class TaskOwner:
             return {name: list(batches) for name, batches in outputs.items()}, 0
         except TransformationFailed as error:
             isolated = self._isolate(planned, error.reason)
-            if isolated.bad and self._errors.sink is None:
+            if isolated.bad and self._errors.action == "stop":
                 raise TransformationFailed(
                     f"{error}\n(at {isolated.bad[0].describe()})", reason=error.reason
                 ) from error
@@ -320,9 +320,7 @@ class TaskOwner:
         pieces = []
         for source in self._inputs:
             if (plan := planned.get(source.log_path)) is not None:
-                batches = [batch for split in plan.splits for batch in split.read()]
-                rows = pa.Table.from_batches(batches, schema=source.schema)
-                pieces.append(Piece(source.source, source.stream, plan.start, rows))
+                pieces.append(Piece.read(source.source, source.stream, plan, source.schema))
         missing = [s for s in self._inputs if all(piece.source != s.source for piece in pieces)]
         pieces += [Piece(s.source, s.stream, self._position(s), s.schema.empty_table()) for s in missing]
         stop_at_first = self._errors.action == "stop"

@@ -6,7 +6,7 @@ between two positions reads the same records for ever, or raises.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -85,6 +85,19 @@ class EntryRange:
         Raises DamagedEntry when it gets to damage, RangeGone when the file is not there any more.
         """
         return (to_records(body) for body in joined(body for _header, _slot, body in self.entries()))
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """Log and DLSN of some of the records, by their numbers from 0, ascending. Raises as `read`."""
+        told: list[str] = []
+        before = 0
+        for header, slot, batch in self.entries():
+            while len(told) < len(indices) and indices[len(told)] < before + batch.num_rows:
+                at = slot + indices[len(told)] - before
+                told.append(f"log {self.log}, DLSN {self.segment}/{header.entry}/{at}")
+            before += batch.num_rows
+            if len(told) == len(indices):
+                break
+        return told
 
     def entries(self) -> Iterator[tuple[EntryHeader, int, pa.RecordBatch]]:
         """For each entry its header, the first slot that is wanted, and the wanted rows as BODY_SCHEMA, not joined.

@@ -9,6 +9,7 @@
 | regroup | tasks                                                | tasks whose streams change drain, are made anew     |
 | restart | the code: transformation, sql, package; the error    | refused while there are workers, which would not    |
 |         | route, with a sink of its own where there was none;  | agree about it. Taken over when there are none      |
+|         | `errors.action`, which also ends the route;          |                                                     |
 |         | what else a source says                              |                                                     |
 | never   | name, launcher, yarn, sinks, which sources there are | refused: other resources are another dataflow       |
 """
@@ -76,7 +77,7 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     route = _added_route(old, new)
     for path, _, _ in found:
         by_kind.setdefault("restart" if path[:2] == route else kind_of(path), []).append(path)
-    refusal = _refusal(by_kind, new.name, running=running) or too_large(new)
+    refusal = _moved_route(old, new) or _refusal(by_kind, new.name, running=running) or too_large(new)
     if refusal is not None:
         return EditPlan(changes, refusal=refusal)
     fields = {path[0] for path, _, _ in found}
@@ -93,6 +94,20 @@ def _added_route(old: DataflowConfig, new: DataflowConfig) -> Path | None:
     each; what they read and write besides, and where they stand, is as it was."""
     sink = new.errors.sink
     return ("sinks", sink) if sink is not None and old.errors.sink is None and sink not in old.sinks else None
+
+
+def _moved_route(old: DataflowConfig, new: DataflowConfig) -> str | None:
+    """Why the sink to which bad records go cannot go elsewhere, or away.
+
+    Tasks have a stream of it: a round that is not complete is brought to its end there, by whoever comes next.
+    """
+    sink = old.errors.sink
+    if sink is None or new.sinks.get(sink) == old.sinks[sink]:
+        return None
+    return (
+        f"sinks.{sink} takes the bad records and stays as it is, for rounds that are not complete may have written "
+        "there: errors.action=stop ends the route; for another place submit another dataflow"
+    )
 
 
 def kind_of(path: Path) -> Kind:

@@ -44,6 +44,7 @@ def check_source(make_source: MakeSource, append: Append, *, seal: Callable[[str
         suite.an_end_has_nothing_to_read,
         suite.a_range_reads_what_was_appended,
         suite.a_range_reads_the_same_again,
+        suite.every_record_has_a_place_of_its_own,
         suite.limits_are_kept_and_nothing_is_skipped,
         suite.any_process_goes_on_from_a_position,
         suite.lag_counts_records,
@@ -115,6 +116,22 @@ class _SourceSuite:
         expect_equal(_read(sent), first, "a range whose reader was closed")
         for split in sent:
             expect(split.size_bytes > 0 and split.records > 0, "splits say about how large they are")
+
+    def every_record_has_a_place_of_its_own(self, stream: SourceStreamDescriptor) -> None:
+        with self._reader(stream) as reader:
+            start = _drain(reader, reader.initial_position())
+            self._append(stream.name, self._payloads(12))
+            plans = list(_plans(reader, start, RoundLimits(records_max=5, bytes_max=1_000_000_000)))
+        told: list[str] = []
+        for split in (split for plan in plans for split in plan.splits):
+            rows = pa.Table.from_batches(list(split.read()))
+            places = split.places(range(rows.num_rows), rows)
+            expect_equal(len(places), rows.num_rows, "the number of places of a split's records")
+            last = rows.num_rows - 1
+            expect_equal(split.places([last], rows.slice(last)), places[-1:], "the place of the last record by itself")
+            told += places
+        expect_equal(len(set(told)), 12, f"the number of different places of 12 records ({told[:3]} ...)")
+        expect(all(place and "\n" not in place for place in told), "a place is a line of text")
 
     def limits_are_kept_and_nothing_is_skipped(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:

@@ -113,7 +113,7 @@ def test_a_record_too_large_for_a_log_is_routed_and_its_error_record_is_cut_to_f
     assert (outcome.records_in, outcome.records_bad, out) == (6, 1, GOOD)
     assert outcome.written == {"out": 5, "errors": 1}
     assert outcome.records_out == 5, "what was rejected did not go out"
-    assert (error["stream"], error["index"]) == ("in/0", 2)
+    assert (error["stream"], error["index"], error["place"]) == ("in/0", 2, "log in/0, DLSN 1/0/2")
     assert "log 'out/0': a payload of 10000 bytes, the log takes 1000" in error["reason"]
     assert error["cut"]["payload"]["bytes"] == len(LARGE)
     assert error["payload"].startswith("üü")
@@ -215,6 +215,22 @@ def test_a_record_without_a_payload_is_routed(namespace: LogNamespace, registry:
             owner.close()
 
 
+def test_a_route_that_was_ended_stops_the_task_and_nothing_goes_there(
+    namespace: LogNamespace, registry: Registry, tmp_path: Path
+) -> None:
+    with namespace.open_writer("in/0") as writer:
+        writer.write_bulk(pa.record_batch({"payload": [*GOOD, TWO_LINES]})).result(120)
+    sink, ended = {"kind": "hdfs", "path": str(tmp_path / "out")}, {"action": "stop", "sink": "errors"}
+    with opened(registry, sink, {"kind": "log", "log": "errors"}, ended) as resources:
+        (owner,) = owners_of(registry, resources, Copy({}))
+        owner.take_over()
+        with pytest.raises(TransformationFailed, match="holds a newline"):
+            owner.run_round()
+        assert owner.owning
+        assert seen(resources, "errors") == []
+        owner.close()
+
+
 def test_with_errors_that_stop_it_is_told_which_record_a_sink_refuses(
     namespace: LogNamespace, registry: Registry, tmp_path: Path
 ) -> None:
@@ -223,7 +239,7 @@ def test_with_errors_that_stop_it_is_told_which_record_a_sink_refuses(
     with opened(registry, {"kind": "hdfs", "path": str(tmp_path / "out")}, {}, {"action": "stop"}) as resources:
         (owner,) = owners_of(registry, resources, Copy({}))
         owner.take_over()
-        with pytest.raises(TransformationFailed, match=r"(?s)holds a newline.*record 5 after .* of in/in/0"):
+        with pytest.raises(TransformationFailed, match=r"(?s)holds a newline.*at log in/0, DLSN 1/0/5, of in/in/0"):
             owner.run_round()
         assert owner.owning, "nothing was staged, so the task is still owned"
         owner.close()

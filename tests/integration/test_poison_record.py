@@ -113,7 +113,7 @@ def test_or_it_stops_the_task_which_says_where_it_is_and_nothing_of_the_round_is
 ) -> None:
     with opened(filled, {"action": "stop"}) as resources:
         task = taken_over(filled, resources, spark)
-        with pytest.raises(TransformationFailed, match=f"record {POISON} after .* of src/in/0"):
+        with pytest.raises(TransformationFailed, match=r"at log in/0, DLSN 1/\d+/\d+, of src/in/0"):
             task.run_round()
         assert task.owning, "nothing was staged, so the task is still owned"
         assert written(resources, "out") == []

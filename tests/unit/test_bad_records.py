@@ -135,7 +135,7 @@ def test_a_bad_record_is_named_by_its_stream_and_its_place_in_the_streams_range(
     pieces = [piece("in", "left", [0, 1, 2]), piece("other", "right", [3, 4])]
     bad = isolated(pieces, Picky({4}), 10).bad[0]
     assert (bad.source, bad.stream, bad.index) == ("other", "right", 1)
-    assert bad.describe() == 'record 1 after {"at": 0} of other/right'
+    assert bad.describe() == 'record 1 after {"at": 0}, of other/right'
 
 
 def test_too_many_bad_records_stop_the_round_and_the_first_is_named() -> None:
@@ -150,10 +150,11 @@ def test_to_stop_at_the_first_finds_the_first_only() -> None:
 
 def test_the_error_route_gets_the_record_its_place_and_the_reason_also_when_it_is_no_text() -> None:
     row = pa.table({"key": pa.array([b"k"], pa.binary()), "payload": pa.array([b"\xff\x00"], pa.binary())})
-    batch = error_batch([BadRecord("in", "0", {"at": 7}, 2, row, "ValueError: no")])
+    batch = error_batch([BadRecord("in", "0", {"at": 7}, 2, row, "ValueError: no", "a.txt, line 3")])
     assert json.loads(batch.column("payload")[0].as_py()) == {
         "source": "in",
         "stream": "0",
+        "place": "a.txt, line 3",
         "after": {"at": 7},
         "index": 2,
         "reason": "ValueError: no",

@@ -69,6 +69,8 @@ def test_the_error_route_is_a_sink_that_the_transformation_does_not_write() -> N
     assert config.outputs == ["late"]
     assert "errors.sink 'worse' is none of the sinks" in refused(errors={"action": "route", "sink": "worse"})
     assert "goes with errors.sink" in refused(errors={"action": "route"})
+    assert "errors.sink goes with errors.action: route" in refused(errors={"sink": "bad"})
+    assert load_config(flow(errors={"action": "stop", "sink": "bad"})).outputs == config.outputs
     partitioned = {"kind": "hdfs", "path": "/bad", "partition": {"columns": ["day"]}}
     wrong = refused(sinks={"bad": partitioned}, errors={"action": "route", "sink": "bad"})
     assert "errors.sink 'bad' has a partition" in wrong

@@ -18,14 +18,15 @@ ALL_BYTES = bytes(range(256))
 
 def told(payload: bytes, *, bytes_max: int = BYTES_MAX, **more: Any) -> bytes:
     row = pa.table({"key": pa.array([b"k"], pa.binary()), "payload": pa.array([payload], pa.binary())})
-    about = {"source": "in", "stream": "0", "after": {"at": 7}, "index": 2, "reason": "no", "row": row, **more}
-    return error_record(bytes_max=bytes_max, **about)
+    about = {"source": "in", "stream": "0", "after": {"at": 7}, "index": 2, "place": "a:3", "reason": "no", "row": row}
+    return error_record(bytes_max=bytes_max, **{**about, **more})
 
 
 def test_a_record_that_fits_is_told_whole() -> None:
     assert json.loads(told("Grüße, 世界".encode())) == {
         "source": "in",
         "stream": "0",
+        "place": "a:3",
         "after": {"at": 7},
         "index": 2,
         "reason": "no",

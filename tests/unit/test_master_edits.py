@@ -88,8 +88,20 @@ def test_no_other_sink_is_added_and_the_route_goes_nowhere_else_later() -> None:
     assert "sinks.more" in (more.refusal or "")
     old, elsewhere = make_config(**ROUTED), {"out": OUT, "bad": {"kind": "log", "log": "worse"}}
     moved = plan_edit(old, make_config(**{**ROUTED, "sinks": elsewhere}), running=False)
-    assert "sinks.bad.log" in (moved.refusal or "")
-    assert "sinks.bad" in (plan_edit(old, make_config(), running=False).refusal or "")
+    gone = plan_edit(old, make_config(), running=False)
+    for plan in (moved, gone):
+        assert (plan.refusal or "").startswith("sinks.bad takes the bad records and stays as it is")
+        assert "errors.action=stop ends the route" in (plan.refusal or "")
+
+
+def test_an_error_route_is_ended_and_begun_again_and_its_sink_stays() -> None:
+    routed = make_config(**ROUTED)
+    ended = make_config(**{**ROUTED, "errors": {"action": "stop", "sink": "bad"}})
+    assert ended.outputs == ["out"], "what was the route's is no output of the transformation"
+    for old, new in ((routed, ended), (ended, routed)):
+        plan = plan_edit(old, new, running=False)
+        assert (plan.refusal, plan.actions) == (None, ("taken over by the next workers",))
+        assert "scribengin restart flow" in (plan_edit(old, new, running=True).refusal or "")
 
 
 def test_an_edit_that_changes_nothing_is_accepted_and_does_nothing() -> None:

@@ -12,7 +12,7 @@ import atexit
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -95,6 +95,10 @@ class KafkaSplit:
                 wanted = messages if keep else [m for m in messages if m.value() is not None]
                 if wanted:
                     yield to_batch(wanted, self.topic, self.partition)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """Topic, partition and offset. Records say themselves where they stand."""
+        return [f"topic {self.topic}, partition {self.partition}, offset {at}" for at in rows.column("offset")]
 
     def sample(self, records_max: int) -> int | None:
         """The mean size of the first records, in bytes, or None when there are none. Raises as `read`."""

@@ -7,8 +7,11 @@ otherwise the next time, while a range must read the same records whenever it is
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import accumulate
 from typing import Literal
 
 import pyarrow as pa
@@ -19,6 +22,7 @@ from pydantic import Field
 from scribengin.clock import Clock
 from scribengin.connectors.contract import (
     PlannedRange,
+    RecordSplit,
     RoundLimits,
     Source,
     SourceConfig,
@@ -53,6 +57,40 @@ class SparkSourceConfig(SourceConfig):
     """A column of whole numbers, decimals, dates or timestamps, never null."""
     poll_s: float = Field(default=5.0, gt=0)
     """How long after a look that found nothing new the table is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSplit:
+    """Rows of a table. `first` of them come before these in what a round reads."""
+
+    rows: RecordSplit
+    table: str
+    column: str | None
+    first: int
+
+    @property
+    def records(self) -> int:
+        return self.rows.records
+
+    @property
+    def size_bytes(self) -> int:
+        return self.rows.size_bytes
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        return self.rows.read()
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """The value of the column that increases; else what a table without an order has: as how manyth it came."""
+        if self.column is None:
+            return [f"{self.table}, row {self.first + index + 1} of those read" for index in indices]
+        return [f"{self.table}, {self.column} = {position_text(value)}" for value in rows.column(self.column)]
+
+
+def _splits(rows: StoredRows, count: int, table: SparkTable, column: str | None = None) -> tuple[TableSplit, ...]:
+    """The first `count` of the rows."""
+    splits = rows.splits(count)
+    firsts = accumulate((split.records for split in splits), initial=0)
+    return tuple(TableSplit(split, str(table), column, first) for split, first in zip(splits, firsts, strict=False))
 
 
 class SparkSource(Source):
@@ -123,7 +161,7 @@ class WholeTableReader(SourceStreamReader):
         if self.ended(position):
             return None
         rows = self._rows()
-        splits = rows.splits(rows.rows.num_rows)
+        splits = _splits(rows, rows.rows.num_rows, self._table)
         return PlannedRange(position, {"read": True}, rows.rows.num_rows, splits) if splits else None
 
     def wait(self, position: Position, timeout_s: float) -> bool:
@@ -197,7 +235,7 @@ class GrowingTableReader(SourceStreamReader):
             return None
         self._planned = rows.rows.column(self._column)[count - 1]
         end = {**position, "last": position_text(self._planned)}
-        return PlannedRange(position, end, count, rows.splits(count))
+        return PlannedRange(position, end, count, _splits(rows, count, self._table, self._column))
 
     def wait(self, position: Position, timeout_s: float) -> bool:
         deadline_s = self._clock.monotonic_s() + timeout_s

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import ReadSplit
+from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import SparkUnavailable
 
 WriteMode = Literal["append", "overwrite"]
@@ -49,7 +49,7 @@ class StoredRows(Protocol):
         """All of them, in order."""
         ...
 
-    def splits(self, count: int) -> tuple[ReadSplit, ...]:
+    def splits(self, count: int) -> tuple[RecordSplit, ...]:
         """The first `count` of them."""
         ...
 

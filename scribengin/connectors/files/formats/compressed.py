@@ -8,7 +8,7 @@ a restart it decompresses again what was read before, once.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
-from scribengin.connectors.files.formats.growing import Framing, decoded
+from scribengin.connectors.files.formats.growing import RECORD, Framing, decoded
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned
 from scribengin.connectors.files.lines import BLOCK_BYTES, NEWLINE, newlines, too_large
 from scribengin.connectors.files.ranges import RangeFile
@@ -36,6 +36,8 @@ class HeldSplit:
     data: bytes
     records: int
     framing: Framing
+    first: int
+    """How many records of the file come before."""
 
     @property
     def size_bytes(self) -> int:
@@ -44,6 +46,10 @@ class HeldSplit:
     def read(self) -> Iterator[pa.RecordBatch]:
         """One batch."""
         yield decoded(self.data, self.framing, at=0, what=self.what)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """File and line, or frame, counted from 1."""
+        return [f"{self.what}, {RECORD[self.framing]} {self.first + index + 1}" for index in indices]
 
 
 class CompressedReading(FileReading):
@@ -65,10 +71,14 @@ class CompressedReading(FileReading):
         stream = self._stream_at(file, offset)
         count = stream.fill(limits, alone=alone)
         complete = stream.ended and count == len(stream.ends)
-        splits = tuple(HeldSplit(file.url, data, records, self._framing) for data, records in stream.pieces(count))
+        splits: list[HeldSplit] = []
+        first = offset
+        for data, records in stream.pieces(count):
+            splits.append(HeldSplit(file.url, data, records, self._framing, first))
+            first += records
         size = sum(split.size_bytes for split in splits)
         left = 0 if complete else max(file.size_bytes - stream.raw_at, 1)
-        return Scanned(offset + count, count, size, splits, complete, stream.raw_at, left)
+        return Scanned(offset + count, count, size, tuple(splits), complete, stream.raw_at, left)
 
     def _stream_at(self, file: FileToRead, offset: int) -> _Stream:
         """The file open at record `offset`: going on where it was, or from its beginning.

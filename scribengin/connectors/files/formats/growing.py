@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,11 +12,14 @@ from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import FrameScan, decode_frames, frame_ends
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, read_planned
-from scribengin.connectors.files.lines import NEWLINE, LineScan, Piece, cut, decode
+from scribengin.connectors.files.lines import NEWLINE, LineScan, Piece, cut, decode, newlines
 from scribengin.errors import DataflowError
 
 Framing = Literal["text", "binary"]
-RECORDS = {"text": "lines", "binary": "frames"}
+RECORD = {"text": "line", "binary": "frame"}
+COUNTED_BYTES_MAX = 64 * 1024 * 1024
+"""So much of a file is read to tell the number of a line or a frame; behind that its byte is told."""
+_BLOCK_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,42 @@ class FileSplit:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """One batch. Raises DataflowError when the file is gone or is not what it was when the range was planned."""
+        yield decoded(self._data(), self.framing, at=self.piece.start, what=self.path)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """File and line, or frame, counted from 1; the byte where it begins, far behind in a large file."""
+        start = self.piece.start
+        if start <= COUNTED_BYTES_MAX:
+            before = self._records_before()
+            return [f"{self.path}, {RECORD[self.framing]} {before + index + 1}" for index in indices]
+        data = self._data()
+        ends = newlines(data) + 1 if self.framing == "text" else frame_ends(data, at=start, what=self.path)
+        begins = [start + (int(ends[index - 1]) if index else 0) for index in indices]
+        return [f"{self.path}, {RECORD[self.framing]} at byte {begin}" for begin in begins]
+
+    def _records_before(self) -> int:
+        """How many lines, or frames, stand before the piece."""
+        count, rest = 0, b""
+        for at in range(0, self.piece.start, _BLOCK_BYTES):
+            block = read_planned(self.path, self.identity, at, min(at + _BLOCK_BYTES, self.piece.start))
+            if self.framing == "text":
+                count += block.count(NEWLINE)
+                continue
+            rest += block
+            ends = frame_ends(rest, at=at, what=self.path)
+            count, rest = count + len(ends), rest[ends[-1] if ends else 0 :]
+        return count
+
+    def _data(self) -> bytes:
         start, end = self.piece.start, self.piece.end
         data = read_planned(self.path, self.identity, start, end)
         if not self.piece.holds(data):
             raise DataflowError(
                 f"{self.path} changed after it was planned: bytes {start} to {end} held {self.records} "
-                f"{RECORDS[self.framing]}, and {len(data)} bytes that are not the same are there now; files may only "
+                f"{RECORD[self.framing]}s, and {len(data)} bytes that are not the same are there now; files may only "
                 "grow"
             )
-        yield decoded(data, self.framing, at=start, what=self.path)
+        return data
 
 
 def decoded(data: bytes, framing: Framing, *, at: int, what: str) -> pa.RecordBatch:

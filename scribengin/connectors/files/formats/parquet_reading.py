@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -82,6 +82,10 @@ class ParquetSplit:
         if mark_of(read(max(self.file_bytes - MARK_BYTES, 0), self.file_bytes)) != self.mark:
             raise self._changed()
         yield from self._rows(read)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """File and row, counted from 1."""
+        return [f"{self.path}, row {self.first + index + 1}" for index in indices]
 
     def _rows(self, read: Callable[[int, int], bytes]) -> Iterator[pa.RecordBatch]:
         with _damage(self.path, f"rows {self.first} to {self.end}"):
