@@ -22,7 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 from pydantic import model_validator
@@ -42,6 +42,9 @@ from scribengin_registry.contract import Registry
 CARRIED = pa.schema([RECORD_SCHEMA.field(name) for name in ("txid", "channel", "key")])
 """What a record may carry beside its payload, unless its sink says otherwise."""
 
+
+RECORD_BYTES_MAX = 16 * 1024 * 1024
+"""What a source takes of one record, unless its configuration says otherwise: a longer one could fill a worker."""
 
 Guarantee = Literal["exactly once", "at least once"]
 
@@ -130,6 +133,30 @@ class ReadSplit(RecordSplit, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LongRecord:
+    """What is told of a record that is too long to be held: how it begins, its length in bytes, its SHA-256 in hex."""
+
+    beginning: bytes
+    size_bytes: int
+    sha256: str
+
+
+@runtime_checkable
+class LongSplit(ReadSplit, Protocol):
+    """A split of one record of RECORD_SCHEMA that is longer than its source takes. `read` raises TransformationFailed,
+    as a transformation does that cannot take a record."""
+
+    @property
+    def bytes_max(self) -> int:
+        """What the source takes."""
+        ...
+
+    def examine(self) -> LongRecord:
+        """Read the record through, keeping its beginning only. Raises what the system raises."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedRange:
     """What a round reads from one source stream: the records in [start, end), in the order of `splits`."""
 
@@ -198,6 +225,11 @@ class Source(ABC):
     def anywhere(self) -> bool:
         """Whether other machines can read its splits, too. False for what lies on this one's disks."""
         return True
+
+    @property
+    def record_bytes_max(self) -> int | None:
+        """How much a record may take in Arrow, so that it is no bad one. None: splits hold no longer ones."""
+        return None
 
     @abstractmethod
     def streams(self) -> list[SourceStreamDescriptor]:

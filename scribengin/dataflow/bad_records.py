@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import PlannedRange, ReadSplit
+from scribengin.connectors.contract import PAYLOAD, LongRecord, LongSplit, PlannedRange, ReadSplit
 from scribengin.dataflow.error_records import error_record, fair_share
+from scribengin.dataflow.long_records import long_rows, too_long
 from scribengin.errors import ScribenginError, TooManyBadRecords, TransformationFailed
 from scribengin.model import Position
 
@@ -43,14 +44,33 @@ class Piece:
     rows: pa.Table
     splits: tuple[tuple[int, ReadSplit], ...] = ()
     """What was read, and how many rows each gave."""
+    long: Mapping[int, str] = field(default_factory=dict)
+    """The rows that are too long for the source, and how long they are: nobody else may be given these."""
+    cut: Mapping[int, LongRecord] = field(default_factory=dict)
+    """Of those, the ones that are not here as a whole."""
 
     @classmethod
-    def read(cls, source: str, stream: str, plan: PlannedRange, schema: pa.Schema) -> Piece:
+    def read(
+        cls, source: str, stream: str, plan: PlannedRange, schema: pa.Schema, record_bytes_max: int | None = None
+    ) -> Piece:
         """Read a planned range. Raises what reading its splits raises."""
-        tables = [pa.Table.from_batches(list(split.read()), schema=schema) for split in plan.splits]
-        rows = pa.concat_tables([schema.empty_table(), *tables])
-        counts = [table.num_rows for table in tables]
-        return cls(source, stream, plan.start, rows, tuple(zip(counts, plan.splits, strict=True)))
+        rows = schema.empty_table()
+        counts: list[int] = []
+        long: dict[int, str] = {}
+        cut: dict[int, LongRecord] = {}
+        for split in plan.splits:
+            if isinstance(split, LongSplit):
+                cut[rows.num_rows] = whole = split.examine()
+                long[rows.num_rows] = too_long(whole.size_bytes, split.bytes_max)
+                table = _row_of(whole.beginning, schema)
+            else:
+                table = pa.Table.from_batches(list(split.read()), schema=schema)
+                if record_bytes_max is not None:
+                    sizes = {row: table.slice(row, 1).nbytes for row in long_rows(table, record_bytes_max)}
+                    long |= {rows.num_rows + row: too_long(size, record_bytes_max) for row, size in sizes.items()}
+            counts.append(table.num_rows)
+            rows = pa.concat_tables([rows, table])
+        return cls(source, stream, plan.start, rows, tuple(zip(counts, plan.splits, strict=True)), long, cut)
 
     def places(self, indices: Sequence[int]) -> list[str]:
         """Where some of the rows stand, for people: as the source says it, or else as the position does."""
@@ -79,6 +99,8 @@ class BadRecord:
     row: pa.Table
     reason: str
     place: str
+    cut: LongRecord | None = None
+    """What is known of the payload as a whole, if `row` has not all of it."""
 
     def describe(self) -> str:
         """Where it stands, for people."""
@@ -152,9 +174,13 @@ class _Search:
 
     def search(self, undecodable: Undecodable, *, stop_at_first: bool) -> Isolated:
         self._tell(1)
-        self._bad = _numbered(self._pieces, undecodable(_tables(self._pieces, 0, self._total)))
-        self._good = [number for number in range(self._total) if number not in self._bad]
-        self._rows = _without(self._pieces, self._bad)
+        long = _numbered_by_piece(self._pieces, [piece.long for piece in self._pieces])
+        numbers = [number for number in range(self._total) if number not in long]
+        held = _without(self._pieces, long)
+        found = _numbered(held, undecodable(_tables(held, 0, len(numbers)))) if numbers else {}
+        self._bad = long | {numbers[n]: why for n, why in found.items()}
+        self._good = [number for number in numbers if number not in self._bad]
+        self._rows = _without(held, found)
         whole = (0, len(self._good))
         if stop_at_first and self._bad:
             return self._result(stop_at_first=stop_at_first)
@@ -231,6 +257,18 @@ def _numbered(pieces: Sequence[Piece], undecodable: Mapping[str, Mapping[int, st
     return result
 
 
+def _numbered_by_piece(pieces: Sequence[Piece], of_rows: Sequence[Mapping[int, str]]) -> dict[int, str]:
+    """The reasons of rows of pieces, by the numbers of the records."""
+    firsts = itertools.accumulate((piece.rows.num_rows for piece in pieces), initial=0)
+    return {first + row: why for first, rows in zip(firsts, of_rows, strict=False) for row, why in rows.items()}
+
+
+def _row_of(payload: bytes, schema: pa.Schema) -> pa.Table:
+    """One record that is nothing but a payload."""
+    columns = [pa.array([payload if field.name == PAYLOAD else None], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def _without(pieces: Sequence[Piece], bad: Collection[int]) -> list[Piece]:
     """The pieces without those records."""
     result, at = [], 0
@@ -255,6 +293,7 @@ def error_batch(bad: Sequence[BadRecord], bytes_max: int | None = None) -> pa.Re
             place=record.place,
             reason=record.reason,
             row=record.row,
+            whole=record.cut,
             bytes_max=fit,
         )
         for record in bad
@@ -281,6 +320,7 @@ def _bad_records(pieces: Sequence[Piece], reasons: Mapping[int, str]) -> list[Ba
         indices = [number - first for number in reasons if first <= number < first + piece.rows.num_rows]
         for at, place in zip(indices, piece.places(indices), strict=True):
             row, why = piece.rows.slice(at, 1), reasons[first + at]
-            found.append(BadRecord(piece.source, piece.stream, piece.start, at, row, why, place))
+            whole = piece.cut.get(at)
+            found.append(BadRecord(piece.source, piece.stream, piece.start, at, row, why, place, whole))
         first += piece.rows.num_rows
     return found

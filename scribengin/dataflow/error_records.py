@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import PAYLOAD
+from scribengin.connectors.contract import PAYLOAD, LongRecord
 from scribengin.model import Position
 
 BYTES_MAX = 16 * 1024 * 1024
@@ -40,9 +40,11 @@ def error_record(
     place: str,
     reason: str,
     row: pa.Table,
+    whole: LongRecord | None = None,
     bytes_max: int = BYTES_MAX,
 ) -> bytes:
-    """The error record of the one record in `row`, at most `bytes_max` long. `place` says to people where it stands."""
+    """The error record of the one record in `row`, at most `bytes_max` long. `place` says to people where it stands;
+    `whole` what is known of the payload, where `row` has its beginning only."""
     values = {name: _value(row.column(name)) for name in row.column_names}
     record: dict[str, object] = {
         "source": source,
@@ -54,17 +56,19 @@ def error_record(
         # A record's columns are known; those of a table may be called like ours.
         **(values if PAYLOAD in values else {"record": values}),
     }
-    whole = _dumped({name: _shown(value) for name, value in record.items()})
-    return whole if len(whole) <= bytes_max else _cut(record, bytes_max)
+    dumped = _dumped({name: _shown(value) for name, value in record.items()})
+    return dumped if whole is None and len(dumped) <= bytes_max else _cut(record, bytes_max, whole)
 
 
-def _cut(record: Mapping[str, object], bytes_max: int) -> bytes:
+def _cut(record: Mapping[str, object], bytes_max: int, whole: LongRecord | None) -> bytes:
     """Every value cut to the same number of bytes, as many as fit after a few halvings."""
     values = {name: _bytes(value) for name, value in record.items()}
     notes = {name: {"bytes": len(of), "sha256": hashlib.sha256(of).hexdigest()} for name, of in values.items()}
+    if whole is not None:
+        notes[PAYLOAD] = {"bytes": whole.size_bytes, "sha256": whole.sha256}
     keep = bytes_max
     while True:
-        long = [name for name, of in values.items() if len(of) > keep]
+        long = [name for name, of in values.items() if len(of) > keep or (whole and name == PAYLOAD)]
         cut: dict[str, object] = {
             name: _first(values[name], keep) if name in long else _shown(value) for name, value in record.items()
         }

@@ -35,14 +35,16 @@ from scribengin.clock import Clock
 from scribengin.commit import CommitDescriptor, CommitLog, Decision
 from scribengin.connectors.contract import (
     PlannedRange,
-    ReadSplit,
+    RecordSplit,
     Sink,
     Source,
+    SourceStreamDescriptor,
     SourceStreamReader,
 )
 from scribengin.dataflow.bad_records import Isolated, Isolating, Piece, error_batch, isolate
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.descriptors import StreamLag, TaskDescriptor
+from scribengin.dataflow.long_records import BoundedSplit
 from scribengin.dataflow.owned import OwnedTask
 from scribengin.errors import (
     CommitTooLarge,
@@ -63,7 +65,7 @@ class RoundTransform(Protocol):
     data did; anything else is the engine's or Spark's trouble and says nothing about the records.
     """
 
-    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> Mapping[str, Sequence[pa.RecordBatch]]:
+    def run(self, inputs: Mapping[str, Sequence[RecordSplit]]) -> Mapping[str, Sequence[pa.RecordBatch]]:
         """Transform planned ranges; splits in order, one list a source (empty where there is nothing to read)."""
         ...
 
@@ -127,6 +129,17 @@ class _Input:
     log_path: str
     schema: pa.Schema
     reader: SourceStreamReader
+    record_bytes_max: int | None
+
+    def splits(self, plan: PlannedRange) -> list[RecordSplit]:
+        """What the transformation reads of a range."""
+        if self.record_bytes_max is None:
+            return list(plan.splits)
+        return [BoundedSplit(split, self.record_bytes_max) for split in plan.splits]
+
+    def piece(self, plan: PlannedRange) -> Piece:
+        """The same records in hand."""
+        return Piece.read(self.source, self.stream, plan, self.schema, self.record_bytes_max)
 
 
 class TaskOwner:
@@ -160,10 +173,14 @@ class TaskOwner:
         self._owned = OwnedTask(registry, dataflow, task, owner=owner, lease=lease, sinks=sinks, member=member)
         self._ownership = self._owned.ownership
         self._inputs = [
-            _Input(s.source, s.name, log_path, sources[s.source].schema, sources[s.source].open_reader(s))
+            self._opened(s, log_path, sources[s.source])
             for s, log_path in zip(task.sources, self._owned.source_logs, strict=True)
         ]
         self._owning = False
+
+    def _opened(self, stream: SourceStreamDescriptor, log_path: str, source: Source) -> _Input:
+        reader = source.open_reader(stream)
+        return _Input(stream.source, stream.name, log_path, source.schema, reader, source.record_bytes_max)
 
     def reconfigure(self, round_config: RoundConfig, errors: ErrorsConfig, paused: Collection[str]) -> None:
         """What counts from the next round on: how much one may read, when errors stop it, which sources are paused."""
@@ -298,10 +315,10 @@ class TaskOwner:
         return {path: plan for path, plan in plans.items() if plan is not None}
 
     def _run(self, planned: Mapping[str, PlannedRange]) -> tuple[dict[str, list[pa.RecordBatch]], int]:
-        splits: dict[str, list[ReadSplit]] = {source.source: [] for source in self._inputs}
+        splits: dict[str, list[RecordSplit]] = {source.source: [] for source in self._inputs}
         for source in self._inputs:
             if source.log_path in planned:
-                splits[source.source].extend(planned[source.log_path].splits)
+                splits[source.source].extend(source.splits(planned[source.log_path]))
         try:
             outputs = self._accepted(self._transform.run(splits))
             return {name: list(batches) for name, batches in outputs.items()}, 0
@@ -320,7 +337,7 @@ class TaskOwner:
         pieces = []
         for source in self._inputs:
             if (plan := planned.get(source.log_path)) is not None:
-                pieces.append(Piece.read(source.source, source.stream, plan, source.schema))
+                pieces.append(source.piece(plan))
         missing = [s for s in self._inputs if all(piece.source != s.source for piece in pieces)]
         pieces += [Piece(s.source, s.stream, self._position(s), s.schema.empty_table()) for s in missing]
         stop_at_first = self._errors.action == "stop"

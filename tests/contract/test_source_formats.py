@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import json
+import pickle
 import random
 import struct
 from collections.abc import Callable
@@ -16,12 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from scribengin.clock import SYSTEM_CLOCK
-from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamReader
+from scribengin.connectors.contract import RECORD_SCHEMA, LongSplit, PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
+from scribengin.connectors.files import lines as line_module
 from scribengin.connectors.files import stream as module
 from scribengin.connectors.files.formats import compressed, reading
 from scribengin.connectors.files.formats.reading import FileToRead
-from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing
+from scribengin.dataflow.bad_records import Piece
+from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing, TransformationFailed
 from scribengin.model import Position
 
 ALL = RoundLimits(10**6, 10**9)
@@ -148,10 +152,81 @@ def test_a_record_that_is_too_long_is_named_and_not_held(tmp_path: Path, suffix:
         b"",
         b"z" * 300,
     ]
-    (tmp_path / f"a.{suffix}").write_bytes(compress(make([b"1", b"\0" * 20_000_000])))
-    reader = open_reader(tmp_path, file_format=file_format, record_bytes_max=1_000_000)
-    with pytest.raises((DataflowError, RecordTooLarge), match=r"a\..*: the (record|line|frame) at byte [25] "):
-        reader.plan(reader.initial_position(), ALL)
+    long = [b"\0" * 20_000_000, every * 3_000, every * 5]
+    payloads = [long[0], b"1", b"", long[1], long[2], b"z" * 300, long[0], b"2", long[2]]
+    (tmp_path / f"a.{suffix}").write_bytes(compress(make(payloads)))
+    for limits in (ALL, RoundLimits(2, 10**9), RoundLimits(10**6, 50)):
+        reader = open_reader(tmp_path, file_format=file_format, record_bytes_max=300)
+        assert reader.lag(reader.initial_position()) > 0
+        found = pieces(reader, limits)
+        assert [one for piece in found for one in told(piece)] == [
+            (len(p), hashlib.sha256(p).hexdigest()) if p in long else p for p in payloads
+        ]
+        last = found[-1]
+        called = "frame" if file_format == "binary" else "line"
+        assert last.places([last.rows.num_rows - 1]) == [f"{tmp_path}/a.{suffix}, {called} {len(payloads)}"]
+    position: Position = reader.initial_position()
+    for count in range(1, len(payloads)):  # a new process begins behind any of them
+        plan = open_reader(tmp_path, file_format=file_format, record_bytes_max=300).plan(position, RoundLimits(1, 1))
+        assert plan is not None
+        assert plan.records == 1, count
+        position = plan.end
+
+
+def pieces(reader: SourceStreamReader, limits: RoundLimits) -> list[Piece]:
+    """All rounds, read as the search for bad records does."""
+    found, position = [], reader.initial_position()
+    while (plan := reader.plan(json.loads(json.dumps(position)), limits)) is not None:
+        long = [split for split in pickle.loads(pickle.dumps(plan.splits)) if isinstance(split, LongSplit)]
+        for split in long:
+            with pytest.raises(TransformationFailed, match="is longer than 300 bytes, the source's record_bytes_max"):
+                next(split.read())
+        found.append(Piece.read("in", "0", plan, RECORD_SCHEMA))
+        assert len(found[-1].cut) == len(long)
+        position = plan.end
+    assert reader.lag(position) == 0
+    return found
+
+
+def told(piece: Piece) -> list[Any]:
+    """The payloads, but of records that are too long their length and checksum."""
+    found = piece.rows.column("payload").to_pylist()
+    for row, record in piece.cut.items():
+        assert record.beginning == found[row]
+        assert 300 < len(record.beginning) <= 64 * 1024
+        assert f"a record of {record.size_bytes:,} bytes, and the source takes 300" in piece.long[row]
+        found[row] = (record.size_bytes, record.sha256)
+    return found
+
+
+@pytest.mark.parametrize("file_format", ["text", "binary"])
+def test_a_record_that_is_too_long_and_still_being_written_is_waited_for(tmp_path: Path, file_format: str) -> None:
+    make = frames if file_format == "binary" else lines
+    whole = make([b"1", b"x" * 5_000])
+    path = tmp_path / "a"
+    path.write_bytes(whole[:3_000])
+    reader = open_reader(tmp_path, file_format=file_format, record_bytes_max=300, settle_s=60)
+    first = reader.plan(reader.initial_position(), ALL)
+    assert rows(first) == [b"1"]
+    assert first is not None
+    assert reader.plan(first.end, ALL) is None
+    path.write_bytes(whole)
+    second = reader.plan(first.end, ALL)
+    assert second is not None
+    assert told(Piece.read("in", "0", second, RECORD_SCHEMA)) == [(5_000, hashlib.sha256(b"x" * 5_000).hexdigest())]
+    assert reader.plan(second.end, ALL) is None
+
+
+def test_a_line_that_no_source_takes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for reading_module in (line_module, compressed):
+        monkeypatch.setattr(reading_module, "LINE_BYTES_MAX", 2_000_000)
+    for name, compress in (("a.txt", bytes), ("a.gz", gzip.compress)):
+        directory = tmp_path / name.replace(".", "-")
+        directory.mkdir()
+        (directory / name).write_bytes(compress(b"\0" * 9_000_000))
+        reader = open_reader(directory, record_bytes_max=300)
+        with pytest.raises(RecordTooLarge, match="the line at byte 0 is longer than 2000000 bytes, and no source"):
+            reader.plan(reader.initial_position(), ALL)
 
 
 def test_compressed_and_plain_files_stand_side_by_side(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors import Environment
@@ -75,12 +78,16 @@ def routed(
 
 
 def opened(
-    registry: Registry, sink: Mapping[str, Any], errors: Mapping[str, Any], route: Mapping[str, Any]
+    registry: Registry,
+    sink: Mapping[str, Any],
+    errors: Mapping[str, Any],
+    route: Mapping[str, Any],
+    source: Mapping[str, Any] | None = None,
 ) -> Resources:
     config = DataflowConfig.parse(
         {
             "name": "flow",
-            "sources": {"in": {"kind": "log", "logs": "in/*"}},
+            "sources": {"in": dict(source or {"kind": "log", "logs": "in/*"})},
             "sinks": {"out": dict(sink), **({"errors": dict(errors)} if errors else {})},
             "sql": {"out": "SELECT payload FROM in"},
             "errors": route,
@@ -213,6 +220,38 @@ def test_a_record_without_a_payload_is_routed(namespace: LogNamespace, registry:
             assert seen(found, "out") == GOOD
             owner.release()
             owner.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("a.txt", {}), ("a.txt.gz", {}), ("a.parquet", {"file_format": "parquet"})]
+)
+def test_a_record_that_is_too_long_for_its_source_is_routed(
+    namespace: LogNamespace, registry: Registry, tmp_path: Path, name: str, settings: dict[str, Any]
+) -> None:
+    directory = tmp_path / "in"
+    directory.mkdir()
+    text = b"".join(record + b"\n" for record in [*GOOD, LARGE, b"behind"])
+    if settings:
+        pq.write_table(pa.table({"payload": pa.array([*GOOD, LARGE, b"behind"], pa.binary())}), directory / name)
+    else:
+        (directory / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    source = {"kind": "hdfs", "path": str(directory), "settle_s": 0, "record_bytes_max": 2_000, **settings}
+    errors = {"kind": "log", "log": "errors"}
+    route = {"action": "route", "sink": "errors"}
+    with opened(registry, {"kind": "log", "log": "out"}, errors, route, source) as resources:
+        (owner,) = owners_of(registry, resources, Copy({}))
+        owner.take_over()
+        outcomes = list(iter(owner.run_round, None))
+        owner.release()
+        owner.close()
+        assert sum(outcome.records_bad for outcome in outcomes) == 1
+        assert seen(resources, "out") == [*GOOD, b"behind"]
+        (error,) = [json.loads(record) for record in seen(resources, "errors")]
+    called = "row" if settings else "line"
+    assert error["place"] == f"{directory / name}, {called} 6"
+    assert error["cut"]["payload"] == {"bytes": len(LARGE), "sha256": hashlib.sha256(LARGE).hexdigest()}
+    assert error["payload"].startswith("üü")
+    assert "record_bytes_max" in error["reason"]
 
 
 def test_a_route_that_was_ended_stops_the_task_and_nothing_goes_there(

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.dataflow.long_records import BoundedSplit
 from scribengin.errors import DamagedEntry, TransformationFailed
 from scribengin.spark.source import InputBinding, ReadSplit
 from scribengin.spark.transformation import InputSpec, OutputSpec, Transformation
@@ -326,6 +327,16 @@ class DamagedSplit:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         raise DamagedEntry("the entry at 7 does not hold", position="7")
+
+
+def test_a_record_that_is_too_long_fails_the_run_as_a_bad_record_does_and_the_lane_goes_on(spark: SparkSession) -> None:
+    transformation = Transformation.load(spec(sql={"out": UPPER}), spark)
+    values = ["Grüße".encode(), b"x" * 5_000, b"z"]
+    long, short = ([BoundedSplit(split, 1_000) for split in splits_of(some, 2)] for some in (values, values[::2]))
+    for _ in range(2):
+        with pytest.raises(TransformationFailed, match=r"a record of 5,\d+ bytes, and the source takes 1,000"):
+            transformation.run({"src": long})
+        assert payloads(transformation.run({"src": short})["out"]) == ["GRÜSSE".encode(), b"Z"]
 
 
 def test_a_split_that_cannot_be_read_raises_its_own_error(spark: SparkSession) -> None:

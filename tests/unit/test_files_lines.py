@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.files import lines
 from scribengin.connectors.files.lines import LineScan, Mark, batches, cut, decode, encode
-from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge
+from scribengin.errors import DataflowError, RecordRefused
 
 MANY = RoundLimits(10**6, 10**9)
 TEXT = st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"\n", b"")), max_size=12)
@@ -83,11 +83,13 @@ def test_a_file_that_was_cut_while_it_was_read_is_an_error() -> None:
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 1000])
 @pytest.mark.parametrize("end", [b"", b"\nmore\n"])
-def test_a_line_that_is_too_long_is_not_looked_for_for_ever(block_bytes: int, end: bytes) -> None:
+def test_a_line_that_is_too_long_ends_a_scan_or_is_all_of_it(block_bytes: int, end: bytes) -> None:
     text = b"a\n" + b"\xff" * 11 + end
-    found = LineScan("a file", 0, len(text), MANY, tail_is_line=True, record_bytes_max=10)
-    with pytest.raises(RecordTooLarge, match="a file: the line at byte 2 is longer than 10 bytes, the source's record"):
+    for start, ends_at, long in ((0, 2, None), (2, 13 + len(end[:1]), (2, 13))):
+        found = LineScan("a file", start, len(text), MANY, tail_is_line=True, record_bytes_max=10)
         found.run(lambda begin, stop: text[begin : min(stop, begin + block_bytes)])
+        assert (found.end.offset, found.end.records, found.long) == (ends_at, 1, long)
+        assert found.complete == (start == 2 and not end)
     fits = LineScan("a file", 0, len(text), MANY, tail_is_line=True, record_bytes_max=11)
     fits.run(lambda begin, stop: text[begin : min(stop, begin + block_bytes)])
     assert fits.complete

@@ -40,7 +40,8 @@ class Mark:
 class LineScan:
     """Walks a file from `start` until a limit or its end, and notes ends of lines on the way, about one a block.
 
-    A first line larger than `limits.bytes_max` is taken whole, unless there is something else in the round already.
+    A first line larger than `limits.bytes_max` is taken whole, unless there is something else in the round already. A
+    line that is longer than `record_bytes_max` ends the scan; where it is the first, the scan is of nothing else.
     """
 
     what: str
@@ -53,6 +54,8 @@ class LineScan:
     """Whether nothing else is in the round yet."""
     record_bytes_max: int = LINE_BYTES_MAX
     marks: list[Mark] = field(default_factory=list)
+    long: tuple[int, int] | None = None
+    """If what was found is one line that is too long: the bytes [first, last) of its payload."""
     complete: bool = False
     """Whether all of the file was looked at, and no limit was in the way."""
     _crc32: int = 0
@@ -69,19 +72,50 @@ class LineScan:
         while at < self.size:
             block = read(at, min(at + BLOCK_BYTES, self.size))
             if not block:
-                raise DataflowError(f"{self.what}: it was cut to {at} bytes while it was read; it had {self.size}")
-            self._check(at, block)
+                raise self._was_cut(at)
+            begin = self._long_from(at, block)
+            if begin is not None:
+                self._stop_at(begin, at, block, read)
+                return
             if not self._take(at, block):
                 return
             at += len(block)
-            if at - self.end.offset > self.record_bytes_max:
-                raise too_large(self.what, "line", self.end.offset, self.record_bytes_max)
         if self.tail_is_line and self.end.offset < self.size and self._fits(self.size):
             self._note(self.size, 1)
         self.complete = self.end.offset == self.size or not self.tail_is_line
 
-    def _check(self, at: int, block: bytes) -> None:
-        """Raise RecordTooLarge for a line that ends in the block."""
+    def _stop_at(self, begin: int, at: int, block: bytes, read: ReadBlock) -> None:
+        """End the scan before a line that is too long or, where that is the first, with it. It begins, or goes on, in
+        the block, which is at byte `at`."""
+        if begin > self.start:
+            self._take(at, block[: max(begin - at, 0)])
+            return
+        newline = self._newline(at, block, read)
+        if newline is None and not self.tail_is_line:
+            return
+        last, end = (self.size, self.size) if newline is None else (newline, newline + 1)
+        if self.alone or end - self.start <= self.limits.bytes_max:
+            self.marks.append(Mark(end, 1))
+            self.long, self.complete = (self.start, last), end == self.size
+
+    def _newline(self, at: int, block: bytes, read: ReadBlock) -> int | None:
+        """Where the first newline is from byte `at` on; None at the end of the file. Raises RecordTooLarge."""
+        while (found := block.find(NEWLINE)) < 0:
+            at += len(block)
+            if at - self.start > LINE_BYTES_MAX:
+                raise too_large(self.what, "line", self.start, LINE_BYTES_MAX)
+            if at >= self.size:
+                return None
+            block = read(at, min(at + BLOCK_BYTES, self.size))
+            if not block:
+                raise self._was_cut(at)
+        return at + found
+
+    def _was_cut(self, at: int) -> DataflowError:
+        return DataflowError(f"{self.what}: it was cut to {at} bytes while it was read; it had {self.size}")
+
+    def _long_from(self, at: int, block: bytes) -> int | None:
+        """Where the first line begins that is too long, of those that end in the block or go on behind it."""
         if self.record_bytes_max < len(block):
             ends = newlines(block) + at
         else:  # a line that is too long has begun in a block before
@@ -90,7 +124,10 @@ class LineScan:
         begins = np.concatenate([[self.end.offset], ends[:-1] + 1])[: len(ends)]
         large = np.flatnonzero(ends - begins > self.record_bytes_max)
         if len(large):
-            raise too_large(self.what, "line", int(begins[large[0]]), self.record_bytes_max)
+            return int(begins[large[0]])
+        last = block.rfind(NEWLINE)
+        open_from = at + last + 1 if last >= 0 else self.end.offset
+        return open_from if at + len(block) - open_from > self.record_bytes_max else None
 
     def _take(self, at: int, block: bytes) -> bool:
         """Note the ends of lines in a block that begins at byte `at`: whether the next block may be looked at."""
@@ -132,8 +169,8 @@ class LineScan:
 def too_large(what: str, kind: str, at: int, bytes_max: int) -> RecordTooLarge:
     """The error for a record that is too long."""
     return RecordTooLarge(
-        f"{what}: the {kind} at byte {at} is longer than {bytes_max} bytes, the source's record_bytes_max; make that "
-        "larger, or take the file away"
+        f"{what}: the {kind} at byte {at} is longer than {bytes_max} bytes, and no source takes that; take the file "
+        "away"
     )
 
 

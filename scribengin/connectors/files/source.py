@@ -27,6 +27,7 @@ from pydantic import Field, field_validator, model_validator
 
 from scribengin.clock import Clock
 from scribengin.connectors.contract import (
+    RECORD_BYTES_MAX,
     RECORD_SCHEMA,
     Source,
     SourceConfig,
@@ -60,8 +61,9 @@ class FileSourceConfig(SourceConfig):
     """How files of text or frames are compressed; `auto`: as their names end (.gz, .bz2, .zst, .lz4)."""
     schema_file: str | None = None
     """The Parquet file whose columns are the source's. Default: the first one that is there."""
-    record_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1, le=LINE_BYTES_MAX)
-    """A longer line or frame is an error: of a file of 200 kB, decompressed, it could fill a worker's memory."""
+    record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1, le=LINE_BYTES_MAX)
+    """A longer line or frame, or row of Parquet (as it is in memory), is a bad record: of a file of 200 kB,
+    decompressed, it could fill a worker's memory."""
     streams: int = Field(default=1, ge=1, le=10_000)
     on_their_way: tuple[str, ...] = ("*._COPYING_", "*.tmp", "*.inprogress", "*.inprogress.*")
     """Files with such names, and all in directories with such names, are not there yet: their writers rename them once
@@ -124,6 +126,10 @@ class FileSource(Source):
     @property
     def anywhere(self) -> bool:
         return "://" in self._config.path
+
+    @property
+    def record_bytes_max(self) -> int | None:
+        return self._config.record_bytes_max if self._config.file_format == "parquet" else None
 
     def streams(self) -> list[SourceStreamDescriptor]:
         self._listing.check()

@@ -84,6 +84,10 @@ class KafkaSource(Source):
     def schema(self) -> pa.Schema:
         return SCHEMA
 
+    @property
+    def record_bytes_max(self) -> int | None:
+        return self._config.record_bytes_max
+
     def streams(self) -> list[SourceStreamDescriptor]:
         """Raises SourceMissing, ConfigInvalid, SystemUnreachable."""
         there = self._cluster.partitions()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from scribengin.connectors.contract import SourceConfig
+from scribengin.connectors.contract import RECORD_BYTES_MAX, SourceConfig
 from scribengin.connectors.kafka.connection import KafkaConnectionConfig
 
 EARLIEST: Literal["earliest"] = "earliest"
@@ -46,6 +46,8 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     """`read_committed`: only what transactions have committed, and nothing behind a transaction that is still open."""
     tombstones: Literal["keep", "drop"] = "keep"
     """`drop`: records without a value are not read."""
+    record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1)
+    """A record that takes more, with its key and headers, is a bad one."""
     mirror_offsets: bool = True
     """Commit positions to a consumer group, too, where Kafka's usual tools show them. Nothing is read from there."""
     group: str | None = Field(default=None, min_length=1)

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from scribengin.clock import Clock
 from scribengin.connectors.contract import (
+    RECORD_BYTES_MAX,
     PlannedRange,
     RecordSplit,
     RoundLimits,
@@ -55,6 +56,8 @@ class SparkSourceConfig(SourceConfig):
     """Passed through, as in `spark.read.options(...)`."""
     increasing: str | None = Field(default=None, min_length=1)
     """A column of whole numbers, decimals, dates or timestamps, never null."""
+    record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1)
+    """A row that takes more in memory is a bad record."""
     poll_s: float = Field(default=5.0, gt=0)
     """How long after a look that found nothing new the table is looked at again."""
 
@@ -109,6 +112,10 @@ class SparkSource(Source):
             self._schema = spark_tables().schema(self._table)
             self._check(self._schema)
         return self._schema
+
+    @property
+    def record_bytes_max(self) -> int | None:
+        return self._config.record_bytes_max
 
     def streams(self) -> list[SourceStreamDescriptor]:
         return [SourceStreamDescriptor(source=self._name, name=STREAM)]

@@ -7,6 +7,7 @@ a restart it decompresses again what was read before, once.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +16,14 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.contract import LongRecord, RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
-from scribengin.connectors.files.formats.growing import RECORD, Framing, decoded
+from scribengin.connectors.files.formats.growing import RECORD, SHOWN_BYTES, Framing, decoded, refused
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned
-from scribengin.connectors.files.lines import BLOCK_BYTES, NEWLINE, newlines, too_large
+from scribengin.connectors.files.lines import BLOCK_BYTES, LINE_BYTES_MAX, NEWLINE, newlines, too_large
 from scribengin.connectors.files.ranges import RangeFile
-from scribengin.errors import DataflowError, RecordTooLarge
+from scribengin.errors import DataflowError
 
 Codec = Literal["gzip", "bz2", "zstd", "lz4"]
 CODEC_OF_SUFFIX: dict[str, Codec] = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
@@ -52,6 +53,37 @@ class HeldSplit:
         return [f"{self.what}, {RECORD[self.framing]} {self.first + index + 1}" for index in indices]
 
 
+@dataclass(frozen=True, slots=True)
+class LongHeldRecord:
+    """A record that is longer than its source takes, and was passed over when the round was planned."""
+
+    what: str
+    framing: Framing
+    first: int
+    record: LongRecord
+    bytes_max: int
+
+    @property
+    def records(self) -> int:
+        return 1
+
+    @property
+    def size_bytes(self) -> int:
+        return self.record.size_bytes
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Raises TransformationFailed."""
+        raise refused(f"{self.what}, decompressed: {RECORD[self.framing]} {self.first + 1}", self.bytes_max)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """As of any other record."""
+        return HeldSplit(self.what, b"", 1, self.framing, self.first).places(indices, rows)
+
+    def examine(self) -> LongRecord:
+        """What was seen of it."""
+        return self.record
+
+
 class CompressedReading(FileReading):
     """Files behind one codec. Two are open at a time at most."""
 
@@ -71,9 +103,12 @@ class CompressedReading(FileReading):
         stream = self._stream_at(file, offset)
         count = stream.fill(limits, alone=alone)
         complete = stream.ended and count == len(stream.ends)
-        splits: list[HeldSplit] = []
+        splits: list[HeldSplit | LongHeldRecord] = []
         first = offset
-        for data, records in stream.pieces(count):
+        long = stream.long.get(offset)
+        if long is not None and count:
+            splits.append(LongHeldRecord(file.url, self._framing, first, long, self._record_bytes_max))
+        for data, records in stream.pieces(count) if long is None else ():
             splits.append(HeldSplit(file.url, data, records, self._framing, first))
             first += records
         size = sum(split.size_bytes for split in splits)
@@ -99,6 +134,35 @@ class CompressedReading(FileReading):
         return stream
 
 
+class _Passing:
+    """A record that is too long, while it is decompressed: what is told of it. `left`: the bytes of a frame; a line
+    (None) goes on to its newline."""
+
+    def __init__(self, left: int | None) -> None:
+        self._left = left
+        self._digest = hashlib.sha256()
+        self._beginning = b""
+        self._size = 0
+
+    def take(self, data: bytes) -> int | None:
+        """Take what is the record's of `data`: where behind it the next one begins, None if it goes on."""
+        if self._left is None:
+            at = data.find(NEWLINE)
+            end, after = (len(data), None) if at < 0 else (at, at + 1)
+        else:
+            end = min(len(data), self._left)
+            self._left -= end
+            after = None if self._left else end
+        self._digest.update(memoryview(data)[:end])
+        self._beginning = self._beginning or data[: min(end, SHOWN_BYTES)]
+        self._size += end
+        return after
+
+    @property
+    def record(self) -> LongRecord:
+        return LongRecord(self._beginning, self._size, self._digest.hexdigest())
+
+
 class _Stream:
     """A file that is being decompressed: the records from number `at` on that were, and no split has taken yet."""
 
@@ -113,6 +177,10 @@ class _Stream:
         self._input = pa.CompressedInputStream(pa.PythonFile(buffered, "r"), codec)
         self._data = bytearray()
         self._passed = 0
+        self._passing: _Passing | None = None
+        self._passing_from = 0
+        self.long: dict[int, LongRecord] = {}
+        """The records that are too long, by their numbers."""
         self.at = 0
         self.ends: np.ndarray[tuple[int], np.dtype[np.int64]] = np.zeros(0, np.int64)
         self.ended = False
@@ -137,6 +205,7 @@ class _Stream:
             self.ends = self.ends[count:] - end
             self.at += count
             self._passed += end
+            self.long = {number: record for number, record in self.long.items() if number >= self.at}
         if self.at < to and self.ended:
             raise DataflowError(
                 f"{self._file.url}: {to} of its records were read, and it has {self.at}: it was replaced; put it back, "
@@ -145,7 +214,13 @@ class _Stream:
         return self.at == to
 
     def fill(self, limits: RoundLimits, *, alone: bool) -> int:
-        """Decompress until the limits are met, or the end is: how many records may be taken."""
+        """Decompress until the limits are met, or the end is: how many records may be taken. One that is too long is
+        taken by itself."""
+        count = self._filled(limits, alone=alone)
+        to_long = min(self.long, default=self.at + count) - self.at
+        return min(count, to_long or 1)
+
+    def _filled(self, limits: RoundLimits, *, alone: bool) -> int:
         while not self.ended and len(self.ends) < limits.records_max and len(self._data) <= limits.bytes_max:
             self.pull()
         within = int(np.searchsorted(self.ends, limits.bytes_max, side="right"))
@@ -171,9 +246,12 @@ class _Stream:
         done = int(self.ends[-1]) if len(self.ends) else 0
         rest = len(self._data) - done
         if rest > self._record_bytes_max + self._overhead:
-            raise self._too_large(self._passed + done)
+            self._pass(done)
+            rest = 0
         block = self._decompressed(max(BLOCK_BYTES, rest))  # so that a long record is looked through few times
         self.ended = not block
+        if self._passing is not None:
+            block = self._passed_over(self._passing, block)
         self._data += block
         found: list[int] | np.ndarray[tuple[int], np.dtype[np.intp]]
         if self.ended and self._framing == "text" and rest:
@@ -183,24 +261,55 @@ class _Stream:
             raise self._damaged(f"its last frame is cut off: it has {rest} bytes of {size or 'at least 4'}")
         else:
             found = self._found(bytes(memoryview(self._data)[done:]), self._passed + done)
-        self._check(np.asarray(found, np.int64), self._passed + done)
+        self._note_long(np.asarray(found, np.int64), done)
         self.ends = np.concatenate([self.ends, np.asarray(found, np.int64) + done])
         self.broken = False
 
     def _found(self, data: bytes, at: int) -> list[int] | np.ndarray[tuple[int], np.dtype[np.intp]]:
         if self._framing == "text":
             return newlines(data) + 1
-        return frame_ends(data, at=at, what=f"{self._file.url}, decompressed", bytes_max=self._record_bytes_max)
+        return frame_ends(data, at=at, what=f"{self._file.url}, decompressed")
 
-    def _check(self, ends: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> None:
-        """Raise RecordTooLarge for one of the records that end there, behind byte `at`."""
+    def _note_long(self, ends: np.ndarray[tuple[int], np.dtype[np.int64]], done: int) -> None:
+        """Look for records that are too long, of those that end there behind byte `done` of what is held."""
         begins = np.concatenate([[0], ends[:-1]])[: len(ends)]
-        large = np.flatnonzero(ends - begins > self._record_bytes_max + self._overhead)
-        if len(large):
-            raise self._too_large(at + int(begins[large[0]]))
+        for index in np.flatnonzero(ends - begins > self._record_bytes_max + self._overhead):
+            begin, end = done + int(begins[index]), done + int(ends[index])
+            record = bytes(memoryview(self._data)[begin:end])
+            passing = self._begun_passing(record)
+            self.long[self.at + len(self.ends) + int(index)] = passing[0].record
 
-    def _too_large(self, at: int) -> RecordTooLarge:
-        return too_large(f"{self._file.url}, decompressed", "record", at, self._record_bytes_max)
+    def _begun_passing(self, data: bytes) -> tuple[_Passing, int | None]:
+        """A record that is too long, from its beginning on; and where behind it the next one begins, if it is there."""
+        if self._framing == "text":
+            passing, payload = _Passing(None), data
+        else:
+            passing, payload = _Passing(frame_size(data) - HEAD_BYTES), data[HEAD_BYTES:]
+        return passing, passing.take(payload)
+
+    def _pass(self, done: int) -> None:
+        """From byte `done` on, hold nothing of the record that begins there."""
+        self._passing, _ = self._begun_passing(bytes(memoryview(self._data)[done:]))
+        self._passing_from = self._passed + done
+        self._passed += len(self._data) - done
+        del self._data[done:]
+
+    def _passed_over(self, passing: _Passing, block: bytes) -> bytes:
+        """What follows the record that is too long, in a block that was decompressed behind its beginning."""
+        after = passing.take(block)
+        if passing.record.size_bytes > LINE_BYTES_MAX:
+            what = f"{self._file.url}, decompressed"
+            raise too_large(what, RECORD[self._framing], self._passing_from, LINE_BYTES_MAX)
+        if after is None and not self.ended:
+            self._passed += len(block)
+            return b""
+        if self.ended and self._framing == "binary":
+            raise self._damaged(f"its last frame is cut off, after {passing.record.size_bytes} bytes of it")
+        self.long[self.at + len(self.ends)] = passing.record
+        self.ends = np.append(self.ends, len(self._data))
+        self._passing = None
+        self._passed += after or 0
+        return block[after or 0 :]
 
     def _decompressed(self, size: int) -> bytes:
         try:

@@ -73,6 +73,7 @@ class FrameScan:
     alone: bool = True
     record_bytes_max: int = FRAME_BYTES_MAX
     marks: list[Mark] = field(default_factory=list)
+    long: tuple[int, int] | None = None
     complete: bool = False
 
     @property
@@ -89,18 +90,40 @@ class FrameScan:
             if not block:
                 raise DataflowError(f"{self.what}: it was cut to {at} bytes while it was read; it had {self.size}")
             rest += block
-            ends = frame_ends(rest, at=begin, what=self.what, bytes_max=self.record_bytes_max)
+            ends = self._short(frame_ends(rest, at=begin, what=self.what))
             taken = self._take(begin, ends, rest)
             if taken < len(ends) or self._is_full(begin, ends, rest):
                 return
             done = ends[-1] if ends else 0
             begin, rest = begin + done, rest[done:]
+            if frame_size(rest) > HEAD_BYTES + self.record_bytes_max:
+                self._stop_at(begin, frame_size(rest))
+                return
         if rest and self.tail_is_final:
-            raise DataflowError(
-                f"{self.what}: the frame at byte {begin} is cut off: it has {len(rest)} bytes of "
-                f"{frame_size(rest) or 'at least 4'}; restore the file, or give slow writers a longer settle_s"
-            )
+            raise self._cut_off(begin, len(rest), frame_size(rest))
         self.complete = True
+
+    def _short(self, ends: list[int]) -> list[int]:
+        """The ends of the frames before the first one that is too long."""
+        sizes = np.diff(np.asarray(ends, np.int64), prepend=0)
+        large = np.flatnonzero(sizes > HEAD_BYTES + self.record_bytes_max)
+        return ends[: large[0]] if len(large) else ends
+
+    def _stop_at(self, begin: int, size: int) -> None:
+        """End the scan before a frame that is too long or, where that is the first, with it."""
+        end = begin + size
+        if end > self.size:
+            if self.tail_is_final:
+                raise self._cut_off(begin, self.size - begin, size)
+        elif begin == self.start:
+            self.marks.append(Mark(end, 1))
+            self.long, self.complete = (begin + HEAD_BYTES, end), end == self.size
+
+    def _cut_off(self, begin: int, there: int, size: int) -> DataflowError:
+        return DataflowError(
+            f"{self.what}: the frame at byte {begin} is cut off: it has {there} bytes of {size or 'at least 4'}; "
+            "restore the file, or give slow writers a longer settle_s"
+        )
 
     def _take(self, begin: int, ends: list[int], data: bytes) -> int:
         """Note as many of the frames as the limits allow: how many."""

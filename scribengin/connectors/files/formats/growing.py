@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.contract import LongRecord, ReadSplit, RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import FrameScan, decode_frames, frame_ends
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, read_planned
 from scribengin.connectors.files.lines import NEWLINE, LineScan, Piece, cut, decode, newlines
-from scribengin.errors import DataflowError
+from scribengin.errors import DataflowError, TransformationFailed
 
 Framing = Literal["text", "binary"]
 RECORD = {"text": "line", "binary": "frame"}
 COUNTED_BYTES_MAX = 64 * 1024 * 1024
 """So much of a file is read to tell the number of a line or a frame; behind that its byte is told."""
+SHOWN_BYTES = 64 * 1024
+"""So much of the beginning of a record that is too long is kept, to be shown."""
 _BLOCK_BYTES = 4 * 1024 * 1024
 
 
@@ -49,7 +52,7 @@ class FileSplit:
         if start <= COUNTED_BYTES_MAX:
             before = self._records_before()
             return [f"{self.path}, {RECORD[self.framing]} {before + index + 1}" for index in indices]
-        data = self._data()
+        data = self._data() if any(indices) else b""
         ends = newlines(data) + 1 if self.framing == "text" else frame_ends(data, at=start, what=self.path)
         begins = [start + (int(ends[index - 1]) if index else 0) for index in indices]
         return [f"{self.path}, {RECORD[self.framing]} at byte {begin}" for begin in begins]
@@ -84,6 +87,54 @@ def decoded(data: bytes, framing: Framing, *, at: int, what: str) -> pa.RecordBa
     return decode(data) if framing == "text" else decode_frames(data, frame_ends(data, at=at, what=what))
 
 
+@dataclass(frozen=True, slots=True)
+class LongFileRecord:
+    """A line or a frame that is longer than its source takes; its payload are the bytes [first, last) of the file."""
+
+    split: FileSplit
+    first: int
+    last: int
+    bytes_max: int
+
+    @property
+    def records(self) -> int:
+        return 1
+
+    @property
+    def size_bytes(self) -> int:
+        return self.split.size_bytes
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Raises TransformationFailed."""
+        at, kind = self.split.piece.start, RECORD[self.split.framing]
+        raise refused(f"{self.split.path}: the {kind} at byte {at}", self.bytes_max)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """As of any other record of the file."""
+        return self.split.places(indices, rows)
+
+    def examine(self) -> LongRecord:
+        """Raises DataflowError when the file is gone, or shorter than it was."""
+        digest, beginning = hashlib.sha256(), b""
+        for at in range(self.first, self.last, _BLOCK_BYTES):
+            end = min(at + _BLOCK_BYTES, self.last)
+            block = read_planned(self.split.path, self.split.identity, at, end)
+            if len(block) != end - at:
+                raise DataflowError(f"{self.split.path} was cut to {at + len(block)} bytes after it was planned")
+            digest.update(block)
+            beginning = beginning or block[:SHOWN_BYTES]
+        return LongRecord(beginning, self.last - self.first, digest.hexdigest())
+
+
+def refused(what: str, bytes_max: int) -> TransformationFailed:
+    """What reading a record raises that is too long."""
+    why = (
+        f"{what} is longer than {bytes_max} bytes, the source's record_bytes_max; make that larger, take the file "
+        "away, or have it routed (errors.action)"
+    )
+    return TransformationFailed(why, reason=why)
+
+
 class GrowingReading(FileReading):
     """Lines or frames, as they stand."""
 
@@ -109,11 +160,15 @@ class GrowingReading(FileReading):
         found.record_bytes_max = self._record_bytes_max
         found.run(file.read)
         pieces = cut(start, found.marks, reading.SPLIT_BYTES)
+        splits: list[ReadSplit] = [FileSplit(file.url, file.info.identity, piece, self._framing) for piece in pieces]
+        if found.long is not None:
+            whole = FileSplit(file.url, file.info.identity, Piece(start, found.end.offset, 1), self._framing)
+            splits = [LongFileRecord(whole, *found.long, self._record_bytes_max)]
         return Scanned(
             end=found.end.offset if found.end.records else offset,
             records=found.end.records,
             size_bytes=found.end.offset - start,
-            splits=tuple(FileSplit(file.url, file.info.identity, piece, self._framing) for piece in pieces),
+            splits=tuple(splits),
             complete=found.complete,
             file_bytes=found.end.offset - start,
             left_bytes=0 if found.complete else file.size_bytes - found.end.offset,
