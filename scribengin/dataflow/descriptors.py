@@ -195,7 +195,7 @@ class TaskReport(Descriptor):
     """What one task of a worker did since the worker took it over. Counts are of this ownership, lag is of now.
 
     Rates are the worker's own, smoothed over some ten seconds of its monotonic clock: so one look tells them, and no
-    clock that jumps does. All that changes by time alone (rates, `behind_s`) is as old as the report.
+    clock that jumps does. All that changes by time alone (rates, `behind_s`, `lag_age_s`) is as old as the report.
     """
 
     task: str
@@ -205,11 +205,12 @@ class TaskReport(Descriptor):
     records_in: int = 0
     records_out: int = 0
     records_bad: int = 0
-    lag_records: int = 0
+    lag_records: int | None = None
+    """None: nobody has looked yet."""
     lag_paused: int = 0
     """How many of those are of paused sources."""
     lag_age_s: float | None = None
-    """How long ago that was looked up; a round may take long. None: nobody has looked yet, and no lag is known."""
+    """How long before the report that was looked up; a round may take long. None: nobody knows."""
     last_commit_ms: int | None = None
     round_ms: float | None = None
     error: str | None = None
@@ -329,7 +330,7 @@ def with_bounded_details(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...
     behind."""
     left = DETAILS_CHARACTERS_MAX
     bounded = list(reports)
-    for number in sorted(range(len(bounded)), key=lambda n: (-bounded[n].lag_records, n)):
+    for number in sorted(range(len(bounded)), key=lambda n: (-(bounded[n].lag_records or 0), n)):
         report = bounded[number]
         left -= _PHASES_CHARACTERS + sum(_LAG_CHARACTERS + len(s.source) + len(s.stream) for s in report.lag)
         if left < 0:

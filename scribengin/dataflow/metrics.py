@@ -64,6 +64,7 @@ class WorkerSeries(_Series):
         yield self._counts("failures", "Rounds and take-overs that went wrong.", reports, "task_failures")
         yield self._commits(reports)
         yield self._lag(reports)
+        yield self._lag_ages(reports)
 
     def _counts(self, field: str, text: str, reports: Iterable[TaskReport], name: str | None = None) -> Metric:
         family = CounterMetricFamily(f"scribengin_{name or field}", text, labels=_TASK)
@@ -86,9 +87,20 @@ class WorkerSeries(_Series):
             task = (self._dataflow, report.task)
             for stream in report.lag:
                 family.add_metric((*task, stream.source, stream.stream), stream.records)
-            others = report.lag_records - sum(stream.records for stream in report.lag)
+            others = (report.lag_records or 0) - sum(stream.records for stream in report.lag)
             if others:
                 family.add_metric((*task, "", ""), others)
+        return family
+
+    def _lag_ages(self, reports: Iterable[TaskReport]) -> Metric:
+        family = GaugeMetricFamily(
+            "scribengin_lag_age_seconds",
+            "How long ago the lag was looked up: not at all before the first look.",
+            labels=_TASK,
+        )
+        for report in reports:
+            if report.lag_age_s is not None:
+                family.add_metric((self._dataflow, report.task), report.lag_age_s)
         return family
 
 

@@ -21,6 +21,7 @@ from scribengin.dataflow.descriptors import (
     TaskReport,
     WorkerReport,
 )
+from scribengin.dataflow.lag import UNKNOWN, LagPicture, is_old, lag_of
 from scribengin.dataflow.nodes import CountedConfig, config_from_bytes, config_is_gone
 from scribengin.dataflow.stalled import SILENT_S, age_s, behind_s, stalled_tasks
 from scribengin.dataflow.view import DataflowView, dataflow_names
@@ -54,9 +55,11 @@ class TaskPicture(TaskReport):
 
     worker: str | None = None
     stalled: bool = False
+    lag_about: bool = False
+    """Whether `lag_records` is older than LAG_OLD_S; of a task that has finished it is final, however old."""
 
 
-class WorkerPicture(Part):
+class WorkerPicture(LagPicture):
     """A worker: counts are of its tasks. `silent_s` is how old its report is."""
 
     name: str
@@ -66,15 +69,13 @@ class WorkerPicture(Part):
     tasks: int = 0
     in_per_s: float = 0.0
     out_per_s: float = 0.0
-    lag_records: int = 0
 
 
-class SourcePicture(Part):
+class SourcePicture(LagPicture):
     """What is read from one source, its lag, and that of those of its streams that are furthest behind."""
 
     source: str
     in_per_s: float = 0.0
-    lag_records: int = 0
     streams: tuple[StreamLag, ...] = ()
 
 
@@ -85,7 +86,7 @@ class SinkPicture(Part):
     out_per_s: float
 
 
-class DataflowPicture(Part):
+class DataflowPicture(LagPicture):
     """One dataflow. Counts of records are of the present owners of its tasks."""
 
     dataflow: str
@@ -112,7 +113,6 @@ class DataflowPicture(Part):
     records_bad: int = 0
     in_per_s: float = 0.0
     out_per_s: float = 0.0
-    lag_records: int = 0
     last_commit_ms: int | None = None
     round_ms: PhaseTimes | None = None
     """A mean over the tasks that have had a round."""
@@ -198,7 +198,7 @@ def picture(sight: Sight, now_ms: int) -> DataflowPicture:
         records_bad=sum(task.records_bad for task in tasks),
         in_per_s=round(sum(task.in_per_s for task in tasks), 1),
         out_per_s=round(sum(task.out_per_s for task in tasks), 1),
-        lag_records=sum(task.lag_records for task in tasks),
+        **dict(_lag(tasks, status)),
         last_commit_ms=max((task.last_commit_ms for task in tasks if task.last_commit_ms), default=None),
         round_ms=_mean_round(tasks),
         failures=sum(task.failures for task in tasks),
@@ -246,6 +246,7 @@ def _tasks(sight: Sight, now_ms: int) -> tuple[TaskPicture, ...]:
 
 def _owned(task: TaskReport, worker: str | None, age: float, *, stalled: bool) -> TaskPicture:
     changed: dict[str, object] = {"behind_s": round(behind_s(task, age), 1), "worker": worker, "stalled": stalled}
+    changed |= dict(_known(task, age))
     if age > SILENT_S or worker is None:
         changed |= {"in_per_s": 0.0, "out_per_s": 0.0}
     return TaskPicture.model_validate({**dict(task), **changed})
@@ -254,11 +255,27 @@ def _owned(task: TaskReport, worker: str | None, age: float, *, stalled: bool) -
 def _orphan(task: TaskReport, sight: Sight, now_ms: int) -> TaskPicture:
     """A task that nobody owns just now. With records waiting it is behind since its last commit."""
     fields: dict[str, object] = {**dict(task), "in_per_s": 0.0, "out_per_s": 0.0, "behind_s": 0.0}
-    if task.lag_records > task.lag_paused and sight.status.state == "running" and task.state != "finished":
+    fields |= dict(_known(task, None))
+    if (task.lag_records or 0) > task.lag_paused and sight.status.state == "running" and task.state != "finished":
         since_ms = max(task.last_commit_ms or 0, sight.status.submitted_ms)
         behind = max(0.0, (now_ms - since_ms) / 1000)
         fields |= {"behind_s": round(behind, 1), "stalled": behind > _stalled_after_s(sight)}
     return TaskPicture.model_validate(fields)
+
+
+def _known(task: TaskReport, report_age_s: float | None) -> LagPicture:
+    """How far a task is behind, and how old that is by now; a report of unknown age (None) is old."""
+    if task.lag_records is None:
+        return UNKNOWN
+    age = None if task.lag_age_s is None or report_age_s is None else round(task.lag_age_s + report_age_s, 1)
+    about = is_old(age) and task.state != "finished"
+    return LagPicture(lag_records=task.lag_records, lag_age_s=age, lag_about=about)
+
+
+def _lag(tasks: Sequence[TaskPicture], status: DataflowStatus) -> LagPicture:
+    """Of a whole dataflow. Of tasks that nobody has told of, or that are not made yet, nobody knows."""
+    untold = not tasks or status.tasks_total > len(tasks)
+    return lag_of([*tasks, UNKNOWN] if untold else tasks)
 
 
 def _stalled_after_s(sight: Sight) -> float:
@@ -281,7 +298,7 @@ def _worker(name: str, report: WorkerReport | None, now_ms: int) -> WorkerPictur
         tasks=len(tasks),
         in_per_s=round(sum(task.in_per_s for task in rates), 1),
         out_per_s=round(sum(task.out_per_s for task in rates), 1),
-        lag_records=sum(task.lag_records for task in tasks),
+        **dict(lag_of(_known(task, age) for task in tasks)),
     )
 
 
@@ -291,20 +308,29 @@ def _rates(sight: Sight, now_ms: int) -> EdgeRates:
     return EdgeRates.total([report.rates for report in heard])
 
 
-def _sources(tasks: Iterable[TaskPicture], rates: EdgeRates) -> tuple[SourcePicture, ...]:
+def _sources(tasks: Sequence[TaskPicture], rates: EdgeRates) -> tuple[SourcePicture, ...]:
     streams: dict[str, list[StreamLag]] = {source: [] for source in rates.sources}
+    lags: dict[str, list[LagPicture]] = {}
     for task in tasks:
         for stream in task.lag:
             streams.setdefault(stream.source, []).append(stream)
+            lag = LagPicture(lag_records=stream.records, lag_age_s=task.lag_age_s, lag_about=task.lag_about)
+            lags.setdefault(stream.source, []).append(lag)
+    rest = [] if tasks and all(_told_by_stream(task) for task in tasks) else [UNKNOWN]
     return tuple(
         SourcePicture(
             source=source,
             in_per_s=rates.sources.get(source, 0.0),
-            lag_records=sum(stream.records for stream in found),
+            **dict(lag_of([*lags.get(source, ()), *rest])),
             streams=tuple(sorted(found, key=lambda s: (-s.records, s.stream))[:SOURCE_STREAMS_MAX]),
         )
         for source, found in sorted(streams.items())
     )
+
+
+def _told_by_stream(task: TaskPicture) -> bool:
+    """Whether the streams that a report had room for are all that the task waits with."""
+    return task.lag_records is not None and task.lag_records == sum(stream.records for stream in task.lag)
 
 
 def _mean_round(tasks: Iterable[TaskPicture]) -> PhaseTimes | None:

@@ -44,6 +44,11 @@ def shown_reports(reports: Iterable[TaskReport]) -> tuple[TaskReport, ...]:
     """The reports that a status has room for, those with errors before the others, in order of the tasks.
 
     Without details: those stand in the workers' own reports, and a status is written anew whenever one of them is.
+    Without ages: they are of those reports, and a status that changed with them would be written for nothing else.
     """
     chosen = sorted(reports, key=lambda report: (report.error is None, natural(report.task)))[:STATUS_TASKS_MAX]
-    return with_bounded_errors(map(without_details, sorted(chosen, key=lambda report: natural(report.task))))
+    return with_bounded_errors(map(_kept, sorted(chosen, key=lambda report: natural(report.task))))
+
+
+def _kept(report: TaskReport) -> TaskReport:
+    return without_details(report).model_copy(update={"lag_age_s": None})

@@ -57,6 +57,7 @@ class Progress:
         self.last_commit_ms: int | None = None
         self.round_ms: float | None = None
         self.lag_records = self.lag_paused = 0
+        self._looked_s: float | None = None
         self.times: RoundTimes | None = None
         self._lag: tuple[StreamLag, ...] = ()
         self._read, self._written = _RatesByName(now_s), _RatesByName(now_s)
@@ -77,6 +78,7 @@ class Progress:
 
     def looked(self, lags: Sequence[StreamLag], now_s: float) -> None:
         """So far is the task behind."""
+        self._looked_s = now_s
         self.lag_records = sum(stream.records for stream in lags)
         self.lag_paused = sum(stream.records for stream in lags if stream.paused)
         self._lag = tuple(sorted(lags, key=lambda stream: -stream.records)[:LAG_STREAMS_MAX])
@@ -101,8 +103,9 @@ class Progress:
             "records_in": self.records_in,
             "records_out": self.records_out,
             "records_bad": self.records_bad,
-            "lag_records": self.lag_records,
+            "lag_records": None if self._looked_s is None else self.lag_records,
             "lag_paused": self.lag_paused,
+            "lag_age_s": None if self._looked_s is None else round(now_s - self._looked_s, 1),
             "last_commit_ms": self.last_commit_ms,
             "round_ms": self.round_ms,
             "failures": self.failures,

@@ -9,7 +9,7 @@ from scribengin.dataflow.descriptors import TaskReport, WorkerReport
 URGENT_GAP_S = 0.05
 COUNTS_GAP_S = 1.0
 SILENCE_MAX_S = 5.0
-_OF_TIME = ("in_per_s", "out_per_s", "behind_s")
+_OF_TIME = ("in_per_s", "out_per_s", "behind_s", "lag_age_s")
 """What changes by time alone: of that, a word every few seconds is enough."""
 _COUNTED = attrgetter(*(name for name in TaskReport.model_fields if name not in _OF_TIME))
 

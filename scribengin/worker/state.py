@@ -284,6 +284,9 @@ class ExecutorState:
         giving_back = next((run for run in ready if run.phase != "new" and self._to_give_back(run)), None)
         if giving_back is not None:
             return GiveBack(giving_back.owned)
+        unseen = next((run for run in ready if self._unseen(run, now_s)), None)
+        if unseen is not None:
+            return Look(unseen.owned)
         busy = any(run.phase != "idle" for run in ready)
         for run in ready:
             if run.phase == "new" or busy or self._to_look(run, now_s):
@@ -329,6 +332,15 @@ class ExecutorState:
             return True
         news = run.phase == "idle" and run.looked_rounds != run.progress.rounds
         return now_s - run.looked_s >= (LOOK_AFTER_ROUND_S if news else LOOK_PERIOD_S)
+
+    def _unseen(self, run: _Run, now_s: float) -> bool:
+        """Whether what is told of its lag has nothing to do with what it is: it was never looked up, or not since
+        before a long round. That does not wait until other tasks have had their rounds, which may be as long."""
+        if run.phase == "new":
+            return False
+        if run.looked_s is None:
+            return True
+        return run.looked_rounds != run.progress.rounds and now_s - run.looked_s >= LOOK_PERIOD_S
 
     def _until_retry(self, now_s: float) -> float | None:
         waiting = [run.not_before_s - now_s for run in self._working()]

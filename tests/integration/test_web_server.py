@@ -147,7 +147,7 @@ def test_the_stream_begins_with_everything_and_goes_on_with_what_changes(page: W
             "heat_alarm": "paused",
         }
         assert flows["flight_delays"]["in_per_s"] == 16_000.0
-        assert flows["flight_names"]["sources"] == {"flights": [4_000.0, 84_300]}
+        assert flows["flight_names"]["sources"] == {"flights": [4_000.0, 84_300, False]}
         assert {edge["direction"] for edge in first["graph"]["edges"]} == {"reads", "writes"}
         assert first["sparks"].keys() == set(first["names"])
         view = DataflowView(registry, "heat_alarm")

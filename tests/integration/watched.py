@@ -64,6 +64,7 @@ def task(
         records_in=9_120_000,
         records_out=9_101_344,
         lag_records=lag,
+        lag_age_s=0.4,
         last_commit_ms=now_ms - int(max(behind_s, 1.0) * 1000),
         round_ms=58.3,
         failures=failures,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scribengin.dataflow.lag import LagPicture
 from scribengin.dataflow.picture import DataflowPicture, TaskPicture
 from scribengin_tools.monitor.showing import (
     FLOW_COLUMNS,
@@ -20,7 +21,7 @@ from scribengin_tools.monitor.showing import (
     task_cells,
     tasks_shown,
 )
-from scribengin_tools.render import age
+from scribengin_tools.render import age, lag_text
 
 NOW_MS = 10**12
 
@@ -64,7 +65,9 @@ def test_durations_have_a_unit(milliseconds: float, text: str) -> None:
 
 def test_no_value_of_a_column_is_wider_than_the_column() -> None:
     numbers = (0, 9.94, 99.96, 999.5, 12_345.6, 999_949, 10**9, 9.99e11)
-    assert max(len(short(number)) for number in numbers) <= FLOW_COLUMNS[">LAG"]
+    assert max(len(short(number)) for number in numbers) <= FLOW_COLUMNS[">IN/S"]
+    old = [LagPicture(lag_records=int(number), lag_about=True) for number in numbers]
+    assert max(len(lag_text(lag, short)) for lag in old) <= FLOW_COLUMNS[">LAG"]
     ages = (1_000, 119_000, 120_000, 7_199_000, 7_200_000, 172_799_000, 10**9)
     assert max(len(compact(age(NOW_MS - ms, NOW_MS))) for ms in ages) <= FLOW_COLUMNS[">AGE"]
     times = (0.1, 58, 999.4, 1500, 59_940, 60_000, 3_600_000)
@@ -73,10 +76,10 @@ def test_no_value_of_a_column_is_wider_than_the_column() -> None:
 
 def test_a_dataflow_of_which_nothing_is_known_yet_is_a_line_all_the_same() -> None:
     cells = [str(cell) for cell in flow_cells(picture(state="starting", workers_wanted=3), NOW_MS)]
-    assert cells == ["hot", "starting", "0/3", "0", "0", "0", "0", "-", "-", "0"]
+    assert cells == ["hot", "starting", "0/3", "0", "0", "0", "?", "-", "-", "0"]
     assert len(cells) == len(FLOW_COLUMNS)
     assert [str(cell) for cell in task_cells(task(0), NOW_MS)] == [
-        "task-0", "running", "-", "0", "0", "0", "-", "-", "0",
+        "task-0", "running", "-", "0", "0", "?", "-", "-", "0",
     ]  # fmt: skip
     assert len(TASK_COLUMNS) == 9
 

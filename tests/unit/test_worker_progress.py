@@ -72,6 +72,15 @@ def test_of_many_streams_those_furthest_behind_are_told_of_and_the_sum_is_of_all
     assert [stream.records for stream in report.lag] == list(range(99, 99 - LAG_STREAMS_MAX, -1))
 
 
+def test_what_nobody_has_looked_up_is_not_known_and_what_was_has_an_age() -> None:
+    progress = Progress(0.0)
+    assert (told(progress, 30.0).lag_records, told(progress, 30.0).lag_age_s) == (None, None)
+    progress.looked([StreamLag(source="in", stream="0", records=0)], 31.0)
+    assert (told(progress, 31.0).lag_records, told(progress, 31.0).lag_age_s) == (0, 0.0)
+    progress.committed(outcome(run_s=60.0), now_ms=1, now_s=91.0)
+    assert (told(progress, 92.0).lag_records, told(progress, 92.0).lag_age_s) == (0, 61.0), "a round is no look"
+
+
 def test_behind_is_how_long_nothing_was_committed_while_there_was_something_to_do() -> None:
     progress = Progress(10.0)
     assert told(progress, 13.0, busy=True).behind_s == 3.0, "it has not even been taken over"

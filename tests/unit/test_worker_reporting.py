@@ -13,7 +13,8 @@ def report(state: TaskState = "running", rounds: int = 0, written_ms: int = 0) -
 
 def aged(rate: float) -> WorkerReport:
     (task,) = report().tasks
-    return report().model_copy(update={"tasks": (task.model_copy(update={"in_per_s": rate, "behind_s": rate}),)})
+    changed = {"in_per_s": rate, "behind_s": rate, "lag_age_s": rate}
+    return report().model_copy(update={"tasks": (task.model_copy(update=changed),)})
 
 
 def written(at_s: float = 10.0) -> ReportSchedule:

@@ -334,6 +334,19 @@ def test_lag_is_looked_at_once_a_second_while_a_task_is_busy() -> None:
     assert script.step() == Look(A)
 
 
+def test_lag_waits_for_no_other_tasks_round_neither_at_first_nor_after_a_long_one() -> None:
+    script = Script(A, B)
+    script.readable = {"task-a": 99, "task-b": 99}
+    assert script.steps(4) == [TakeOver(A), Look(A), TakeOver(B), Look(B)]
+    assert script.state.next_step(script.now_s) == RunRound(A)
+    script.now_s += 60
+    (during, _) = script.reports()
+    assert (during.lag_records, during.lag_age_s) == (99, 60.0)
+    script.state.round_done(A, OUTCOME, now_ms=5, now_s=script.now_s)
+    assert script.step() == Look(A)
+    assert script.steps(2) == [Look(B), RunRound(B)]
+
+
 def test_a_word_about_a_task_that_is_not_there_any_more_changes_nothing() -> None:
     script = Script(A)
     script.steps(2)

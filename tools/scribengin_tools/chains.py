@@ -35,7 +35,7 @@ from scribengin_tools.ending import (
     wait_for_state,
 )
 from scribengin_tools.holding import held_for, held_text
-from scribengin_tools.render import facts, state_text, table
+from scribengin_tools.render import facts, lag_text, state_text, table
 from scribengin_tools.starting import start_again
 
 _LOOK_S = 0.3
@@ -98,7 +98,7 @@ class ChainOverview:
                 *(
                     (None,) * 4
                     if found is None
-                    else (found.tasks_total, len(found.workers), found.records_out, found.lag_records)
+                    else (found.tasks_total, len(found.workers), found.records_out, lag_text(found))
                 ),
             )
             for member, found in self.pictures

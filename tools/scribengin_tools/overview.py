@@ -17,7 +17,7 @@ from scribengin.dataflow.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound, DescriptorUnreadable
 from scribengin_registry.contract import Registry, Watch
 from scribengin_tools.holding import held_text
-from scribengin_tools.render import age, error_text, facts, moment, state_text, table
+from scribengin_tools.render import age, error_text, facts, lag_text, moment, state_text, table
 from scribengin_tools.yarn_overview import ApplicationFacts
 
 _NAMES_SHOWN = 8
@@ -38,7 +38,10 @@ class Overview:
         """The status as the master wrote it, and what else is known."""
         return {
             **self.status.model_dump(mode="json"),
+            "tasks": self._tasks_json(),
             "state": self.picture.state,
+            "lag_records": self.picture.lag_records,
+            "lag_age_s": self.picture.lag_age_s,
             "tasks_stalled": self.picture.tasks_stalled,
             "owners": {task.task: task.worker for task in self.picture.tasks if task.worker is not None},
             "workers_starting": [worker.name for worker in self.picture.workers if not worker.ready],
@@ -74,6 +77,13 @@ class Overview:
         more = status.tasks_total - len(tasks)
         rest = [Text(f"... and {more:,} more tasks", "dim")] if more > 0 else []
         return Group(head, Text(), _tasks(tasks, now_ms), *rest, *_task_errors(tasks, status))
+
+    def _tasks_json(self) -> list[dict[str, Any]]:
+        """With the lag as it is shown, and how old that is: a status tells no age."""
+        lags = {
+            task.task: {"lag_records": task.lag_records, "lag_age_s": task.lag_age_s} for task in self.picture.tasks
+        }
+        return [{**task.model_dump(mode="json"), **lags.get(task.task, {})} for task in self.status.tasks]
 
     def _state(self) -> Text:
         wanted = self.picture.desired_state
@@ -151,7 +161,7 @@ def _tasks(tasks: Sequence[TaskPicture], now_ms: int) -> RenderableType:
             task.records_in,
             task.records_out,
             task.records_bad,
-            task.lag_records,
+            lag_text(task),
             task.rounds,
             None if task.round_ms is None else f"{task.round_ms:.0f}",
             "-" if task.last_commit_ms is None else f"{age(task.last_commit_ms, now_ms)} ago",

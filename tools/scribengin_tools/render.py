@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment
@@ -16,6 +16,9 @@ from rich.text import Text
 
 from scribengin.masking import masked_text
 from scribengin_tools.terminal import visible, visible_on
+
+if TYPE_CHECKING:
+    from scribengin.dataflow.lag import Lag
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
@@ -99,6 +102,13 @@ def facts(pairs: Iterable[tuple[str, RenderableType | int | None]]) -> Table:
         if value is not None and value != "":
             made.add_row(name, _cell(value))
     return made
+
+
+def lag_text(lag: Lag, number: Callable[[int], str] = "{:,}".format) -> str:
+    """How many records wait: `?` when nobody has looked, `~` before what is old, or leaves something out."""
+    if lag.lag_records is None:
+        return "?"
+    return f"{'~' if lag.lag_about else ''}{number(lag.lag_records)}"
 
 
 def state_text(state: str) -> Text:

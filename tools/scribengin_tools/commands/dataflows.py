@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scribengin_tools.commands.options import JsonOption, NameArgument, RegistryOption, connected
-from scribengin_tools.render import age, console, error_text, moment, note, print_json, state_text, table
+from scribengin_tools.render import age, console, error_text, lag_text, moment, note, print_json, state_text, table
 
 if TYPE_CHECKING:
     from scribengin.chain.store import ChainDescriptor
@@ -51,7 +51,7 @@ def list_dataflows(as_json: JsonOption = False, registry: RegistryOption = None)
             state_text(s.state),
             s.tasks_total,
             len(s.workers),
-            s.lag_records,
+            lag_text(s),
             f"{age(s.submitted_ms, now_ms)} ago",
             *((of_chain.get(s.dataflow, "-"),) if of_chain else ()),
         )
@@ -72,7 +72,8 @@ def status(
 ) -> None:
     """Show what a dataflow and each of its tasks, or what the dataflows of a chain are doing.
 
-    Counts are since a worker took the task over. LAG is how many records wait in the task's sources. Of one on YARN it
+    Counts are since a worker took the task over. LAG is how many records wait in the task's sources: `?`
+    before anybody has looked, `~` before a number that is more than 10 s old or leaves something out. Of one on YARN it
     shows the application as well, and of one that has ended what logs keep for it.
     """
     from scribengin_tools.holding import held_for

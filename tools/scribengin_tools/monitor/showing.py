@@ -9,12 +9,13 @@ from rich.text import Text
 
 from scribengin.chain.store import shared_state
 from scribengin.dataflow.descriptors import FINAL_STATES, PhaseTimes
+from scribengin.dataflow.lag import Lag, lag_of
 from scribengin.dataflow.picture import DataflowPicture, TaskPicture
 from scribengin.naming import natural
-from scribengin_tools.render import age, state_text
+from scribengin_tools.render import age, lag_text, state_text
 from scribengin_tools.terminal import visible
 
-_MEASURES = {">IN/S": 5, ">OUT/S": 5, ">LAG": 5, ">AGE": 5, ">ROUND": 5, ">FAIL": 4}
+_MEASURES = {">IN/S": 5, ">OUT/S": 5, ">LAG": 6, ">AGE": 5, ">ROUND": 5, ">FAIL": 4}
 FLOW_COLUMNS: dict[str, int] = {"DATAFLOW": 12, "STATE": 8, ">WORK": 5, ">TASKS": 5, **_MEASURES}
 TASK_COLUMNS: dict[str, int] = {"TASK": 10, "STATE": 11, "WORKER": 10, **_MEASURES}
 """Headings (of numbers behind a `>`) and widths, which fit 80 columns. The first one takes what is left beyond."""
@@ -65,7 +66,7 @@ def chain_cells(found: ChainPicture) -> list[Text]:
     """A chain in one line: records as they come in at its beginning are not added to what they become later."""
     state = state_text(found.state)
     flows = found.dataflows
-    counts = [sum(one.tasks_total for one in flows), sum(one.lag_records for one in flows)]
+    tasks, lag = sum(one.tasks_total for one in flows), lag_of(flows)
     failures = sum(one.failures for one in flows)
     name = Text(found.chain, "bold", no_wrap=True, overflow="ellipsis")
     nothing = _number("")
@@ -73,10 +74,10 @@ def chain_cells(found: ChainPicture) -> list[Text]:
         name,
         state,
         nothing,
-        _number(f"{counts[0]:,}"),
+        _number(f"{tasks:,}"),
         nothing,
         nothing,
-        _number(short(counts[1])),
+        _number(lag_text(lag, short)),
         nothing,
         nothing,
         _count_of_failures(failures),
@@ -92,7 +93,7 @@ def flow_cells(found: DataflowPicture, now_ms: int) -> list[Text]:
         state_text(found.state),
         _number(f"{ready}/{wanted}"),
         _number(f"{found.tasks_total:,}"),
-        *_measures(found.in_per_s, found.out_per_s, found.lag_records, found.last_commit_ms, now_ms),
+        *_measures(found.in_per_s, found.out_per_s, found, found.last_commit_ms, now_ms),
         _number(compact(duration(sum(found.round_ms.model_dump().values()))) if found.round_ms else "-"),
         _count_of_failures(found.failures),
     ]
@@ -108,7 +109,7 @@ def task_cells(task: TaskPicture, now_ms: int) -> list[Text]:
         Text(task.task),
         state_text("stalled" if task.stalled else task.state),
         Text(task.worker or "-"),
-        *_measures(task.in_per_s, task.out_per_s, task.lag_records, task.last_commit_ms, now_ms),
+        *_measures(task.in_per_s, task.out_per_s, task, task.last_commit_ms, now_ms),
         _number("-" if task.round_ms is None else compact(duration(task.round_ms))),
         _count_of_failures(task.failures),
     ]
@@ -118,7 +119,7 @@ def tasks_shown(found: DataflowPicture) -> list[TaskPicture]:
     """As many tasks as a screen is good for, in order: those that are stalled, then those that are furthest behind."""
     if len(found.tasks) <= TASKS_SHOWN_MAX:
         return list(found.tasks)
-    chosen = sorted(found.tasks, key=lambda task: (not task.stalled, task.error is None, -task.lag_records))
+    chosen = sorted(found.tasks, key=lambda task: (not task.stalled, task.error is None, -(task.lag_records or 0)))
     names = {task.task for task in chosen[:TASKS_SHOWN_MAX]}
     return [task for task in found.tasks if task.task in names]
 
@@ -139,7 +140,7 @@ def detail_lines(found: DataflowPicture) -> list[Text]:
     lines += _rates("in", {source.source: source.in_per_s for source in found.sources})
     lines += _rates("out", {sink.sink: sink.out_per_s for sink in found.sinks})
     for source in found.sources:
-        lines.append(_fact("lag", f"{source.source} {short(source.lag_records)}"))
+        lines.append(_fact("lag", f"{source.source} {lag_text(source, short)}"))
         streams = [f"{s.stream} {short(s.records)}" for s in source.streams[:STREAMS_SHOWN] if s.records]
         more = sum(1 for s in source.streams[STREAMS_SHOWN:] if s.records)
         if streams:
@@ -191,10 +192,10 @@ def compact(text: str) -> str:
     return text.replace(" ", "").replace("min", "m")
 
 
-def _measures(per_s_in: float, per_s_out: float, lag: int, commit_ms: int | None, now_ms: int) -> Iterable[Text]:
+def _measures(per_s_in: float, per_s_out: float, lag: Lag, commit_ms: int | None, now_ms: int) -> Iterable[Text]:
     yield _number(short(per_s_in))
     yield _number(short(per_s_out))
-    yield _number(short(lag))
+    yield _number(lag_text(lag, short))
     yield _number(compact(age(commit_ms, now_ms)))
 
 

@@ -45,6 +45,7 @@ def flow_json(found: DataflowPicture, membership: tuple[str, ChainMember] | None
         "in_per_s": found.in_per_s,
         "out_per_s": found.out_per_s,
         "lag": found.lag_records,
+        "lag_about": found.lag_about,
         "last_commit_ms": found.last_commit_ms,
         "round": found.round_ms.model_dump() if found.round_ms else None,
         "failures": found.failures,
@@ -53,7 +54,7 @@ def flow_json(found: DataflowPicture, membership: tuple[str, ChainMember] | None
         "records_bad": found.records_bad,
         "submitted_ms": found.submitted_ms,
         "guarantees": dict(found.guarantees),
-        "sources": {source.source: [source.in_per_s, source.lag_records] for source in found.sources},
+        "sources": {source.source: [source.in_per_s, source.lag_records, source.lag_about] for source in found.sources},
         "sinks": {sink.sink: sink.out_per_s for sink in found.sinks},
     }
 

@@ -20,11 +20,12 @@ _WIDTH = len(COLUMNS)
 _SPARE_ROWS = 64
 """How many rows too many there may be, so that not every new one moves all others."""
 
-Row = tuple[float, float, float, float, float | None]
+Row = tuple[float, float, float, float | None, float | None]
 
 
 def row_of(found: DataflowPicture, at_ms: int) -> Row:
-    """What is kept of one look. A round that nobody has had yet takes None."""
+    """What is kept of one look. What nobody has looked up is None, and so is a
+    round that nobody has had yet."""
     round_ms = None if found.round_ms is None else round(sum(found.round_ms.model_dump().values()), 1)
     return (at_ms, found.in_per_s, found.out_per_s, found.lag_records, round_ms)
 
@@ -73,4 +74,4 @@ def _bound(values: array[float], rows: int) -> None:
 def _rows(values: array[float]) -> Iterator[Row]:
     for start in range(0, len(values), _WIDTH):
         at, read, written, lag, took = values[start : start + _WIDTH]
-        yield int(at), read, written, int(lag), None if math.isnan(took) else took
+        yield int(at), read, written, None if math.isnan(lag) else int(lag), None if math.isnan(took) else took

@@ -5,7 +5,7 @@ import { chart } from "./chart.js";
 import { configTab } from "./config.js";
 import { act } from "./acting.js";
 import { h, keyed, setText } from "./dom.js";
-import { age, count, duration, many, moment, paintState, rate, roundMs, short, stateBadge } from "./format.js";
+import { age, count, duration, lagText, many, moment, paintState, rate, roundMs, short, stateBadge } from "./format.js";
 import { graphPanel } from "./graph.js";
 import { historyTab } from "./history.js";
 import { now, store } from "./store.js";
@@ -162,7 +162,7 @@ function nowTab(name) {
 const headings = (words, numbers) => h("thead", {}, h("tr", {},
   words.map((one) => h("th", { scope: "col" }, one)), numbers.map((one) => h("th", { scope: "col", class: "number" }, one))));
 
-const linesOf = (source) => [{ key: source.source, label: source.source, perSecond: source.in_per_s, records: source.lag_records, whole: true },
+const linesOf = (source) => [{ key: source.source, label: source.source, perSecond: source.in_per_s, records: source.lag_records, about: source.lag_about, whole: true },
   ...source.streams.map((stream) => ({ key: `${source.source} ${stream.stream}`, label: stream.stream, records: stream.records }))];
 
 const sinkLine = (sink) => ({ key: `> ${sink.sink}`, label: `→ ${sink.sink}`, perSecond: sink.out_per_s, whole: true });
@@ -171,7 +171,7 @@ const edgeRow = (line) => h("tr", { class: line.whole ? "whole" : "part" }, h("t
 
 function paintEdgeRow(row, line) {
   setText(row.children[1], line.perSecond === undefined ? "" : rate(line.perSecond));
-  setText(row.children[2], line.records === undefined ? "" : count(line.records));
+  setText(row.children[2], line.records === undefined ? "" : lagText(line.records, line.about, count));
 }
 
 const workerRow = (worker) => h("tr", {}, h("th", { scope: "row" }, worker.name), h("td", { "data-label": "State" }),
@@ -183,7 +183,7 @@ function paintWorker(row, worker) {
   setText(tasks, count(worker.tasks));
   setText(read, rate(worker.in_per_s));
   setText(written, rate(worker.out_per_s));
-  setText(lag, short(worker.lag_records));
+  setText(lag, lagText(worker.lag_records, worker.lag_about));
   setText(report, worker.silent_s === null ? "–" : `${duration(worker.silent_s * 1000)} ago`);
 }
 

@@ -14,6 +14,8 @@ export function short(number) {
 }
 
 export const rate = (number) => `${short(number)}/s`;
+// How many records wait: `?` when nobody has looked, `~` before what is old, or leaves something out.
+export const lagText = (records, about, words = short) => (records === null || records === undefined ? "?" : `${about ? "~" : ""}${words(records)}`);
 export const count = (number) => Number(number).toLocaleString("en-US");
 
 export function duration(milliseconds) {

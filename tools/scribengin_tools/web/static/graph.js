@@ -1,7 +1,7 @@
 // The graph: dataflows and the places between them, with what goes over each edge. Wide: layers from left to right.
 // Narrow: one node a line, in the order in which records go, and edges beside them.
 import { h, s, setAttribute, setText, keyed } from "./dom.js";
-import { TROUBLED, age, kindOf, mark, rate, short } from "./format.js";
+import { TROUBLED, age, kindOf, lagText, mark, rate, short } from "./format.js";
 import { now, store } from "./store.js";
 
 const WIDE = { flow: 176, place: 138, gap: 112, row: 78, flowHeight: 54, placeHeight: 28, pad: 12 };
@@ -194,7 +194,7 @@ function paintNode(element, flow) {
   const told = flow.state === "unreadable" ? "cannot be read"
     : ["running", "stalled", "leaderless"].includes(flow.state) ? `${short(flow.in_per_s)} → ${rate(flow.out_per_s)}` : "";
   setText(element.querySelector(".facts"), `${flow.state}${told ? ` · ${told}` : ""}`);
-  setText(element.querySelector("title"), `${where}: ${flow.state}, ${flow.ready ?? 0} of ${flow.wanted ?? 0} workers, lag ${short(flow.lag ?? 0)}, last commit ${age(flow.last_commit_ms, now())} ago`);
+  setText(element.querySelector("title"), `${where}: ${flow.state}, ${flow.ready ?? 0} of ${flow.wanted ?? 0} workers, lag ${lagText(flow.lag, flow.lag_about)}, last commit ${age(flow.last_commit_ms, now())} ago`);
   const shape = element.querySelector(".node-mark");
   if (shape.dataset.state !== flow.state) {
     shape.dataset.state = flow.state;
@@ -217,7 +217,7 @@ function edgeElement(edge) {
 function paintEdge(element, flow) {
   const { edge } = element;
   const reads = edge.direction === "reads";
-  const [perSecond, behind] = (reads ? flow?.sources?.[edge.name] : [flow?.sinks?.[edge.name] ?? 0, 0]) ?? [0, 0];
+  const [perSecond, behind, about] = (reads ? flow?.sources?.[edge.name] : [flow?.sinks?.[edge.name] ?? 0, 0, false]) ?? [0, null, false];
   const stuck = reads && TROUBLED.has(flow?.state);
   const kind = stuck ? "bad" : perSecond > 0 ? "live" : "";
   setAttribute(element, "class", `edge ${kind}`);
@@ -226,7 +226,8 @@ function paintEdge(element, flow) {
   setAttribute(path, "stroke-width", perSecond > 0 ? Math.min(4, 1.25 + Math.log10(1 + perSecond) / 2.5).toFixed(2) : 1.25);
   const going = edge.first && perSecond > 0 ? rate(perSecond) : "";
   const waiting = edge.first ? behind : 0;
-  const lag = waiting > 0 ? `lag ${short(waiting)}` : "";
+  const told = lagText(waiting, about);
+  const lag = waiting === 0 ? "" : `lag ${told}`;
   const words = [stuck ? `${flow.state}` : going, lag].filter(Boolean);
   const [first, second] = element.querySelectorAll("text");
   setText(first, second ? words[0] ?? "" : words.join(" · "));
@@ -236,7 +237,7 @@ function paintEdge(element, flow) {
     setText(second, lag);
   }
   const sum = edge.alone ? "" : " (over all edges of this source)";
-  setText(element.querySelector("title"), `${edge.flow} ${edge.direction} ${reads ? "its source" : "its sink"} ${edge.name}: ${rate(perSecond)}${sum}${reads ? `, ${short(waiting)} wait` : ""}`);
+  setText(element.querySelector("title"), `${edge.flow} ${edge.direction} ${reads ? "its source" : "its sink"} ${edge.name}: ${rate(perSecond)}${sum}${reads ? `, ${told} wait` : ""}`);
 }
 
 const cut = (text, characters) => (text.length > characters ? `${text.slice(0, Math.max(1, characters - 1))}…` : text);

@@ -1,13 +1,13 @@
 // All dataflows: figures of the whole, the graph, a line each.
 import { debounced, h, keyed, setText } from "./dom.js";
-import { TROUBLED, age, count, duration, many, paintState, rate, roundMs, short, stateBadge } from "./format.js";
+import { TROUBLED, age, count, duration, lagText, many, paintState, rate, roundMs, short, stateBadge } from "./format.js";
 import { graphPanel } from "./graph.js";
 import { spark } from "./chart.js";
 import { inOrder, now, store } from "./store.js";
 
 const COLUMNS = [
   ["workers", "Workers", (f) => `${f.ready}/${f.wanted}`], ["tasks", "Tasks", (f) => count(f.tasks)],
-  ["in", "In", (f) => rate(f.in_per_s)], ["out", "Out", (f) => rate(f.out_per_s)], ["lag", "Lag", (f) => short(f.lag)],
+  ["in", "In", (f) => rate(f.in_per_s)], ["out", "Out", (f) => rate(f.out_per_s)], ["lag", "Lag", (f) => lagText(f.lag, f.lag_about)],
   ["commit", "Last commit", (f) => age(f.last_commit_ms, now())],
   ["round", "Round", (f) => (f.round ? duration(roundMs(f.round)) : "–")], ["failures", "Failures", (f) => short(f.failures)],
 ];
@@ -53,8 +53,15 @@ function figures(all) {
     { name: "Dataflows", value: count(all.length), note: states.map((state) => `${all.filter((f) => f.state === state).length} ${state}`).join(", "), bad: troubled > 0 },
     { name: "Records in", value: rate(sum("in_per_s")), note: many(sum("ready"), "worker") },
     { name: "Records out", value: rate(sum("out_per_s")), note: many(sum("tasks"), "task") },
-    { name: "Lag", value: short(sum("lag")), note: "records wait to be read" },
+    { name: "Lag", value: lagOf(all), note: "records wait to be read" },
   ];
+}
+
+function lagOf(all) {
+  const told = all.filter((flow) => flow.state !== "unreadable");
+  const known = told.filter((flow) => flow.lag !== null);
+  const records = told.length && !known.length ? null : known.reduce((total, flow) => total + flow.lag, 0);
+  return lagText(records, known.length < told.length || known.some((flow) => flow.lag_about));
 }
 
 const tile = () => h("div", { class: "tile" }, h("dt", {}), h("dd", { class: "value" }), h("dd", { class: "dim note" }));

@@ -1,13 +1,13 @@
 // The tasks of a dataflow, a page at a time: the server sorts, filters and cuts, so thousands are no more work than ten.
 import { ask, flowPath } from "./api.js";
 import { debounced, h, keyed, setAttribute, setText } from "./dom.js";
-import { age, count, duration, paintState, rate, short, stateBadge } from "./format.js";
+import { age, count, duration, lagText, paintState, rate, short, stateBadge } from "./format.js";
 import { now, store } from "./store.js";
 
 const A_PAGE = matchMedia("(max-width: 980px)").matches ? 20 : 50;
 const COLUMNS = [
   ["in_per_s", "In", (t) => rate(t.in_per_s)], ["out_per_s", "Out", (t) => rate(t.out_per_s)],
-  ["lag_records", "Lag", (t) => short(t.lag_records)], ["behind_s", "Behind", (t) => (t.behind_s ? duration(t.behind_s * 1000) : "–")],
+  ["lag_records", "Lag", (t) => lagText(t.lag_records, t.lag_about)], ["behind_s", "Behind", (t) => (t.behind_s ? duration(t.behind_s * 1000) : "–")],
   [null, "Last commit", (t) => age(t.last_commit_ms, now())],
   ["round_ms", "Round", (t) => (t.round_ms === null ? "–" : duration(t.round_ms))], ["failures", "Failures", (t) => short(t.failures)],
 ];
