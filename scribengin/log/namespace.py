@@ -48,7 +48,7 @@ from scribengin.log.names import check_log_name
 from scribengin.log.reader import LogReader, open_reader
 from scribengin.log.reader_config import ReaderConfig
 from scribengin.log.records import LogRecord
-from scribengin.log.recovery import Judge, commit_log_judge, recover_unfinished
+from scribengin.log.recovery import Judge, commit_log_judge, commit_log_path, recover_unfinished
 from scribengin.log.registered import RegisteredReaders, records_behind
 from scribengin.log.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.retention import Purged, purge_log, truncate_log
@@ -401,6 +401,12 @@ class LogNamespace(ClosedAtExit):
             except (LogNotFound, PositionTruncated):
                 continue
         return lags
+
+    def decided_by(self, name: str) -> str | None:
+        """The node of the commit log that the next writer asks about what is staged there, or None: the log was left
+        finished. As long as there is one, that commit log must stay. Raises LogNotFound, InconsistentLog."""
+        segment = self._metadata(name).state().in_progress
+        return commit_log_path(segment.commit_log, self.path) if segment and segment.commit_log else None
 
     def inspect(self, name: str) -> LogInspection:
         """Look at everything a log holds, also at what is wrong with it. Raises LogNotFound, and as `survey`."""

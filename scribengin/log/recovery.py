@@ -28,16 +28,12 @@ _FENCE_ATTEMPTS = 20
 
 
 def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
-    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it.
-
-    A path without a leading slash begins at `namespace`, the namespace's node, so that it is the same for sessions with
-    different roots.
-    """
+    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it."""
 
     def judge(segment: SegmentDescriptor) -> StagedRange | None:
         if segment.commit_log is None:
             raise RecoveryRefused(f"log '{log}', segment {segment.segment} has staged entries and names no commit log")
-        path = segment.commit_log if segment.commit_log.startswith("/") else f"{namespace}/{segment.commit_log}"
+        path = commit_log_path(segment.commit_log, namespace)
         found = _fenced(registry, path)
         if found.prepared is not None:
             decision = found.prepared.decision
@@ -52,6 +48,12 @@ def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
         return StagedRange.from_json(committed.data, path=path)
 
     return judge
+
+
+def commit_log_path(commit_log: str, namespace: str) -> str:
+    """The node of a commit log that a segment names. A path without a leading slash begins at `namespace`, the
+    namespace's node, so that it is the same for sessions with different roots."""
+    return commit_log if commit_log.startswith("/") else f"{namespace}/{commit_log}"
 
 
 def recover_unfinished(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitLog
+from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.connectors.contract import Attempt
+from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.connectors.log_holds import HeldBy
 from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
@@ -18,10 +21,13 @@ from scribengin.dataflow.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local import LocalLauncher
 from scribengin.log import LogNamespace
+from scribengin.testing.failpoints import failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.leftovers import SETTLED_S, leftovers
 from tests.integration.cli_runner import CommandLine, quiet_config, whole_tree
+
+SINKS = f"{paths.ROOT}/locks/sinks"
 
 
 class Later:
@@ -137,16 +143,204 @@ def test_what_crashes_have_left_in_a_store_is_found_and_records_are_never_remove
     assert "18 bytes of segments" in found(registry, home)["log directory"][0]
 
 
-def test_commit_logs_of_a_spark_job_that_committed_stay(
+def test_commit_logs_of_spark_jobs_go_once_no_log_asks_for_them(
     registry: Registry, namespace: LogNamespace, home: Path
 ) -> None:
     for name, number in (("job-" + "a" * 32, 0), ("job-" + "b" * 32, 1), ("my-stream", 0)):
         log = CommitLog(dataflow=f"spark/{name}", task="out", owner="", lease=0, epoch=0, round=number)
         registry.create(f"/deep/er/logs/spark/{name}/out", log.to_bytes(), parents=True)
-    (line,) = found(registry, home)["Spark job"]
-    assert "a" * 32 in line
+    told = found(registry, home)["Spark job"]
+    assert [line.rpartition(", ")[2] for line in told] == [
+        "of a job that has failed",
+        "of a job that has died after its commit",
+    ]
+    assert not list(leftovers(registry, home)), "they are younger than an hour: the job may be at it"
     repaired(registry, home)
-    assert registry.children("/deep/er/logs/spark") == ["job-" + "b" * 32, "my-stream"]
+    assert registry.children("/deep/er/logs/spark") == ["my-stream"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_a_spark_job_has_committed_is_shown_before_its_commit_log_goes(
+    line: CommandLine, registry: Registry, namespace: LogNamespace, home: Path, committed: bool
+) -> None:
+    """Also where it has not: the log's next writer asks, and takes no silence for an answer."""
+    folder = "spark/job-" + "a" * 32
+    unfinished(registry, namespace, "out", f"{folder}/out", committed=committed)
+    (told,) = found(registry, home)["Spark job"]
+    assert "`scribengin log recover out --namespace /deep/er/logs` ends it" in told
+    before = whole_tree(registry)
+    repaired(registry, home)
+    assert whole_tree(registry) == before
+    line.ok("log", "recover", "out", "--namespace", "/deep/er/logs")
+    repaired(registry, home)
+    assert registry.children("/deep/er/logs/spark") == []
+    assert namespace.count("out") == (3 if committed else 0)
+
+
+def unfinished(registry: Registry, namespace: LogNamespace, log: str, commit_log: str, *, committed: bool) -> None:
+    """A log whose writer dies with a staged round, and perhaps with its commit."""
+    path = commit_log if commit_log.startswith("/") else f"{namespace.path}/{commit_log}"
+    said = CommitLog(dataflow="gone", task=log, owner="", lease=0, epoch=0, round=0)
+    registry.create(path, said.to_bytes(), parents=True)
+    namespace.create(log)
+    writer = namespace.open_writer(log, commit_log=commit_log)
+    writer.stage(pa.record_batch({"payload": pa.array([b"\xff", b"", bytes(range(256))], pa.binary())}))
+    staged = writer.prepare()
+    assert staged is not None
+    if committed:
+        described = CommitDescriptor(kind="log", records=staged.records, data=staged.model_dump(mode="json"))
+        registry.set(path, said.model_copy(update={"round": 1, "committed": described}).to_bytes())
+    writer.abort()
+    assert namespace.decided_by(log) == path
+
+
+def test_a_claim_whose_log_was_left_unfinished_stays_until_the_log_is_ended(
+    line: CommandLine, registry: Registry, namespace: LogNamespace, home: Path
+) -> None:
+    claim = paths.sink_resource("log:/deep/er/logs/out")
+    registry.create(claim, b'{"dataflow": "gone"}', parents=True)
+    unfinished(registry, namespace, "out/0", f"{claim}/0/commit-log", committed=True)
+    (told,) = found(registry, home)["claim"]
+    assert "log 'out/0' was left unfinished" in told
+    repaired(registry, home)
+    assert registry.find(claim) is not None
+    line.ok("log", "recover", "out/0", "--namespace", "/deep/er/logs")
+    assert namespace.count("out/0") == 3
+    repaired(registry, home)
+    assert registry.find(claim) is None
+
+
+class Stopped(BaseException):
+    """Not an Exception: nothing may take it for a failure that it could handle."""
+
+
+def stop_here(stop: str) -> None:
+    raise Stopped(stop)
+
+
+class Files:
+    """A file sink whose dataflow is not there any more."""
+
+    def __init__(self, registry: Registry, path: Path) -> None:
+        config = FileSinkConfig.parse({"kind": "hdfs", "path": str(path), "format": "json"}, source="the test")
+        self.registry, self.path = registry, path
+        self.sink = FileSink("out", config, registry, SINKS, SYSTEM_CLOCK)
+        self.streams = self.sink.streams(1)
+        self.claim = paths.sink_resource(self.sink.resource)
+        registry.create(self.claim, b'{"dataflow": "gone"}', parents=True)
+        self.sink.create(self.streams)
+        self.log = CommitLog(dataflow="gone", task="task-0", owner="o", lease=1, epoch=1, round=1)
+        registry.create(f"{self.claim}/0/commit-log", self.log.to_bytes())
+
+    def stage(self, *payloads: str) -> CommitDescriptor:
+        self.log = self.log.model_copy(update={"epoch": self.log.epoch + 1})
+        attempt = Attempt("o", self.log.epoch, f"{self.claim}/0/commit-log")
+        self.writer = self.sink.open_writer(self.streams[0], attempt)
+        self.writer.recover(self.log.committed)
+        self.writer.write(pa.record_batch({"payload": pa.array(payloads, pa.string())}))
+        prepared = self.writer.prepare_commit()
+        assert prepared is not None
+        return prepared
+
+    def commit(self, prepared: CommitDescriptor) -> None:
+        self.log = self.log.model_copy(update={"committed": prepared})
+        self.registry.set(f"{self.claim}/0/commit-log", self.log.to_bytes())
+
+    def below(self, kind: str) -> int:
+        return len(list((self.path / "_scribengin" / kind / "0").iterdir()))
+
+
+@pytest.fixture
+def files(registry: Registry, tmp_path: Path) -> Files:
+    return Files(registry, tmp_path / "out")
+
+
+def test_staged_files_that_no_commit_names_go_and_then_the_claim(registry: Registry, files: Files, home: Path) -> None:
+    files.stage("Grüße", "")
+    (files.path / "_scribengin" / "merging" / "0" / "1-2-abcd").write_bytes(b"half")
+    told = found(registry, home)
+    assert told["staged files"] == [f"staged files: 2 in {files.path}, of dataflow 'gone', which is not there"]
+    assert len(told["claim"]) == 1
+    repaired(registry, home)
+    assert (files.below("staged"), files.below("merging"), registry.find(files.claim)) == (0, 0, None)
+    assert found(registry, home) == {}
+
+
+def test_files_that_were_committed_are_told_and_never_removed_at_any_step_of_their_way(
+    registry: Registry, files: Files, home: Path
+) -> None:
+    prepared = files.stage("Grüße", "")
+    files.commit(prepared)
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("1 committed files of its last round are not in their place", lambda: files.writer.complete_commit(prepared)),
+        ("1 committed files wait to be merged", lambda: files.sink.maintain(registry, idle=True)),
+    ]
+    for why, end in steps:
+        told = found(registry, home)
+        assert told.keys() == {"claim"}
+        assert why in told["claim"][0]
+        assert "submit 'gone' again" in told["claim"][0]
+        repaired(registry, home)
+        assert registry.find(files.claim) is not None
+        end()
+    assert [path.read_text() for path in files.path.glob("part-*")] == ["Grüße\n\n"]
+    repaired(registry, home)
+    assert found(registry, home) == {}
+    assert [path.read_text() for path in files.path.glob("part-*")] == ["Grüße\n\n"]
+
+
+def test_a_merge_that_is_decided_is_told_and_what_it_made_is_no_stray(
+    registry: Registry, files: Files, home: Path
+) -> None:
+    prepared = files.stage("1")
+    files.commit(prepared)
+    files.writer.complete_commit(prepared)
+    with failpoint("files.merge_place:before", stop_here), pytest.raises(Stopped):
+        files.sink.maintain(registry, idle=True)
+    told = found(registry, home)
+    assert told.keys() == {"claim"}
+    assert "the merge that makes part-00000-00000000.jsonl is not done" in told["claim"][0]
+    repaired(registry, home)
+    assert files.below("merging") == 1
+
+
+def test_files_that_cannot_be_seen_from_here_are_not_taken_for_gone(
+    registry: Registry, files: Files, home: Path
+) -> None:
+    prepared = files.stage("1")
+    files.commit(prepared)
+    files.path.rename(files.path.with_name("elsewhere"))
+    assert "is not to be seen from here" in found(registry, home)["claim"][0]
+
+
+def test_nothing_is_removed_of_a_dataflow_that_came_back_meanwhile(
+    registry: Registry, files: Files, home: Path
+) -> None:
+    files.stage("1")
+    suspects = [one for one in leftovers(registry, home, Later()) if one.remove is not None]
+    assert len(suspects) == 2
+    DataflowView(registry, "gone").submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    for one in suspects:
+        assert one.remove is not None
+        one.remove()
+    assert (files.below("staged"), registry.find(files.claim) is None) == (1, False)
+
+
+def test_the_numbers_of_a_deleted_dataflow_are_no_leftover(registry: Registry, home: Path) -> None:
+    """They are what keeps a process of it, that nobody could reach, from being taken for one of the next dataflow of
+    that name. So they stay for good, however long it is gone."""
+    view = DataflowView(registry, "gone")
+    view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    before = view.numbers_reached()
+    view.delete()
+    assert registry.find(paths.numbers_of_name("gone")) is not None
+    assert found(registry, home) == {}
+    repaired(registry, home)
+    view.submit(flow("gone"), [], SYSTEM_CLOCK.now_ms())
+    head = view.placement_head().value
+    assert head.first_worker >= before.worker, "no worker of the new one has the name of an old one"
+    assert head.first_master >= before.master
+    assert head.first_lease >= before.lease
 
 
 def test_a_deletion_that_was_cut_short_is_told_with_the_next_step(registry: Registry, home: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from scribengin.log.metadata import NamespaceDescriptor
 from scribengin.model import from_node_name
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
+from scribengin_tools.leftover_claims import asked_for, claim_remains, next_step_of
 
 SETTLED_S = 3600.0
 """What is younger may be in the making."""
@@ -91,10 +92,10 @@ def _of_dataflows(registry: Registry) -> Iterator[Leftover]:
         if owner not in there:
             remove = partial(_delete, registry, f"{SOURCES_NODE}/{child}")
             yield Leftover("positions", f"{from_node_name(child)}, of dataflow '{owner}', which is not there", remove)
+    logs = [path for path, _ in namespaces(registry)]
     for child, owner in sinks.items():
         if owner not in there:
-            remove = partial(_delete, registry, f"{_SINKS_NODE}/{child}")
-            yield Leftover("claim", f"{from_node_name(child)}, of dataflow '{owner}', which is not there", remove)
+            yield from _of_claim(registry, f"{_SINKS_NODE}/{child}", owner, logs)
     for name in there:
         with suppress(DataflowNotFound, DescriptorUnreadable):
             if DataflowView(registry, name).status().state == "deleting":
@@ -103,6 +104,28 @@ def _of_dataflows(registry: Registry) -> Iterator[Leftover]:
                     f"the deletion of '{name}' was cut short",
                     next_step=f"`scribengin delete {name}` ends it",
                 )
+
+
+def _of_claim(registry: Registry, claim: str, owner: str, logs: Sequence[str]) -> Iterator[Leftover]:
+    """The sink of a dataflow that is not there: files that it never output, then, if nothing waits there, the claim."""
+    remains = claim_remains(registry, claim, owner, logs)
+    if owner in dataflow_names(registry):
+        return  # it was submitted again meanwhile
+    gone = f"of dataflow '{owner}', which is not there"
+    for found in remains.files:
+        remove = partial(_unless_back, registry, owner, found.remove_strays)
+        yield Leftover("staged files", f"{len(found.strays)} in {found.directory}, {gone}", remove)
+    what = f"{from_node_name(claim.rpartition('/')[2])}, {gone}"
+    if remains.awaited is None:
+        yield Leftover("claim", what, partial(_unless_back, registry, owner, partial(_delete, registry, claim)))
+    else:
+        why, next_step = remains.awaited
+        yield Leftover("claim", f"{what}; {why}", next_step=next_step)
+
+
+def _unless_back(registry: Registry, dataflow: str, remove: Callable[[], object]) -> None:
+    if dataflow not in dataflow_names(registry):
+        remove()
 
 
 def _of_namespace(registry: Registry, path: str, store: Path, now_s: float) -> Iterator[Leftover]:
@@ -121,7 +144,8 @@ def _of_namespace(registry: Registry, path: str, store: Path, now_s: float) -> I
             yield from _stray_directory(directory, now_s)
         else:
             yield from _index_drafts(directory, now_s)
-    yield from _spark_jobs(registry, path, now_s)
+    with LogNamespace.open(path, registry=registry) as namespace:
+        yield from _spark_jobs(registry, namespace, now_s)
 
 
 def _readers(namespace: LogNamespace, log: str) -> list[str]:
@@ -165,20 +189,28 @@ def _index_drafts(directory: Path, now_s: float) -> Iterator[Leftover]:
                     yield Leftover("index draft", str(file), partial(file.unlink, missing_ok=True))
 
 
-def _spark_jobs(registry: Registry, path: str, now_s: float) -> Iterator[Leftover]:
-    """Commit logs of single jobs that failed before they committed: they say nothing, so no log needs them."""
-    for child in _children(registry, f"{path}/spark"):
-        folder = f"{path}/spark/{child}"
+def _spark_jobs(registry: Registry, namespace: LogNamespace, now_s: float) -> Iterator[Leftover]:
+    """Commit logs of single jobs that failed, or died between their commit and forgetting them. What a job has
+    committed stands in its logs, unless one was left unfinished: whoever takes that next asks its commit log."""
+    for child in _children(registry, f"{namespace.path}/spark"):
+        folder = f"{namespace.path}/spark/{child}"
         node = registry.find(folder)
-        if node is None or not _SINGLE_JOB.fullmatch(child) or now_s - node.created_ms / 1000 < SETTLED_S:
+        if node is None or not _SINGLE_JOB.fullmatch(child):
             continue
-        rounds = []
-        for log in _children(registry, folder):
-            with suppress(NodeMissing):
-                found = registry.get(f"{folder}/{log}")
-                rounds.append(CommitLog.from_bytes(found.data, path=f"{folder}/{log}").round)
-        if not any(rounds):
-            yield Leftover("Spark job", f"{folder}, of a job that has failed", partial(_delete, registry, folder))
+        logs = {log: registry.find(f"{folder}/{log}") for log in _children(registry, folder)}
+        found = {log: node for log, node in logs.items() if node is not None}
+        if now_s - max(one.modified_ms for one in (node, *found.values())) / 1000 < SETTLED_S:
+            continue
+        said = [CommitLog.from_bytes(one.data, path=f"{folder}/{log}") for log, one in found.items()]
+        end = "has died after its commit" if any(one.round for one in said) else "has failed"
+        what = f"{folder}, of a job that {end}"
+        asked = {from_node_name(log): asked_for(namespace, from_node_name(log), f"{folder}/{log}") for log in found}
+        waiting = next(((log, why) for log, why in asked.items() if why is not None), None)
+        if waiting is None:
+            yield Leftover("Spark job", what, partial(_delete, registry, folder))
+        else:
+            log, why = waiting
+            yield Leftover("Spark job", f"{what}; {why}", next_step=next_step_of(log, namespace.path))
 
 
 def _containers(registry: Registry, home: Path) -> Iterator[Leftover]:

@@ -23,8 +23,9 @@ def check(
     """Find what belongs to nobody: in the registry, in the log stores, and in the home of this machine.
 
     Positions, claims and holds of dataflows that are not there, directories that no log names, drafts of indexes,
-    commit logs of Spark jobs that failed, containers of deleted dataflows. A crash leaves such. What is younger than an
-    hour may be in the making, and is left alone, as are directories with records in them: those are only told.
+    commit logs of Spark jobs that have ended, staged files of file sinks that no commit names, containers of deleted
+    dataflows. A crash leaves such. What is younger than an hour may be in the making, and is left alone. What may hold
+    records, or is the only word about some, is only told: with what to do.
 
     Exit code 1 if something is left.
     """
