@@ -84,12 +84,17 @@ class JobCommit:
             self._registry.delete(f"{self._namespace.path}/{self._folder}", recursive=True)
 
     def forget_unless_committed(self) -> None:
-        """Delete the commit logs of a single job that has failed, if they say nothing: no log needs them then. Those of
-        a job that has committed stay, for its logs to show what it wrote. It may fail, as in `forget`."""
-        with suppress(RegistryError):
+        """Delete the commit logs of a single job that has failed, if they say nothing and no log needs them. Those of a
+        job that has committed stay, for its logs to show what it wrote; and while a log was left unfinished with staged
+        entries, its next writer asks, and takes no silence for an answer. It may fail, as in `forget`."""
+        with suppress(RegistryError, LogError):
             self._registry.sync()
-            if all(self._read(log)[0].round == 0 for log in self._logs if self._registry.find(self._node(log))):
+            there = [log for log in self._logs if self._registry.find(self._node(log))]
+            if all(self._read(log)[0].round == 0 and not self._asks(log) for log in there):
                 self.forget()
+
+    def _asks(self, log: str) -> bool:
+        return self._namespace.exists(log) and self._namespace.decided_by(log) == self._node(log)
 
     def _commit(self, number: int, output: Output) -> None:
         self._create_commit_logs()

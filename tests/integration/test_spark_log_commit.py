@@ -258,3 +258,23 @@ def test_a_job_that_is_done_leaves_no_node_behind(namespace: LogNamespace, regis
     with namespace.open_writer("a") as writer:
         writer.write(b"next").result(120)
     assert payloads_read(namespace, "a") == [*FIRST["a"], b"next"]
+
+
+def test_a_job_that_failed_forgets_nothing_that_a_log_still_asks_for(
+    namespace: LogNamespace, registry: Registry, registry_hosts: str
+) -> None:
+    die_at("spark.log_commit:before", 1)
+    try:
+        with pytest.raises(Crash):
+            commit(registry_hosts, 0, FIRST, writer="job-1")
+    finally:
+        set_hook(None)
+    job = JobCommit(namespace, registry, "job-1", LOGS, query="query-1", timeout_s=10.0)
+    job.forget_unless_committed()
+    for log in LOGS:
+        with namespace.open_writer(log) as writer:
+            writer.write(b"\xff").result(60)
+    assert written(namespace) == {log: [b"\xff"] for log in LOGS}
+    assert registry.children("/logs/spark/job-1") == sorted(LOGS)
+    job.forget_unless_committed()
+    assert registry.find("/logs/spark/job-1") is None
