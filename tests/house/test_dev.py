@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 
+from scribengin.testing.servers.yarn import PASSED_ON
 from scribengin.testing.waiting import wait_until
 from tests.house.tree import ROOT
 
@@ -46,6 +47,11 @@ def dev() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_containers_of_a_test_cluster_carry_the_marks_of_the_run_that_started_it(dev: ModuleType) -> None:
+    """A NodeManager starts them in sessions of their own, and they outlive it: nobody would find them."""
+    assert {dev.RUN_VARIABLE, dev.PATIENCE_VARIABLE} <= set(PASSED_ON)
 
 
 @pytest.mark.parametrize(

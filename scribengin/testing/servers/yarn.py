@@ -13,6 +13,7 @@ from threading import Event
 from typing import Any, Self
 
 from scribengin.errors import ServerDown
+from scribengin.lifetime import PATIENCE_VARIABLE
 from scribengin.testing.servers.daemons import HadoopDaemons
 from scribengin.testing.servers.hadoop import (
     HOST,
@@ -36,8 +37,14 @@ _RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManag
 _NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 _SCHEDULER = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
-# Of who starts the cluster, to containers. The last two are options of the JVMs of `spark-submit`.
-_PASSED_ON = ("JAVA_HOME", "HADOOP_CONF_DIR", "PATH", "LANG", "LC_ALL", "SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS")
+RUN_VARIABLE = "SCRIBENGIN_TEST_RUN"
+"""What a run of tests marks its processes with, so that it finds those that it has left behind: as in tools/dev.py."""
+PASSED_ON = (
+    *("JAVA_HOME", "HADOOP_CONF_DIR", "PATH", "LANG", "LC_ALL"),
+    *("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"),  # options of the JVMs of `spark-submit`
+    *(RUN_VARIABLE, PATIENCE_VARIABLE),
+)
+"""What containers have from who starts the cluster: a NodeManager gives them nothing else of its environment."""
 _LOOK_S = 0.02
 _HEAP_MB = 384
 _PORTS_OF_RESOURCE_MANAGER = 5
@@ -214,7 +221,7 @@ _SETTINGS: dict[str, object] = {
     "yarn.nodemanager.container-monitor.interval-ms": 500,
     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 100,
     "yarn.nodemanager.disk-health-checker.min-healthy-disks": 0,
-    "yarn.nodemanager.env-whitelist": ",".join(_PASSED_ON),
+    "yarn.nodemanager.env-whitelist": ",".join(PASSED_ON),
     "yarn.nodemanager.admin-env": "MALLOC_ARENA_MAX=2",
     "yarn.log-aggregation-enable": True,
     "yarn.log-aggregation.retain-seconds": -1,
