@@ -92,6 +92,19 @@ def meets(sink: AnySinkConfig, source: AnySourceConfig) -> bool:
     return False
 
 
+def unawaited(flows: Mapping[str, DataflowConfig], writer: str) -> Edge | None:
+    """An edge behind `writer`, right behind it or further on, whose reader nobody waits for when streams go on in
+    another task (followers.py): what is read there is no log, or is not held back. None: everybody is waited for."""
+    edges, found = tuple(_edges(flows)), [writer]
+    for flow in found:  # which grows
+        for edge in (edge for edge in edges if edge.writer == flow):
+            source = flows[edge.reader].sources[edge.source]
+            if not isinstance(source, LogSourceConfig) or not source.hold_back:
+                return edge
+            found += [edge.reader] if edge.reader not in found else []
+    return None
+
+
 def _matches_a_stream(pattern: str, log: str) -> bool:
     """Whether the pattern matches any of `<log>/0` and so on. Of a hundred dataflows nearly all pairs differ before the
     first wildcard already, and trying a thousand names of each would take seconds."""

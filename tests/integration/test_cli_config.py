@@ -103,6 +103,31 @@ def test_pause_and_resume(line: CommandLine, led: DataflowView) -> None:
     assert line.ok("resume", "quiet").out == "dataflow 'quiet' is not paused\n"
 
 
+def test_tasks_are_not_scaled_under_a_reader_that_nobody_waits_for(
+    line: CommandLine, led: DataflowView, tmp_path: Path
+) -> None:
+    """Right behind it or further on; a reader of logs that holds them back is waited for."""
+    sources = {"loud": {"kind": "log", "logs": "loud/*"}}
+    value = {"name": "next", "sources": sources, "sql": "SELECT payload FROM loud", "workers": 0}
+    files = {"kind": "hdfs", "path": str(tmp_path / "out"), "format": "raw"}
+    following = DataflowConfig.parse({**value, "sinks": {"out": files}}, source="the test")
+    DataflowView(led.registry, "next").submit(following, [], SYSTEM_CLOCK.now_ms())
+    version = line.ok("scale", "quiet", "--tasks", "2").out
+    assert "tasks: default -> 2" in version
+    sources = {"out": {"kind": "hdfs", "path": str(tmp_path / "out" / "part-*")}}
+    value = {"name": "last", "sources": sources, "sql": "SELECT payload FROM out", "workers": 0}
+    last = DataflowConfig.parse({**value, "sinks": {"end": {"kind": "log", "log": "end"}}}, source="the test")
+    DataflowView(led.registry, "last").submit(last, [], SYSTEM_CLOCK.now_ms())
+    refused = line("scale", "quiet", "--tasks", "1")
+    assert refused.code != 0
+    assert f"dataflow 'last' reads files {tmp_path / 'out'}, which 'next' writes" in refused.err
+    assert "`scribengin config set quiet tasks=1`" in refused.err
+    assert led.config().value.tasks == 2
+    line.ok("scale", "quiet", "--tasks", "2")  # nothing moves
+    line.ok("scale", "quiet", "--workers", "0")
+    assert "tasks: 2 -> 1" in line.ok("scale", "quiet", "--tasks", "1", "--force").out
+
+
 def test_tasks_are_scaled_and_regrouped_without_anybody_who_runs_them(line: CommandLine, led: DataflowView) -> None:
     wait_until(lambda: len(led.tasks()) == 2, timeout_s=60, what="the tasks")
     assert "tasks: default -> 1" in line.ok("scale", "quiet", "--tasks", "1").out

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scribengin.chain.config import ChainConfig, is_chain, load_chain
-from scribengin.chain.graph import Edge, graph_of, meets
+from scribengin.chain.graph import Edge, graph_of, meets, unawaited
 from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
 from scribengin.connectors.log import LogSinkConfig, LogSourceConfig
 from scribengin.errors import ConfigInvalid
@@ -55,6 +55,34 @@ def test_dataflows_stand_in_the_order_in_which_records_flow_whatever_the_file_sa
     assert graph.problems == ()
     assert graph.is_fed("last", "src")
     assert not graph.is_fed("first", "src")
+
+
+def test_it_is_known_which_reader_nobody_waits_for_when_tasks_are_scaled(tmp_path: Path) -> None:
+    topic = {"kind": "kafka", "bootstrap": "one:9092", "topic": "raw"}
+    found = chain(
+        tmp_path,
+        topics={"raw": {"bootstrap": "one:9092", "create": {"partitions": 3}}},
+        dataflows={
+            "first": flow(reads("in/*"), writes("mid")),
+            "held": flow(reads("mid/*"), writes("late"), topic),
+            "far": flow({"kind": "kafka", "bootstrap": "one:9092", "topics": "raw"}, writes("out")),
+            "free": flow(reads("late/*", hold_back=False), writes("free")),
+            "ring": flow(reads("free/*"), writes("ring")),
+            "back": flow(reads("ring/*"), writes("free2")),
+        },
+    ).dataflows
+    first = unawaited(found, "first")
+    assert first is not None
+    assert (first.writer, first.reader) == ("held", "free"), "not right behind it, and reached through one that waits"
+    without = {name: config for name, config in found.items() if name != "free"}
+    assert unawaited(without, "first") == Edge("held", "out1", "topic raw", "far", "src")
+    assert unawaited({name: without[name] for name in ("first", "held")}, "first") is None
+    assert unawaited(found, "free") is None
+    circle = {
+        "ring": found["ring"],
+        "back": found["back"].model_copy(update={"sinks": {"out": found["free"].sinks["out"]}}),
+    }
+    assert unawaited(circle, "ring") is None
 
 
 def test_topics_and_directories_join_dataflows_as_logs_do(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from scribengin_tools.commands.options import NameArgument, RegistryOption, SetO
 from scribengin_tools.render import console, note
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scribengin.dataflow.config import DataflowConfig
+    from scribengin.dataflow.view import DataflowView
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,18 +37,30 @@ def scale(
         int | None,
         typer.Option("--tasks", "-t", min=1, help="How many tasks the streams are grouped into.", show_default=False),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where a reader might see records of a stream out of order.")
+    ] = False,
     registry: RegistryOption = None,
 ) -> None:
     """Change how many workers a dataflow has, or how many tasks.
 
     Only what changes is touched: a task that moves finishes its round and commits it, then moves.
+
+    Another number of tasks is refused while a dataflow reads the output from Kafka, from files or with
+    `hold_back: false`: nobody would wait until it has read what is there.
     """
     from scribengin.errors import ConfigInvalid
+    from scribengin_tools.reordering import refuse_reordering
 
     wanted = {key: value for key, value in (("workers", workers), ("tasks", tasks)) if value is not None}
     if not wanted:
         raise ConfigInvalid("say how many: --workers N, --tasks M, or both")
-    _edit(name, registry, lambda _: wanted)
+
+    def judge(view: DataflowView) -> None:
+        if tasks is not None and not force:
+            refuse_reordering(view, tasks)
+
+    _edit(name, registry, lambda _: wanted, judge)
 
 
 def rebalance(name: NameArgument, registry: RegistryOption = None) -> None:
@@ -218,8 +233,8 @@ def rewind(
         note(f"`scribengin {how} {name}` has it read on from there")
 
 
-def _edit(name: str, registry: str | None, wanted: Any) -> None:
-    """Edit a dataflow that has a master to do it."""
+def _edit(name: str, registry: str | None, wanted: Any, judge: Callable[[DataflowView], None] = lambda _: None) -> None:
+    """Edit a dataflow that has a master to do it, unless `judge` raises."""
     from scribengin_tools.editing import edit_config, refuse_unless_led
     from scribengin_tools.naming import view_of
 
@@ -229,4 +244,5 @@ def _edit(name: str, registry: str | None, wanted: Any) -> None:
     with connected(registry) as session:
         view = view_of(session, name)
         refuse_unless_led(view)
+        judge(view)
         tell(view, edit_config(view, change))
