@@ -47,7 +47,7 @@ ScribenginError
 ├── LauncherError              a container could not be started
 │   └── ContainerUnreachable   it was told to end, and its machine does not say that it has
 ├── SparkUnavailable           no Java, or Spark did not start
-└── ServerError                a server for tests and benchmarks (scribengin.testing.servers)
+└── ServerError                a server for tests and benchmarks (scribengin_dev.servers)
     ├── ArtifactUnavailable    its jars cannot be fetched, or are not those of the lock file
     └── ServerDown             it did not start, or has ended; carries the end of its log
 """

@@ -6,7 +6,7 @@ Tests run side by side in several processes (pytest-xdist); a file stays togethe
 import pytest
 from hypothesis import HealthCheck, settings
 
-from scribengin import saying
+from scribengin.base import diagnostics as saying
 from tests.servers.bookkeeper import bookkeeper
 from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn

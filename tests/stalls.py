@@ -15,7 +15,7 @@ from itertools import chain
 import pytest
 from _pytest.runner import runtestprotocol
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 
 STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2

@@ -156,7 +156,7 @@ def _marked(word: bytes) -> set[int]:
 def jars_fetched_meanwhile() -> Iterator[None]:
     """The servers' jars come over the network while the first tests compute. Where it fails, a test says why."""
     FETCH_LOG.parent.mkdir(exist_ok=True)
-    fetch = [str(VENV_PYTHON), "-m", "scribengin.testing.servers", "fetch"]
+    fetch = [str(VENV_PYTHON), "-m", "scribengin_dev.servers", "fetch"]
     with FETCH_LOG.open("wb") as log, stopped_with_us(start(fetch, ROOT, log)) as process:
         yield
         process.wait()
@@ -180,8 +180,8 @@ def _pytest(marks: Sequence[str], given: Sequence[str], more: Sequence[str]) -> 
 
 
 def program(name: str) -> Callable[[Sequence[str]], int]:
-    """A command that is a program of scribengin_tools. Paths in its arguments are the user's: his directory stays."""
-    return lambda arguments: run([str(VENV_PYTHON), "-m", f"scribengin_tools.{name}", *arguments])
+    """A command that is a program of scribengin_dev. Paths in its arguments are the user's: his directory stays."""
+    return lambda arguments: run([str(VENV_PYTHON), "-m", f"scribengin_dev.{name}", *arguments])
 
 
 def clean(arguments: Sequence[str]) -> int:

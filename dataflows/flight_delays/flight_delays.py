@@ -9,7 +9,7 @@ from pyspark.sql.functions import col
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from scribengin.spark.transformation import TransformationContext
+    from scribengin.spark.transform.transformation import TransformationContext
 
 ROUTE = ("id", "time_hour", "carrier", "flight", "tailnum", "origin", "dest")
 

@@ -9,7 +9,7 @@ from pyspark.sql.functions import broadcast, col, greatest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from scribengin.spark.transformation import TransformationContext
+    from scribengin.spark.transform.transformation import TransformationContext
 
 
 def transform(inputs: dict[str, DataFrame], context: TransformationContext) -> DataFrame:

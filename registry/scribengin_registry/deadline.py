@@ -1,4 +1,4 @@
-"""How long something may still take. This package stands below `scribengin.clock`: it reads time here, only here."""
+"""How long something may still take. Below `scribengin.base.clock`, this package reads time here, only here."""
 
 from __future__ import annotations
 

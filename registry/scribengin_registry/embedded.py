@@ -15,9 +15,9 @@ from typing import IO
 
 from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import ServerFailed
-from scribengin_registry.jars import pyspark_jars
-from scribengin_registry.java import JavaRuntime, find_java
-from scribengin_registry.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of
+from scribengin_registry.java.jars import pyspark_jars
+from scribengin_registry.java.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of
+from scribengin_registry.java.runtime import JavaRuntime, find_java
 
 SERVER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 SERVER_JARS = (

@@ -1,5 +1,5 @@
 """Sources and sinks: the contracts, and one file a system."""
 
-from scribengin.connectors.opening import AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
+from scribengin.connectors.kinds import AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
 
 __all__ = ["AnySinkConfig", "AnySourceConfig", "Environment", "open_sink", "open_source"]

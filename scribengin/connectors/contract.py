@@ -27,11 +27,11 @@ from typing import Literal, Protocol, Self, runtime_checkable
 import pyarrow as pa
 from pydantic import model_validator
 
-from scribengin.commit import CommitDescriptor, Decision
+from scribengin.base.commit_log import CommitDescriptor, Decision
+from scribengin.base.model import Config, Descriptor, JsonObject, Position
 from scribengin.errors import ConfigInvalid, DataflowError
-from scribengin.log.entry import PAYLOAD as PAYLOAD
-from scribengin.log.entry import RECORD_SCHEMA as RECORD_SCHEMA
-from scribengin.model import Config, Descriptor, JsonObject, Position
+from scribengin.log.format.entry import PAYLOAD as PAYLOAD
+from scribengin.log.format.entry import RECORD_SCHEMA as RECORD_SCHEMA
 from scribengin_registry.contract import Registry
 
 # RECORD_SCHEMA is what connectors of records read and write: a payload, and beside it what the system can carry. A

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from scribengin.base.model import Config
+from scribengin.base.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import RoundLimits
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.model import Config
-from scribengin.yaml_text import parse_yaml
 
 DEFAULT_STALLED_AFTER_S = 60.0
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"

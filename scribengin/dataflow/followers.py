@@ -3,7 +3,7 @@ them, too.
 
 A stream's records are in order in each log. When another task goes on with a stream its output goes on in another log,
 and who reads both would be free to read the later records first. So nobody goes on before this says that all of the
-earlier ones were read. Only registered readers are known (log_holds.py): dataflows whose sources hold back what they
+earlier ones were read. Only registered readers are known (log/holds.py): dataflows whose sources hold back what they
 read.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from scribengin.connectors.log import LogSinkConfig
-from scribengin.connectors.log_holds import HeldBy
+from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import TaskDescriptor
-from scribengin.dataflow.view import DataflowView, dataflow_names
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound, LogNotFound
 from scribengin.log import DLSN, LogNamespace
 from scribengin_registry.contract import Registry

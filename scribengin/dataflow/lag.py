@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from scribengin.model import Part
+from scribengin.base.model import Part
 
 LAG_OLD_S = 10.0
 """Twice as long as a worker may leave its report unwritten. A figure that is older says *about*."""

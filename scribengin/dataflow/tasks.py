@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
-from scribengin.dataflow.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
 
 
 def task_name(number: int) -> str:

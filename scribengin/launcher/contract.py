@@ -11,7 +11,7 @@ The mistakes this contract invites:
 
 Not promised: that a container that is told to be killed had the time to say anything; that names are unique (ids are).
 
-`scribengin.testing.launcher_conformance.check_launcher` holds an implementation against this.
+`scribengin.testing.conformance.launcher.check_launcher` holds an implementation against this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
-from scribengin.model import Descriptor
+from scribengin.base.model import Descriptor
 
 ExitKind = Literal["exited", "killed", "memory", "lost"]
 

@@ -1,26 +1,25 @@
 """The log store: DLSN, entries, segments, metadata, writer, reader, namespace. See ARCHITECTURE.md, "The log
 store"."""
 
-from scribengin.log.batches import READ_SCHEMA
-from scribengin.log.bulk import BulkResult, RefusedRow
-from scribengin.log.config import LogConfig
-from scribengin.log.dlsn import DLSN, DlsnRange
-from scribengin.log.entry import PAYLOAD, RECORD_SCHEMA
+from scribengin.log.config import LogConfig, ReadAhead, ReaderConfig
+from scribengin.log.format.dlsn import DLSN, DlsnRange
+from scribengin.log.format.entry import PAYLOAD, RECORD_SCHEMA
+from scribengin.log.format.records import LogRecord
+from scribengin.log.format.staged import StagedRange
 from scribengin.log.info import LogInfo
-from scribengin.log.inspection import LogInspection
-from scribengin.log.limits import WriteLimiter
-from scribengin.log.listener import NamespaceListener
-from scribengin.log.metadata import LogDescriptor, NamespaceDescriptor, SegmentDescriptor
+from scribengin.log.inspect.log import LogInspection
+from scribengin.log.metadata.listener import NamespaceListener
+from scribengin.log.metadata.segments import LogDescriptor, NamespaceDescriptor, SegmentDescriptor
 from scribengin.log.namespace import LogNamespace
-from scribengin.log.ranges import EntryRange, RangePlan
-from scribengin.log.reader import LogReader, Place
-from scribengin.log.reader_config import ReadAhead, ReaderConfig
-from scribengin.log.records import LogRecord
+from scribengin.log.read.batches import READ_SCHEMA
+from scribengin.log.read.ranges import EntryRange, RangePlan
+from scribengin.log.read.reader import LogReader, Place
+from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 from scribengin.log.repair import Recovered, recover_log
-from scribengin.log.retention import Purged
-from scribengin.log.staged import StagedRange
-from scribengin.log.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
-from scribengin.log.writer import LogWriter
+from scribengin.log.retention.truncation import Purged
+from scribengin.log.write.limits import WriteLimiter
+from scribengin.log.write.results import BulkResult, RefusedRow
+from scribengin.log.write.writer import LogWriter
 
 __all__ = [
     "DLSN",

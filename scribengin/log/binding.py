@@ -7,12 +7,12 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from scribengin.effect import effect
+from scribengin.base.failpoints import effect
 from scribengin.errors import ConfigInvalid, LogWriteFailed, NamespaceNotBound
-from scribengin.log.filestore import make_directory, sync_directory
-from scribengin.log.mark import MARK, check_mark, read_mark
-from scribengin.log.metadata import ATTEMPTS_MAX, NamespaceDescriptor
-from scribengin.log.names import NamespaceUri
+from scribengin.log.metadata.names import NamespaceUri
+from scribengin.log.metadata.segments import ATTEMPTS_MAX, NamespaceDescriptor
+from scribengin.log.store.file import make_directory, sync_directory
+from scribengin.log.store.mark import MARK, check_mark, read_mark
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 
@@ -26,7 +26,7 @@ def session_for(uri: str, registry: Registry | None) -> tuple[Registry, str, boo
     if registry is None:
         if not parsed.hosts:
             raise ConfigInvalid(f"'{uri}' names no ZooKeeper hosts; write distributedlog-file://<hosts>{uri}")
-        from scribengin_registry.kazoo_registry import connect  # only who connects needs the client
+        from scribengin_registry.zookeeper.registry import connect  # only who connects needs the client
 
         return connect(parsed.hosts), parsed.path, True
     if not parsed.hosts:

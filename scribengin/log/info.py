@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scribengin.log.catalog import LogCatalog
-from scribengin.log.dlsn import DLSN
-from scribengin.log.metadata import LockDescriptor, LogDescriptor, LogMetadata, SegmentDescriptor, SegmentsHead
-from scribengin.log.registered import RegisteredReaders, records_behind
+from scribengin.log.format.dlsn import DLSN
+from scribengin.log.metadata.segments import LockDescriptor, LogDescriptor, LogMetadata, SegmentDescriptor, SegmentsHead
+from scribengin.log.read.catalog import LogCatalog
+from scribengin.log.retention.holds import RegisteredReaders, records_behind
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.commit import check_commit_log
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.closing import ClosedAtExit
+from scribengin.base.commit_log import check_commit_log
+from scribengin.base.model import from_node_name
+from scribengin.base.upkeep import Upkeep
 from scribengin.errors import (
     EndOfStream,
     LogClosed,
@@ -19,22 +22,17 @@ from scribengin.errors import (
     PositionTruncated,
     SegmentsMoved,
 )
-from scribengin.log import ownership
 from scribengin.log.binding import bind, bound, session_for
-from scribengin.log.catalog import LogCatalog
-from scribengin.log.chain import SegmentChain
-from scribengin.log.closing import ClosedAtExit
-from scribengin.log.config import LogConfig
-from scribengin.log.copies import Codec, Stopping, compress_segments
-from scribengin.log.dlsn import DLSN
-from scribengin.log.filestore import FileSegmentStore
+from scribengin.log.config import LogConfig, ReaderConfig
+from scribengin.log.format.dlsn import DLSN
+from scribengin.log.format.records import LogRecord
 from scribengin.log.info import LogInfo, log_info
-from scribengin.log.inspection import LogInspection
-from scribengin.log.keys import positions_of_key
-from scribengin.log.lifecycle import configure_log, create_log, delete_log, standing
-from scribengin.log.limits import WriteLimiter
-from scribengin.log.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
-from scribengin.log.metadata import (
+from scribengin.log.inspect.log import LogInspection
+from scribengin.log.metadata import writer_lock as ownership
+from scribengin.log.metadata.lifecycle import configure_log, create_log, delete_log, standing
+from scribengin.log.metadata.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
+from scribengin.log.metadata.names import check_log_name
+from scribengin.log.metadata.segments import (
     LogDescriptor,
     LogMetadata,
     LogState,
@@ -44,18 +42,19 @@ from scribengin.log.metadata import (
     SegmentsHead,
 )
 from scribengin.log.metrics import LogMetrics, ReaderLag
-from scribengin.log.names import check_log_name
-from scribengin.log.reader import LogReader, open_reader
-from scribengin.log.reader_config import ReaderConfig
-from scribengin.log.records import LogRecord
-from scribengin.log.recovery import Judge, commit_log_judge, commit_log_path, recover_unfinished
-from scribengin.log.registered import RegisteredReaders, records_behind
-from scribengin.log.restored import Restoration, TakenBack, give_up_missing, sort_out
-from scribengin.log.retention import Purged, purge_log, truncate_log
-from scribengin.log.starts import Start
-from scribengin.log.upkeep import Upkeep
-from scribengin.log.writer import LogWriter
-from scribengin.model import from_node_name
+from scribengin.log.read.catalog import LogCatalog
+from scribengin.log.read.key_index import positions_of_key
+from scribengin.log.read.reader import LogReader, open_reader
+from scribengin.log.read.starts import Start
+from scribengin.log.retention.compression import Codec, Stopping, compress_segments
+from scribengin.log.retention.holds import RegisteredReaders, records_behind
+from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
+from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.write.limits import WriteLimiter
+from scribengin.log.write.recovery import Judge, commit_log_judge, commit_log_path, recover_unfinished
+from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
+from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.writer import LogWriter
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 
@@ -325,7 +324,8 @@ class LogNamespace(ClosedAtExit):
             return catalog.settled(counted)
 
     def positions_of_key(self, name: str, key: bytes, *, newest_first: bool = False) -> Iterator[DLSN]:
-        """Where the visible records with that key stand, in order or the newest first: see keys.py. Looks as it goes.
+        """Where the visible records with that key stand, in order or the newest first: see read/key_index.py. Looks as
+        it goes.
 
         Raises LogNotFound, DamagedEntry (in the way).
         """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from scribengin.log.names import WILDCARD
+from scribengin.base.names import natural
+from scribengin.log.metadata.names import WILDCARD
 from scribengin.log.namespace import LogNamespace
-from scribengin.naming import natural
 
 
 def logs_matching(namespace: LogNamespace, pattern: str) -> list[str]:

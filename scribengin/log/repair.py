@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scribengin.errors import InconsistentLog
-from scribengin.log.inspection import Remainder
-from scribengin.log.metadata import SegmentDescriptor
+from scribengin.log.inspect.log import Remainder
+from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.log.namespace import LogNamespace
-from scribengin.log.restored import TakenBack
+from scribengin.log.write.restored import TakenBack
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.diagnostics import complain, speak_as
+from scribengin.base.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
-from scribengin.launcher.local import LocalLauncher, scribengin_home
-from scribengin.lifetime import connect_patiently, run_process
+from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
 from scribengin.master.leadership import MasterSettings
-from scribengin.master.shell import run_master
-from scribengin.saying import complain, speak_as
+from scribengin.master.process import run_master
 
 
 def main(arguments: list[str]) -> int:
@@ -31,11 +31,11 @@ def main(arguments: list[str]) -> int:
     try:
         with connect_patiently(options.registry, options.session_timeout_s) as registry:
             if options.launcher == "yarn":
-                from scribengin.master.application import lead_application
+                from scribengin.master.on_yarn import lead_application
 
                 return lead_application(registry, options.dataflow, options.name, SYSTEM_CLOCK)
             if options.launcher == "skein":
-                from scribengin.master.skein import lead_skein_application
+                from scribengin.master.on_skein import lead_skein_application
 
                 return lead_skein_application(registry, options.dataflow, options.name, SYSTEM_CLOCK)
             home = options.home or scribengin_home()

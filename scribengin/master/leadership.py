@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from scribengin.clock import Clock
+from scribengin.base.clock import Clock
+from scribengin.base.diagnostics import complain, say
 from scribengin.connectors import Environment
-from scribengin.dataflow.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent, PlacementHead
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.view import DataflowView, Versioned
+from scribengin.dataflow.containers import master_request, worker_request
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent, PlacementHead
+from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
     ContainerDescriptor,
@@ -28,10 +30,7 @@ from scribengin.launcher.contract import (
     ContainerLauncher,
     ContainerRequest,
 )
-from scribengin.master import events as ev
-from scribengin.master.backoff import delay_s
-from scribengin.master.changes import operations_for
-from scribengin.master.chores import (
+from scribengin.master.jobs import (
     MAINTENANCE_PERIOD_S,
     STREAMS_PERIOD_S,
     Chore,
@@ -39,10 +38,11 @@ from scribengin.master.chores import (
     find_streams,
     maintain_sinks,
 )
-from scribengin.master.containers import master_request, worker_request
-from scribengin.master.reading import Look, Reader
-from scribengin.master.state import MasterState
-from scribengin.saying import complain, say
+from scribengin.master.state import events as ev
+from scribengin.master.state.backoff import delay_s
+from scribengin.master.state.machine import MasterState
+from scribengin.master.transactions import operations_for
+from scribengin.master.watching import Look, Reader
 from scribengin_registry.contract import Check, Registry, Set
 from scribengin_registry.errors import (
     NodeExists,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from scribengin.clock import Clock
-from scribengin.dataflow.metrics import MasterSeries
-from scribengin.dataflow.picture import DataflowPicture, look, picture
-from scribengin.dataflow.serving import Health, served
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import Clock
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ScribenginError
+from scribengin.monitoring.metrics import MasterSeries
+from scribengin.monitoring.overview import DataflowPicture, look, picture
+from scribengin.monitoring.server import Health, served
 
 
 @contextmanager

@@ -18,12 +18,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from scribengin.connectors.spark.tables import RowSpan, SparkTable, WriteMode
+from scribengin.connectors.spark.contract import RowSpan, SparkTable, WriteMode
 from scribengin.errors import SparkUnavailable, SystemUnreachable, TableFailed
-from scribengin.spark.drain import arrow_files, mapped
-from scribengin.spark.encoding import quoted
-from scribengin.spark.failures import SPARK_ERRORS, failure, java_kinds, one_line
-from scribengin.spark.source import FileSplit, ReadSplit, TableSplit, conform
+from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_kinds, one_line
+from scribengin.spark.transform.encoding import quoted
+from scribengin.spark.transform.input import FileSplit, ReadSplit, TableSplit, conform
+from scribengin.spark.transform.output import arrow_files, mapped
 from scribengin_registry.references import resolved_all
 
 _SPLIT_BYTES = 8 * 1024 * 1024
@@ -32,7 +32,7 @@ _ABSENT = re.compile(r"Connect|Timeout|UnknownHost|SocketException|Communication
 
 
 class SessionTables:
-    """`scribengin.connectors.spark.tables.SparkTables` of one session. May be used by several threads."""
+    """`scribengin.connectors.spark.contract.SparkTables` of one session. May be used by several threads."""
 
     def __init__(self, session: SparkSession, directory: Path, *, files_are_shared: bool) -> None:
         """Files go below `directory`. `files_are_shared`: this session's executors see them as this process does."""
@@ -81,7 +81,7 @@ class SessionTables:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """`scribengin.connectors.spark.tables.StoredRows`: in Arrow files of `directory`, or in memory without one."""
+    """`scribengin.connectors.spark.contract.StoredRows`: in Arrow files of `directory`, or in memory without one."""
 
     rows: pa.Table
     paths: tuple[Path, ...] = ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import threading
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 
 
 class ManualClock:
     """Stands still until `advance_s` or `set_wall_ms`. Starts at the machine's time. Thread-safe.
 
-    A `scribengin.clock.Clock`.
+    A `scribengin.base.clock.Clock`.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class ManualClock:
 class JumpingClock:
     """The machine's clock, but that its wall time jumps at every look, by hours, forward and back; durations are true.
 
-    Thread-safe. A `scribengin.clock.Clock`.
+    Thread-safe. A `scribengin.base.clock.Clock`.
     """
 
     def __init__(self, seed: int = 0, jump_hours_max: float = 6.0) -> None:

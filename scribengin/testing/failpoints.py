@@ -1,4 +1,4 @@
-"""Failpoints: stop this process, by name, before or after any external effect (scribengin.effect).
+"""Failpoints: stop this process, by name, before or after any external effect (scribengin.base.failpoints).
 
     with failpoint("round.commit:after", kill_this_process):
         owner.run_round()
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from scribengin.effect import set_hook
+from scribengin.base.failpoints import set_hook
 
 Action = Callable[[str], None]
 

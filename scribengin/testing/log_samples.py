@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from scribengin.base.model import node_name
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
-from scribengin.log.entry import EncodedEntry, EntryHeader, EntryType, encode
-from scribengin.log.metadata import SegmentDescriptor, SegmentsHead
-from scribengin.log.records import TXID_NONE, Record, body_of_records, control_entry
-from scribengin.log.segment import Tail
-from scribengin.log.staged import control_payload
-from scribengin.model import node_name
+from scribengin.log.format.entry import EncodedEntry, EntryHeader, EntryType, encode
+from scribengin.log.format.records import TXID_NONE, Record, body_of_records, control_entry
+from scribengin.log.format.staged import control_payload
+from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
+from scribengin.log.store.contract import Tail
 from scribengin_registry.batches import batches
 from scribengin_registry.contract import Create, Operation, Registry
 

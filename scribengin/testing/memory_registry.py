@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeVar
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.testing.memory_tree import Change, MemoryTree
 from scribengin_registry.contract import (
     ANY_VERSION,
@@ -42,7 +42,7 @@ from scribengin_registry.errors import (
     SessionLost,
     VersionConflict,
 )
-from scribengin_registry.paths import checked_operations, checked_path, checked_size, parent_of
+from scribengin_registry.limits import checked_operations, checked_path, checked_size, parent_of
 from scribengin_registry.session import Dispatch, SessionTracker
 
 _T = TypeVar("_T")

@@ -20,7 +20,7 @@ from scribengin_registry.errors import (
     RegistryError,
     VersionConflict,
 )
-from scribengin_registry.paths import parent_of
+from scribengin_registry.limits import parent_of
 
 _SEQUENCE_DIGITS = 10
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 
 _POLL_S = 0.01
 # A machine of many may stand still for most of a minute. What it is to do meanwhile has had no time to be done: a look

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.diagnostics import complain
+from scribengin.base.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
-from scribengin.lifetime import connect_patiently, run_process
-from scribengin.saying import complain
-from scribengin.worker.shell import WorkerSettings, run_worker
+from scribengin.worker.process import WorkerSettings, run_worker
 
 
 def main(arguments: list[str]) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from scribengin.clock import Clock
-from scribengin.dataflow.bad_records import Isolating
+from scribengin.base.clock import Clock
+from scribengin.base.diagnostics import about, complain, say
 from scribengin.dataflow.config import PatienceConfig
-from scribengin.dataflow.descriptors import TaskAssignment
-from scribengin.dataflow.round import RoundOutcome, TaskOwner
+from scribengin.dataflow.registry.descriptors import TaskAssignment
+from scribengin.dataflow.round.bad_records import Isolating
+from scribengin.dataflow.round.runner import RoundOutcome, TaskOwner
 from scribengin.errors import ScribenginError
-from scribengin.saying import about, complain, say
 from scribengin.worker import state
 from scribengin.worker.failures import Failure, Remedy, judge
 from scribengin.worker.state import ExecutorReport, ExecutorState, Owned

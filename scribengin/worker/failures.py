@@ -6,6 +6,7 @@ import traceback
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scribengin.base.masking import masked_text
 from scribengin.errors import (
     CommitTooLarge,
     ConfigError,
@@ -28,7 +29,6 @@ from scribengin.errors import (
     TransformationFailed,
     is_full,
 )
-from scribengin.masking import masked_text
 from scribengin_registry.errors import (
     NotAuthorised,
     OutcomeUnknown,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import TaskReport, WorkerReport
-from scribengin.dataflow.metrics import WorkerSeries
-from scribengin.dataflow.serving import Health, served
-from scribengin.dataflow.stalled import stalled_tasks
+from scribengin.dataflow.registry.descriptors import TaskReport, WorkerReport
+from scribengin.monitoring.metrics import WorkerSeries
+from scribengin.monitoring.server import Health, served
+from scribengin.monitoring.stalled import stalled_tasks
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scribengin.dataflow.descriptors import LAG_STREAMS_MAX, EdgeRates, PhaseTimes, RoundTimes, StreamLag
-from scribengin.dataflow.round import RoundOutcome
+from scribengin.dataflow.registry.descriptors import LAG_STREAMS_MAX, EdgeRates, PhaseTimes, RoundTimes, StreamLag
+from scribengin.dataflow.round.runner import RoundOutcome
 
 RATE_SPAN_S = 10.0
 _RATE_AGE_MIN_S = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from scribengin.dataflow.descriptors import TaskReport, WorkerReport
+from scribengin.dataflow.registry.descriptors import TaskReport, WorkerReport
 
 URGENT_GAP_S = 0.05
 COUNTS_GAP_S = 1.0

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scribengin.dataflow.config import PatienceConfig
-from scribengin.dataflow.descriptors import EdgeRates, StreamLag, TaskAssignment, TaskReport, TaskState
-from scribengin.dataflow.round import RoundOutcome
+from scribengin.dataflow.registry.descriptors import EdgeRates, StreamLag, TaskAssignment, TaskReport, TaskState
+from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.progress import Progress
 

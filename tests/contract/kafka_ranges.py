@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from scribengin.connectors.contract import PlannedRange, RoundLimits, Source, SourceStreamReader
-from scribengin.connectors.kafka.reading import KafkaSplit
+from scribengin.connectors.kafka.source.reading import KafkaSplit
 
 ALL = RoundLimits(10**6, 10**9)
 

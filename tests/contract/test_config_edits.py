@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.descriptors import ConfigEdit
-from scribengin.dataflow.edit_log import (
+from scribengin.dataflow.edits import plan_edit
+from scribengin.dataflow.registry.config_node import CONFIG_BYTES_MAX, as_json, config_to_bytes, too_large
+from scribengin.dataflow.registry.descriptors import ConfigEdit
+from scribengin.dataflow.registry.edit_log import (
     EDITS_KEPT_MAX,
     config_of_version,
     described,
@@ -18,12 +20,10 @@ from scribengin.dataflow.edit_log import (
     outcome_operations,
     write_edit,
 )
-from scribengin.dataflow.nodes import CONFIG_BYTES_MAX, as_json, config_to_bytes, too_large
-from scribengin.dataflow.view import DataflowView, Versioned
+from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, EditConflict
-from scribengin.master.changes import operations_for
-from scribengin.master.edits import plan_edit
-from scribengin.master.events import AcceptConfig, RefuseConfig
+from scribengin.master.state.events import AcceptConfig, RefuseConfig
+from scribengin.master.transactions import operations_for
 from scribengin.testing.failpoints import failpoint
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.commit import CommitLog
+from scribengin.base.commit_log import CommitLog
 from scribengin.connectors.contract import SinkStreamDescriptor
-from scribengin.connectors.log_holds import HeldBy
-from scribengin.dataflow import paths
+from scribengin.connectors.log.holds import HeldBy
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.descriptors import TaskDescriptor
 from scribengin.dataflow.followers import Followers
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
 

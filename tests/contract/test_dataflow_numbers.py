@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.commit import CommitLog
-from scribengin.dataflow import paths
+from scribengin.base.commit_log import CommitLog
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.descriptors import PlacementHead, WorkerDescriptor
-from scribengin.dataflow.ownership import TaskOwnership
-from scribengin.dataflow.view import DataflowView, Versioned
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.descriptors import PlacementHead, WorkerDescriptor
+from scribengin.dataflow.registry.view import DataflowView, Versioned
+from scribengin.dataflow.round.commit_logs import TaskOwnership
 from scribengin.errors import StaleOwner
 from scribengin_registry.contract import Registry
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.dataflow.picture import look, pictures
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowNotFound
+from scribengin.monitoring.overview import look, pictures
 from scribengin_registry.contract import Registry
 from tests.integration import watched
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
-from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.descriptors import (
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.descriptors import (
     HistoryEvent,
     PlacementHead,
     TaskAssignment,
     TaskDescriptor,
     WorkerDescriptor,
 )
-from scribengin.dataflow.view import HISTORY_EVENTS_MAX, DataflowView, Versioned, dataflow_names
+from scribengin.dataflow.registry.view import HISTORY_EVENTS_MAX, DataflowView, Versioned, dataflow_names
 from scribengin.errors import ConfigInvalid, DataflowExists, DataflowNotFound, ResourceTaken
 from scribengin_registry.contract import Create, Delete, Operation, Registry
 from scribengin_registry.errors import NodeMissing, VersionConflict

@@ -13,13 +13,13 @@ import fsspec
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.files.lines import encode
-from scribengin.connectors.files.paths import durable_file_system, file_system
-from scribengin.connectors.files.remote import FsspecDurableFileSystem
-from scribengin.connectors.files.system import DurableFileSystem
+from scribengin.connectors.files.formats.lines import encode
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.fsspec import FsspecDurableFileSystem
+from scribengin.filesystems.paths import durable_file_system, file_system
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 KINDS = ["local", "memory", "file over fsspec", pytest.param("hdfs", marks=pytest.mark.servers)]
 
@@ -230,7 +230,7 @@ def test_a_file_on_hdfs_that_was_removed_is_read_whole_or_its_reader_is_told(hdf
 def test_the_default_file_system_is_that_of_the_configuration(
     hdfs: HdfsServers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from scribengin.connectors.files.hdfs import HdfsFileSystem
+    from scribengin.filesystems.hdfs import HdfsFileSystem
 
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_directory))
     files = HdfsFileSystem("")
@@ -250,7 +250,7 @@ def test_a_name_node_that_is_not_there_is_one_line(
     site = "<configuration><property><name>dfs.client.failover.max.attempts</name><value>1</value></property>"
     (tmp_path / "hdfs-site.xml").write_text(f"{site}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    from scribengin.connectors.files.hdfs import HdfsFileSystem
+    from scribengin.filesystems.hdfs import HdfsFileSystem
 
     with pytest.raises(SystemUnreachable, match=r"^cannot look at hdfs://localhost:1/x: Connection refused"):
         HdfsFileSystem("localhost:1").size("/x")
@@ -294,6 +294,6 @@ def test_threads_share_a_client(hdfs: HdfsServers) -> None:
 
 def test_without_its_package_hdfs_is_refused_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
-    monkeypatch.delitem(sys.modules, "scribengin.connectors.files.hdfs", raising=False)
+    monkeypatch.delitem(sys.modules, "scribengin.filesystems.hdfs", raising=False)
     with pytest.raises(ConfigInvalid, match=r"pip install 'scribengin\[hdfs\]'"):
         file_system("hdfs://without-the-package:1/x")

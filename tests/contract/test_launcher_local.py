@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from scribengin.errors import LauncherError
-from scribengin.launcher import keeper, local
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, ContainerRequest
-from scribengin.launcher.local import LocalLauncher, scribengin_home
-from scribengin.launcher.processes import Group, start_token
-from scribengin.testing.launcher_conformance import check_launcher
+from scribengin.launcher.local import launcher as local
+from scribengin.launcher.local import supervisor as keeper
+from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
+from scribengin.launcher.local.processes import Group, start_token
+from scribengin.testing.conformance.launcher import check_launcher
 from scribengin.testing.waiting import wait_until
 
 SLEEP = [sys.executable, "-c", "import threading; threading.Event().wait()"]
@@ -59,7 +60,7 @@ def test_a_container_that_another_one_launched_outlives_it(tmp_path: Path, end: 
 import sys, threading
 from pathlib import Path
 from scribengin.launcher.contract import ContainerRequest
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 LocalLauncher(Path({str(tmp_path)!r})).launch(ContainerRequest("here:1", "flow", "inner", {SLEEP!r}, 256))
 if {end!r} == "kill":
     threading.Event().wait()
@@ -84,7 +85,7 @@ def test_a_keeper_whose_launcher_dies_before_it_says_go_starts_nothing(tmp_path:
     program = f"""
 import os, signal
 from pathlib import Path
-from scribengin.launcher import local
+from scribengin.launcher.local import launcher as local
 from scribengin.launcher.contract import ContainerRequest
 local.LocalLauncher._let_it_go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 launcher = local.LocalLauncher(Path({str(tmp_path)!r}))

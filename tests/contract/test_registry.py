@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.batches import batches
@@ -26,8 +26,8 @@ from scribengin_registry.errors import (
     RegistryUnreachable,
     VersionConflict,
 )
-from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
-from scribengin_registry.paths import REQUEST_BYTES_MAX
+from scribengin_registry.limits import REQUEST_BYTES_MAX
+from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
 
 Events = queue.SimpleQueue[WatchEvent]
 Opens = Callable[..., Registry]

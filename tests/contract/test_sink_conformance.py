@@ -8,11 +8,11 @@ import pytest
 
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
-from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
-from scribengin.connectors.log import LogSinkConfig
+from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
+from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.errors import ConfigInvalid, DataflowError, OutOfRoom, StaleOwner

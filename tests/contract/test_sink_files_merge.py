@@ -14,14 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitDescriptor
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitDescriptor
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.testing.failpoints import failpoint, kill_this_process, record_stops
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 SINKS = "/sinks"
 WANTED = [f"{number}" for number in range(12)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import Attempt, RoundLimits
 from scribengin.connectors.files import FileSink, FileSinkConfig, FileSource, FileSourceConfig
 from scribengin_registry.contract import Registry

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
-from scribengin.connectors.log import LogSink, LogSinkConfig, LogSource, LogSourceConfig
+from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSource, LogSourceConfig
 from scribengin.errors import DataflowError, Fenced, InvalidLogName, LogNotFound, StaleOwner
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry

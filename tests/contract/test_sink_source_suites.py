@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitDescriptor
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitDescriptor
+from scribengin.base.model import Position
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.connectors.files import FileSink, FileSinkConfig, FileSource, FileSourceConfig
 from scribengin.connectors.files.formats.growing import FileSplit
-from scribengin.connectors.files.lines import decode
-from scribengin.connectors.files.stream import FileStreamReader
-from scribengin.connectors.files.writer import FileSinkWriter
+from scribengin.connectors.files.formats.lines import decode
+from scribengin.connectors.files.sink.writer import FileSinkWriter
+from scribengin.connectors.files.source.stream import FileStreamReader
 from scribengin.errors import ScribenginError
-from scribengin.model import Position
 from scribengin.testing import check_sink, check_source
 from scribengin_registry.contract import Registry
 

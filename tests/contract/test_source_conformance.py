@@ -18,12 +18,12 @@ import pytest
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RECORD_SCHEMA, RoundLimits, Source
 from scribengin.connectors.files import FileSourceConfig
-from scribengin.connectors.files.paths import durable_file_system
-from scribengin.connectors.files.system import DurableFileSystem
-from scribengin.connectors.log import LogSourceConfig
+from scribengin.connectors.log.source import LogSourceConfig
+from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.testing import check_source
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
 
 STREAMS = 2

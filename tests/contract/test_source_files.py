@@ -11,13 +11,13 @@ from typing import Any
 import fsspec
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.model import Position
 from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
-from scribengin.connectors.files import stream as module
 from scribengin.connectors.files.formats import reading
+from scribengin.connectors.files.source import stream as module
 from scribengin.errors import ConfigInvalid, DataflowError, SourceMissing
-from scribengin.model import Position
 
 ALL = RoundLimits(10**6, 10**9)
 

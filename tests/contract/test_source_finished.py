@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.model import Position
 from scribengin.connectors.contract import RoundLimits, SourceStreamReader
-from scribengin.connectors.files import FileSource, FileSourceConfig, finished
-from scribengin.connectors.files import stream as module
-from scribengin.connectors.files.finished import FinishedFiles, fold
-from scribengin.connectors.files.position import POSITION_BYTES_MAX, FilePosition, Seen
-from scribengin.connectors.files.system import FileInfo
+from scribengin.connectors.files import FileSource, FileSourceConfig
+from scribengin.connectors.files.source import finished
+from scribengin.connectors.files.source import stream as module
+from scribengin.connectors.files.source.finished import FinishedFiles, fold
+from scribengin.connectors.files.source.position import POSITION_BYTES_MAX, FilePosition, Seen
 from scribengin.errors import DataflowError
-from scribengin.model import Position
+from scribengin.filesystems.contract import FileInfo
 from scribengin.testing.failpoints import failpoint, record_stops
 from scribengin_registry.contract import Registry
 

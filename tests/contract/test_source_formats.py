@@ -17,16 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.model import Position
 from scribengin.connectors.contract import RECORD_SCHEMA, LongSplit, PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
-from scribengin.connectors.files import lines as line_module
-from scribengin.connectors.files import stream as module
-from scribengin.connectors.files.formats import compressed, reading
+from scribengin.connectors.files.formats import compression as compressed
+from scribengin.connectors.files.formats import lines as line_module
+from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.reading import FileToRead
-from scribengin.dataflow.bad_records import Piece
+from scribengin.connectors.files.source import stream as module
+from scribengin.dataflow.round.bad_records import Piece
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SourceMissing, TransformationFailed
-from scribengin.model import Position
 
 ALL = RoundLimits(10**6, 10**9)
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {

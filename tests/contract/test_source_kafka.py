@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.connectors.kafka.source_config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, RangeGone, SourceMissing
 from scribengin.testing import check_source
-from scribengin.testing.servers.kafka import KafkaServer
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.kafka import KafkaServer
 from tests.contract.kafka_ranges import ALL, elsewhere, everything, names, numbered, payloads, reader, rows
 from tests.servers.kafka_side import KafkaSide, transactional
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import StartAt
-from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.connectors.kafka.source_config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin_dev.servers.kafka import KafkaServer
 from tests.contract.kafka_ranges import ALL, payloads, reader
 from tests.servers.kafka_side import KafkaSide
 

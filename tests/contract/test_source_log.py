@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamDescriptor
-from scribengin.connectors.log import LogSource, LogSourceConfig
+from scribengin.connectors.log.source import LogSource, LogSourceConfig
 from scribengin.errors import (
     ConfigInvalid,
     DataflowError,

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitLog
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.log import LogSink, LogSinkConfig, LogSourceConfig
-from scribengin.connectors.log_holds import HeldBy
-from scribengin.dataflow import paths
+from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.descriptors import TaskDescriptor
-from scribengin.dataflow.holds import hold_back, let_all_go
-from scribengin.dataflow.paths import DataflowPaths
-from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.paths import DataflowPaths
+from scribengin.dataflow.retention_holds import hold_back, let_all_go
 from scribengin.errors import ReaderBehind
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.master.chores import Grouping, find_streams
-from scribengin.master.events import MasterEvent, TasksFound
-from scribengin.model import Position
+from scribengin.master.jobs import Grouping, find_streams
+from scribengin.master.state.events import MasterEvent, TasksFound
 from scribengin_registry.contract import Registry
 
 ALL = RoundLimits(10**6, 10**9)

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.model import Position
 from scribengin.connectors.contract import RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
-from scribengin.connectors.files.hdfs import HdfsFileSystem
-from scribengin.connectors.files.local import LocalFileSystem
-from scribengin.connectors.files.paths import durable_file_system
-from scribengin.connectors.files.system import FileInfo
-from scribengin.model import Position
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.filesystems.contract import FileInfo
+from scribengin.filesystems.hdfs import HdfsFileSystem
+from scribengin.filesystems.local import LocalFileSystem
+from scribengin.filesystems.paths import durable_file_system
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 ALL = RoundLimits(10**6, 10**9)
 BLOCK = 1024 * 1024

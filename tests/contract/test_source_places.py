@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.connectors.files import FileSource, FileSourceConfig
-from scribengin.connectors.files import lines as line_module
 from scribengin.connectors.files.formats import frames as frame_module
 from scribengin.connectors.files.formats import growing, reading
-from scribengin.connectors.kafka.columns import SCHEMA
-from scribengin.connectors.kafka.connection import KafkaConnectionConfig
-from scribengin.connectors.kafka.reading import KafkaSplit, Reading
-from scribengin.connectors.log import LogSource, LogSourceConfig
+from scribengin.connectors.files.formats import lines as line_module
+from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig
+from scribengin.connectors.kafka.source.columns import SCHEMA
+from scribengin.connectors.kafka.source.reading import KafkaSplit, Reading
+from scribengin.connectors.log.source import LogSource, LogSourceConfig
+from scribengin.connectors.spark.contract import SparkTable
 from scribengin.connectors.spark.source import TableSplit
-from scribengin.connectors.spark.tables import SparkTable
-from scribengin.dataflow.bad_records import Piece
+from scribengin.dataflow.round.bad_records import Piece
 from scribengin.log import LogNamespace
 from scribengin.testing.memory_registry import MemoryEnsemble
 

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.model import Position
 from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
-from scribengin.connectors.files.birth import file_status
-from scribengin.connectors.files.listing import stream_of
-from scribengin.connectors.files.paths import durable_file_system
+from scribengin.connectors.files.source.listing import stream_of
 from scribengin.errors import DataflowError
-from scribengin.model import Position
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.filesystems.birth import file_status
+from scribengin.filesystems.paths import durable_file_system
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 ALL, ONE = RoundLimits(10**6, 10**9), RoundLimits(1, 10**9)
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.clock import SystemClock
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.clock import SystemClock
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.errors import ScribenginError

@@ -19,7 +19,7 @@ import pyarrow as pa
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit, Sink, SinkStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.opened import Resources
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of

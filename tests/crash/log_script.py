@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from scribengin.clock import SystemClock
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.clock import SystemClock
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.errors import EndOfStream, ScribenginError
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, LogWriter, StagedRange, TransactionId
-from scribengin.log.records import LogRecord
+from scribengin.log.format.records import LogRecord
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import Operation, RecordedDisk, Sync
 from tests.crash.recorded_registry import RecordedRegistry

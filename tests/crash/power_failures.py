@@ -17,11 +17,11 @@ from unittest import mock
 
 from scribengin.errors import EndOfStream, ScribenginError
 from scribengin.log import LogNamespace, TransactionId
-from scribengin.log.metadata import SegmentDescriptor, SegmentsHead
-from scribengin.log.records import LogRecord
-from scribengin.log.tail import read_tail
+from scribengin.log.format.records import LogRecord
+from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
+from scribengin.log.store.tail import read_tail
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.crash.disk_recorder import Mark, Operation, RecordedDisk, Write
 from tests.crash.disk_states import Disk, Tree
 from tests.crash.log_script import COMMIT_LOG, LOG, NAMESPACE, Expectation, all_records, commit_log_of, open_namespace

@@ -11,12 +11,12 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Literal
 
-from scribengin.effect import set_hook
+from scribengin.base.failpoints import set_hook
 from scribengin.errors import ScribenginError, SystemUnreachable
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import failpoint, kill_this_process, pause_this_process, record_stops
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.crash.flow import Place, run_to_the_end
 
 # A fresh process for each owner, in milliseconds: forked from a server that has imported everything and started

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from hdfs_native import Client
 
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.crash.flow import Place, expected, outputs, prepare
 from tests.crash.processes import (
     FINISHED,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.crash.disk_recorder import Operation, RecordedDisk, Sync, SyncDirectory
 from tests.crash.log_script import LogScript
 from tests.crash.power_failures import (

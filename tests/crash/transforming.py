@@ -12,7 +12,7 @@ from scribengin.errors import EndOfStream
 from scribengin.log import PAYLOAD, LogNamespace
 from scribengin.log.clients import Transformer
 from scribengin.testing.failpoints import failpoint, kill_this_process
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 SOURCE, TARGET = "numbers", "copied"
 _CONTEXT = multiprocessing.get_context("forkserver")

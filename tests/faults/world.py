@@ -19,14 +19,14 @@ from typing import Any
 import hdfs_native
 import pyarrow as pa
 
-from scribengin.commit import CommitLog
-from scribengin.dataflow import paths
+from scribengin.base.commit_log import CommitLog
+from scribengin.dataflow.registry import paths
 from scribengin.errors import EndOfStream
-from scribengin.testing.servers.hdfs import HdfsServers
-from scribengin.testing.servers.kafka import KafkaServer
-from scribengin.testing.servers.yarn import YarnServers
-from scribengin.testing.servers.zookeeper import ZooKeeperServers
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
+from scribengin_dev.servers.kafka import KafkaServer
+from scribengin_dev.servers.zookeeper import ZooKeeperServers
 from tests.integration.cluster import Cluster
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 from tests.servers.kafka_clients import visible_records

@@ -1,4 +1,4 @@
-"""The external effects of the tree (scribengin/effect.py), found by reading it.
+"""The external effects of the tree (scribengin/base/failpoints.py), found by reading it.
 
 The crash tests stop a process before and after each of `effect_names()`; `test_effects.py` fails when something in the
 rooms of the round changes the outside world without such a name.
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from tests.house.outside import Outside
 from tests.house.tree import SourceFile, called_name, imported_names, resolved, shipped_files
 
-ROOMS = ("scribengin.log", "scribengin.connectors", "scribengin.dataflow")
+ROOMS = ("scribengin.filesystems", "scribengin.log", "scribengin.connectors", "scribengin.dataflow")
 """Where a round and its recovery happen."""
 
-_EFFECT = "scribengin.effect.effect"
+_EFFECT = "scribengin.base.failpoints.effect"
 
 
 @dataclass(frozen=True, slots=True)

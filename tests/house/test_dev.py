@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from scribengin.testing.servers.yarn import PASSED_ON
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.hadoop.yarn import PASSED_ON
 from tests.house.tree import ROOT
 
 DEV = ROOT / "tools" / "dev.py"

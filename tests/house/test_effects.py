@@ -9,7 +9,8 @@ from tests.house.effects import effect_names, in_rooms, misused_effects, named_e
 from tests.house.tree import expect_none, parse, shipped_files
 
 IMPORTS = (
-    "import os, shutil\nimport pyarrow as pa\nfrom os import fsync as sync\nfrom scribengin.effect import effect\n"
+    "import os, shutil\nimport pyarrow as pa\nfrom os import fsync as sync\n"
+    "from scribengin.base.failpoints import effect\n"
 )
 
 
@@ -109,8 +110,12 @@ def test_an_effect_names_only_what_runs_inside_its_block() -> None:
 
 def test_a_call_is_placed_in_its_function() -> None:
     text = f"{IMPORTS}class Writer:\n    def close(self):\n        os.fsync(3)\n"
-    (call,) = outside_calls(parse(text, "scribengin.log.writer"))
-    assert (call.what, call.function, call.place) == ("os.fsync", "scribengin.log.writer.Writer.close", "example.py:7")
+    (call,) = outside_calls(parse(text, "scribengin.log.write.writer"))
+    assert (call.what, call.function, call.place) == (
+        "os.fsync",
+        "scribengin.log.write.writer.Writer.close",
+        "example.py:7",
+    )
 
 
 def test_effects_are_found_by_name_and_their_misuse_is_seen() -> None:

@@ -113,8 +113,8 @@ def test_a_handler_is_named_by_its_function() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("from scribengin.log.dlsn import DLSN\n__all__ = ['DLSN']", 0),
-        ("from scribengin.log.dlsn import DLSN", 1),
+        ("from scribengin.log.format.dlsn import DLSN\n__all__ = ['DLSN']", 0),
+        ("from scribengin.log.format.dlsn import DLSN", 1),
         ("from .dlsn import DLSN, INITIAL\n__all__ = ['DLSN']", 1),
         ("from collections.abc import Sequence\n__all__ = []", 0),
         ("__all__ = ['gone']", 1),

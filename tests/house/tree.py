@@ -9,7 +9,12 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE_ROOTS = {"scribengin": ".", "scribengin_registry": "registry", "scribengin_tools": "tools"}
+CODE_ROOTS = {
+    "scribengin": ".",
+    "scribengin_registry": "registry",
+    "scribengin_tools": "tools",
+    "scribengin_dev": "tools",
+}
 """Import name -> the folder that holds it."""
 
 _NOT_OURS = frozenset({"__pycache__", "build", "dist", "var", "spark-warehouse", "metastore_db", "node_modules"})
@@ -62,7 +67,7 @@ def python_files() -> list[SourceFile]:
 
 
 def shipped_files() -> list[SourceFile]:
-    """What the wheel installs. Nothing else is read: the crash tests ask for it too."""
+    """What the wheel installs, and scribengin_dev. Nothing else is read: the crash tests ask for it too."""
     paths = [path for path in text_files() if path.suffix == ".py"]
     modules = {path: _module_name(path.relative_to(ROOT)) for path in paths}
     return [_source_file(path) for path, module in modules.items() if module.split(".")[0] in CODE_ROOTS]

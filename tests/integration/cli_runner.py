@@ -14,7 +14,7 @@ import pytest
 
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin_registry.contract import Registry
-from scribengin_tools import cli
+from scribengin_tools.cli import main as cli
 
 
 def quiet_config(*, session_timeout_s: float) -> DataflowConfig:

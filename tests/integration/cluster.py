@@ -15,20 +15,20 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import DataflowStatus
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.descriptors import DataflowStatus
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, tail_of_log
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
-from scribengin.master.submit import submit
+from scribengin.operations.submit.submit import submit
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, VersionConflict
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.stalls import expect_output
 
 TIMEOUT_S = 180.0

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.log import LogNamespace
-from scribengin.log.ownership import HeldLock
-from scribengin.spark.log_format import register
-from scribengin.spark.session import start_session, stop_session
+from scribengin.log.metadata.writer_lock import HeldLock
+from scribengin.operations import editing
+from scribengin.spark.log_format.format import register
+from scribengin.spark.session.session import start_session, stop_session
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
-from scribengin_tools import editing
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.cli_runner import CommandLine
 
 

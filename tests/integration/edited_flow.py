@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitLog
-from scribengin.dataflow import paths
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitLog
+from scribengin.dataflow.registry import paths
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 

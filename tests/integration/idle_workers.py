@@ -16,12 +16,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import TaskReport, WorkerDescriptor, WorkerReport
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.descriptors import TaskReport, WorkerDescriptor, WorkerReport
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import (
     ContainerDescriptor,
     ContainerExit,
@@ -32,13 +32,13 @@ from scribengin.launcher.contract import (
 )
 from scribengin.log import LogNamespace
 from scribengin.master.leadership import Ending, MasterSettings
-from scribengin.master.shell import Master
+from scribengin.master.process import Master
 from scribengin.worker import exits
+from scribengin.worker.process import TICK_S
 from scribengin.worker.reporting import ReportSchedule
-from scribengin.worker.shell import TICK_S
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryError, RegistryUnreachable, SessionLost
-from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
+from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
 
 EXECUTOR = "executor-1"
 SESSION_TIMEOUT_S = 60.0

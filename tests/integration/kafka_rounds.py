@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.commit import CommitLog
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.commit_log import CommitLog
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
-from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.runner import TaskOwner
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import failpoint
 from scribengin_registry.contract import Registry

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scribengin.testing.servers.hadoop import HOST, ask_json, daemon_command, write_site
-from scribengin.testing.servers.java_server import JavaServer, ports_of, run_tool
-from scribengin.testing.servers.kdc import REALM, KdcServer
+from scribengin_dev.servers.hadoop.hadoop import HOST, ask_json, daemon_command, write_site
+from scribengin_dev.servers.hadoop.kdc import REALM, KdcServer
+from scribengin_dev.servers.java_server import JavaServer, ports_of, run_tool
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _START_TIMEOUT_S = 120.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.upkeep import Upkeep
 from scribengin.log import LogNamespace, LogWriter, WriteLimiter
-from scribengin.log.chain import SegmentChain
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.metadata import LogMetadata
-from scribengin.log.ownership import acquire
-from scribengin.log.upkeep import Upkeep
+from scribengin.log.metadata.segments import LogMetadata
+from scribengin.log.metadata.writer_lock import acquire
+from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.write.segment_chain import SegmentChain
 from scribengin_registry.contract import Registry
 
 

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
-from scribengin.spark.transformation import Transformation
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.spark.transform.transformation import Transformation
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
 

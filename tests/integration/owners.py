@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import RoundTransform, TaskOwner
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.round.runner import RoundTransform, TaskOwner
 from scribengin_registry.contract import Registry
 
 

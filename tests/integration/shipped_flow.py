@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 from tests.integration.cluster import Cluster
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn
 

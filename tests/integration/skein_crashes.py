@@ -14,11 +14,11 @@ from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.skein.client import SkeinApplication
 from scribengin.launcher.skein.fleet import SkeinFleet
 from scribengin.launcher.skein.spec import PYTHON_VARIABLE
-from scribengin.launcher.yarn.launcher import YarnLauncher
+from scribengin.launcher.yarn.application_master.launcher import YarnLauncher
+from scribengin.launcher.yarn.container_records import Traces
 from scribengin.launcher.yarn.launching import Kit
-from scribengin.launcher.yarn.trace import Traces
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 STOPS = ("skein.add:before", "skein.add:after", "skein.trace_place:before", "yarn.trace_end:before")
 RUNS = "skein.trace_place:after"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from scribengin.connectors.contract import RECORD_SCHEMA
-from scribengin.spark.transformation import InputSpec, OutputSpec, TransformationSpec
+from scribengin.spark.transform.transformation import InputSpec, OutputSpec, TransformationSpec
 
 UPPER = "SELECT upper(cast(payload as string)) AS payload FROM src"
 FLIGHTS = "id INT, carrier STRING"

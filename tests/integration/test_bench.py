@@ -27,7 +27,7 @@ COSTS = ["", "-memory", "-threads"]
 
 def run_bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "scribengin_tools.bench", "--scale", "small", "--dir", str(directory), *arguments],
+        [sys.executable, "-m", "scribengin_dev.bench", "--scale", "small", "--dir", str(directory), *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "200", **environment},

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from scribengin.chain.config import ChainConfig, full_name, with_topics
-from scribengin.chain.graph import graph_of
-from scribengin.chain.store import create_chain, descriptor_of, get_chain
-from scribengin.chain.submit import create_between, problems_of
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin.operations.chain.config import ChainConfig, full_name, with_topics
+from scribengin.operations.chain.draining import left_to_read
+from scribengin.operations.chain.graph import graph_of
+from scribengin.operations.chain.registry import create_chain, descriptor_of, get_chain
+from scribengin.operations.chain.submit import create_between, problems_of
+from scribengin.operations.verify.verify import ends_of, generate, verify
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
-from scribengin_tools.draining import left_to_read
-from scribengin_tools.verifying import ends_of, generate, verify
 
 
 @pytest.fixture

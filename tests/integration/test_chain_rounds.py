@@ -11,22 +11,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from scribengin.chain.config import ChainConfig, full_name
-from scribengin.chain.graph import graph_of
-from scribengin.chain.store import create_chain, descriptor_of, get_chain
-from scribengin.chain.submit import create_between
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.holds import hold_back
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.retention_holds import hold_back
 from scribengin.log import LogNamespace
+from scribengin.operations.chain.config import ChainConfig, full_name
+from scribengin.operations.chain.draining import left_to_read
+from scribengin.operations.chain.graph import graph_of
+from scribengin.operations.chain.registry import create_chain, descriptor_of, get_chain
+from scribengin.operations.chain.submit import create_between
+from scribengin.operations.verify.verify import ends_of, generate, verify
 from scribengin.testing.clocks import JumpingClock
 from scribengin_registry.contract import Registry
-from scribengin_tools.draining import left_to_read
-from scribengin_tools.verifying import ends_of, generate, verify
 from tests.integration.owners import owners_of
 
 COUNT = 400

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 import yaml
 
-from scribengin.chain import submit as submitting
-from scribengin.chain.config import ChainConfig
-from scribengin.chain.store import create_chain, descriptor_of, find_chain
-from scribengin.chain.submit import begun_before, submit_chain
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.connectors.log_holds import HeldBy
-from scribengin.dataflow.descriptors import FINAL_STATES
-from scribengin.dataflow.view import DataflowView, dataflow_names
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.connectors.log.holds import HeldBy
+from scribengin.dataflow.registry.descriptors import FINAL_STATES
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import ChainExists
 from scribengin.log import LogNamespace
+from scribengin.operations.chain import submit as submitting
+from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.chain.registry import create_chain, descriptor_of, find_chain
+from scribengin.operations.chain.submit import begun_before, submit_chain
+from scribengin.operations.lifecycle import masters
+from scribengin.operations.restart import next_version
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools import chains
-from scribengin_tools.ending import masters
-from scribengin_tools.restarting import next_version
+from scribengin_tools.rendering import chain as chains
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine, whole_tree
 
@@ -104,8 +104,8 @@ def test_a_chain_is_submitted_as_one_thing_writers_first(
 
 KILLED_HALF_WAY = """
 import os, signal, sys
-from scribengin.chain import submit
-from scribengin_tools import cli
+from scribengin.operations.chain import submit
+from scribengin_tools.cli import main as cli
 
 start = submit._start
 

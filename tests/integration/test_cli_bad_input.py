@@ -11,12 +11,12 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
-from scribengin_tools import checking
+from scribengin_tools.rendering import checking
 from tests.integration.cli_runner import CommandLine, Done, whole_tree
 
 FLOW: dict[str, Any] = {

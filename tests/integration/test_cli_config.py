@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edit_log import edits, write_edit
-from scribengin.dataflow.nodes import config_to_bytes, owner_of_resource
-from scribengin.dataflow.paths import sink_resource
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.edits import EditPlan
+from scribengin.dataflow.registry.config_node import config_to_bytes, owner_of_resource
+from scribengin.dataflow.registry.edit_log import edits, write_edit
+from scribengin.dataflow.registry.paths import sink_resource
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
-from scribengin.master.edits import EditPlan
-from scribengin.master.submit import launch_master
+from scribengin.operations import editing
+from scribengin.operations.author import author
+from scribengin.operations.lifecycle import masters
+from scribengin.operations.submit.submit import launch_master
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools import editing
-from scribengin_tools.author import author
-from scribengin_tools.ending import masters
 from tests.integration.cli_runner import CommandLine, quiet_config
 
 PYTHON = sys.executable

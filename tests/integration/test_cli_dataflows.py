@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.descriptors import DataflowStatus, HistoryEvent, TaskReport
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.descriptors import DataflowStatus, HistoryEvent, TaskReport
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerRequest
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
+from scribengin.operations.lifecycle import masters, set_desired_state
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import VersionConflict
-from scribengin_tools.commands.flows import follow
-from scribengin_tools.ending import masters, set_desired_state
+from scribengin_tools.cli.dataflow.submit import follow
 from tests.integration.cli_runner import CommandLine, quiet_config
 
 CONFIG = quiet_config(session_timeout_s=8)

@@ -10,7 +10,7 @@ import pytest
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.testing.log_samples import damage_segment, fill_log, payload_batch, segment_path
 from scribengin_registry.contract import Registry
-from scribengin_tools.places import start_of
+from scribengin_tools.logs.positions import start_of
 from tests.integration.cli_runner import CommandLine, whole_tree
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.descriptors import EdgeRates
-from scribengin.dataflow.picture import pictures
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.descriptors import EdgeRates
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.monitoring.overview import pictures
 from scribengin_registry.contract import Registry
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine

@@ -12,17 +12,17 @@ import yaml
 from pyspark.sql import SparkSession
 
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.descriptors import Origin
-from scribengin.dataflow.edit_log import edits, write_edit
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.descriptors import Origin
+from scribengin.dataflow.registry.edit_log import edits, write_edit
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ScribenginError
 from scribengin.log import LogNamespace
-from scribengin.master.submit import submit
+from scribengin.operations.author import author
+from scribengin.operations.lifecycle import masters
+from scribengin.operations.submit.submit import submit
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools import checking
-from scribengin_tools.author import author
-from scribengin_tools.ending import masters
+from scribengin_tools.rendering import checking
 from tests.integration.cli_runner import CommandLine
 
 pytestmark = pytest.mark.usefixtures("verdicts")

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerRequest
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
-from scribengin.testing.servers.java_server import ports_of
+from scribengin_dev.servers.java_server import ports_of
 from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised
-from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
+from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import command
 
 CONFIG = DataflowConfig.model_validate(

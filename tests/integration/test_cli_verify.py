@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.chain.tracking import tracking_payload
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import Attempt
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogNamespace
+from scribengin.operations.verify.tracking import tracking_payload
+from scribengin.operations.verify.verify import ends_of_dataflow, generate, verify
 from scribengin_registry.contract import Registry
-from scribengin_tools.verifying import ends_of_dataflow, generate, verify
 from tests.integration.cli_runner import CommandLine
 
 CONFIG = load_config(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scribengin.testing.servers.hadoop import write_site
+from scribengin_dev.servers.hadoop.hadoop import write_site
 from tests.integration.cli_runner import CommandLine
 
 FLOW = """

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from scribengin.dataflow.config import RoundConfig
-from scribengin.dataflow.edit_log import edits
+from scribengin.dataflow.registry.edit_log import edits
 from tests.integration import edited_flow
 from tests.integration.cluster import Cluster, Flow
 from tests.integration.edited_flow import LOGS, Commits, accepted, at_least, steady_load, watched

@@ -13,14 +13,14 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow import paths
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry import paths
 from scribengin.log import LogNamespace
-from scribengin.testing.proxy import ChaosProxy
-from scribengin.testing.servers.zookeeper import ZooKeeperServers
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.zookeeper import ZooKeeperServers
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
 pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.dataflow import paths
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.view import DataflowView, dataflow_names
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowExists, LauncherError, PackageInvalid, ResourceTaken, SourceMissing
-from scribengin.master.submit import launch_master, submit
+from scribengin.operations.submit.submit import launch_master, submit
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
-from scribengin_tools.demo.flights import load_flights
+from scribengin_dev.demo.flights import load_flights
 from tests.integration.leftovers import await_none
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -23,7 +23,7 @@ RECORDS = 20_000
 
 def start_demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "scribengin_tools.demo", "--dir", str(directory), "--keep", *arguments],
+        [sys.executable, "-m", "scribengin_dev.demo", "--dir", str(directory), "--keep", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from scribengin_dev.harness.installation import embedded_place
 from scribengin_registry.errors import NotAuthorised
-from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
-from scribengin_tools.demo.place import embedded_place
+from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
 
 
 def test_only_the_demo_and_what_it_launches_change_its_registry(

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from scribengin.connectors.contract import RECORD_SCHEMA
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.errors import TransformationFailed
-from scribengin.spark.transformation import InputSpec, OutputSpec, Transformation, TransformationSpec
-from scribengin_tools.demo.flights import LOGS, Flights, load_flights, static_tables
-from scribengin_tools.demo.verdict import compare
+from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation, TransformationSpec
+from scribengin_dev.demo.flights import LOGS, Flights, load_flights, static_tables
+from scribengin_dev.demo.verdict import compare
 
 pytestmark = pytest.mark.spark
 

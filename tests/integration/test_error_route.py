@@ -16,8 +16,8 @@ import pytest
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import RoundOutcome
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from scribengin.chain.config import ChainConfig
 from scribengin.connectors import Environment
-from scribengin.connectors.files.paths import durable_file_system
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.explain import explain
 from scribengin.errors import ConfigInvalid, SourceMissing
+from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogNamespace
-from scribengin.spark.spec import CheckedPlan, TransformationSpec
+from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.submit.explain import explain
+from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
 from scribengin_registry.contract import Registry
-from scribengin_tools import checking
-from scribengin_tools.chain_checking import check_chain
+from scribengin_tools.rendering import checking
+from scribengin_tools.rendering.chain_checking import check_chain
 
 NOBODY = 65534
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.connectors.files.paths import durable_file_system
-from scribengin.connectors.files.system import DurableFileSystem
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogNamespace
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
 from tests.integration.one_owner import run_until_drained
 

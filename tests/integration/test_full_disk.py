@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.failpoints import set_hook
 from scribengin.dataflow.config import PatienceConfig
-from scribengin.dataflow.descriptors import TaskAssignment, TaskReport
-from scribengin.effect import set_hook
+from scribengin.dataflow.registry.descriptors import TaskAssignment, TaskReport
 from scribengin.log import LogNamespace
 from scribengin.testing.waiting import wait_until
 from scribengin.worker.executor import Executor

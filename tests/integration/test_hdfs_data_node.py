@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from scribengin.connectors.files import hdfs
-from scribengin.connectors.files.paths import durable_file_system
 from scribengin.errors import SystemUnreachable
-from scribengin.testing.servers.hdfs import HdfsServers
+from scribengin.filesystems import hdfs
+from scribengin.filesystems.paths import durable_file_system
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 FILES = 4
 DATA = b"x" * 300_000

@@ -22,19 +22,19 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 from kafka import KafkaAdminClient, TopicPartition
 
-from scribengin.commit import Decision
-from scribengin.connectors.kafka import transaction
-from scribengin.connectors.kafka.sink import KafkaSink
-from scribengin.connectors.kafka.transaction import REFRESH_AFTER_S, committed_offset
-from scribengin.dataflow.round import TaskOwner
-from scribengin.dataflow.settling import settle
-from scribengin.dataflow.view import Versioned
+from scribengin.base.commit_log import Decision
+from scribengin.connectors.kafka.sink import transaction
+from scribengin.connectors.kafka.sink.sink import KafkaSink
+from scribengin.connectors.kafka.sink.transaction import REFRESH_AFTER_S, committed_offset
+from scribengin.dataflow.registry.view import Versioned
+from scribengin.dataflow.round.runner import TaskOwner
 from scribengin.errors import ConfigInvalid, DecisionMissing, RecoveryRefused, StaleOwner, SystemUnreachable
 from scribengin.log import LogNamespace
+from scribengin.operations.settling import settle
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
-from scribengin.testing.servers.kafka import KafkaServer
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 from tests.integration.kafka_rounds import Flow, Killed, die, kafka_flow
 from tests.servers.kafka_clients import PATIENT, await_markers, committed_records

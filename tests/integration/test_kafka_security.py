@@ -11,13 +11,13 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.connectors.kafka.source_config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid
-from scribengin.testing.servers.java_server import ports_of
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin_dev.servers.java_server import ports_of
+from scribengin_dev.servers.kafka import KafkaServer
 from tests.servers.kafka_side import KafkaSide
 
 pytestmark = pytest.mark.servers  # also of those that start their own

@@ -14,15 +14,15 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from scribengin.commit import Decision
+from scribengin.base.commit_log import Decision
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
-from scribengin.connectors.kafka import sink as sink_module
-from scribengin.connectors.kafka.records import HEADERS
-from scribengin.connectors.kafka.sink import KafkaSink
-from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
+from scribengin.connectors.kafka.sink import sink as sink_module
+from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
+from scribengin.connectors.kafka.sink.records import HEADERS
+from scribengin.connectors.kafka.sink.sink import KafkaSink
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SystemUnreachable
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 from tests.servers.kafka_clients import PATIENT, await_markers, committed_records
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.servers.kafka_clients import committed_records

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.testing.servers.kafka import KafkaServer
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster, start
 from tests.servers.kafka_side import KafkaSide, transactional

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import PlannedRange, RoundLimits
-from scribengin.connectors.kafka import client
-from scribengin.connectors.kafka.position import Ends
-from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.connectors.kafka.source_config import KafkaSourceConfig
+from scribengin.connectors.kafka.client import client
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
+from scribengin.connectors.kafka.source.position import Ends
+from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.explain import explain
 from scribengin.errors import ConfigInvalid, ScribenginError, SystemUnreachable
 from scribengin.log import LogNamespace
-from scribengin.spark.spec import CheckedPlan
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin.operations.submit.explain import explain
+from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 from tests.servers.kafka_side import KafkaSide
 

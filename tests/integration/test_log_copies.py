@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from scribengin.commit import CommitLog
+from scribengin.base.commit_log import CommitLog
 from scribengin.errors import ConfigInvalid, DamagedEntry, PositionTruncated, RangeGone
 from scribengin.log import DLSN, LogConfig, LogNamespace, SequenceId, TransactionId
-from scribengin.log.copies import RAW_GRACE_MS
-from scribengin.log.metadata import LogMetadata
+from scribengin.log.metadata.segments import LogMetadata
+from scribengin.log.retention.compression import RAW_GRACE_MS
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import (

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.model import node_name
+from scribengin.base.upkeep import Upkeep
 from scribengin.errors import (
     Fenced,
     LogNotFound,
     OwnershipAcquireFailed,
 )
 from scribengin.log import LogConfig, LogNamespace, LogWriter
-from scribengin.log.upkeep import Upkeep
-from scribengin.model import node_name
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import RegistryClosed, RegistryUnreachable, SessionLost
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.log_writers import handmade_writer
 
 LOG = "flights/0"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.errors import InconsistentLog, LogNotFound, OwnershipAcquireFailed, RecoveryRefused
 from scribengin.log import LogConfig, LogNamespace, recover_log
-from scribengin.log.copies import Codec
-from scribengin.log.index import EntryPlace
-from scribengin.log.inspection import SegmentReport
-from scribengin.log.survey import Finding
+from scribengin.log.inspect.log import SegmentReport
+from scribengin.log.metadata.check import Finding
+from scribengin.log.retention.compression import Codec
+from scribengin.log.store.index import EntryPlace
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log, payload_batch, segment_path
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import whole_tree

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.log import DLSN, LogConfig, LogNamespace
-from scribengin.log import keys as log_keys
-from scribengin.log.catalog import LogCatalog
-from scribengin.log.copies import RAW_GRACE_MS
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.metadata import LogMetadata
+from scribengin.log.metadata.segments import LogMetadata
+from scribengin.log.read import key_index as log_keys
+from scribengin.log.read.catalog import LogCatalog
+from scribengin.log.retention.compression import RAW_GRACE_MS
+from scribengin.log.store.file import FileSegmentStore
 from scribengin.testing.clocks import ManualClock
 from scribengin_registry.contract import Registry
 
@@ -78,7 +78,8 @@ def test_a_lookup_reads_only_blocks_that_may_hold_the_key(
     opened, looked_into = catalog("a"), []
     body = type(opened.reader(namespace.segments("a")[0])).body
     monkeypatch.setattr(
-        "scribengin.log.catalog.SegmentReader.body", lambda self, place: looked_into.append(place) or body(self, place)
+        "scribengin.log.read.catalog.SegmentReader.body",
+        lambda self, place: looked_into.append(place) or body(self, place),
     )
     assert found(opened, b"00012345") == found(first, b"00012345")
     entries = namespace.segments("a")[0].entries

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.model import node_name
 from scribengin.errors import LogNotFound
 from scribengin.log import DLSN, LogConfig, LogNamespace, SegmentDescriptor
-from scribengin.log.metadata import LogDescriptor
-from scribengin.model import node_name
+from scribengin.log.metadata.segments import LogDescriptor
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.log_samples import bound_namespace
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 
 class Heard:

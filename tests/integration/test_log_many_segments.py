@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from scribengin.base.model import node_name
 from scribengin.errors import Fenced, InconsistentLog, LogBusy, LogNotFound
 from scribengin.log import DLSN, TAIL, LogConfig, LogNamespace, SequenceId, Time
-from scribengin.model import node_name
 from scribengin.testing.failpoints import Action, failpoint
 from scribengin.testing.log_samples import forge_segments, payloads_read
 from scribengin.testing.waiting import wait_until

@@ -24,13 +24,13 @@ from scribengin.errors import (
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.binding import mark_directory
-from scribengin.log.mark import MARK
+from scribengin.log.store.mark import MARK
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import payloads_read
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 
 def directories_of(namespace: LogNamespace) -> list[Path]:

@@ -9,6 +9,7 @@ import pytest
 from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, PositionTruncated, ReaderBehind
 from scribengin.log import DLSN, LogConfig, LogNamespace, TransactionId
 from scribengin.log.metrics import exposition
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import (
@@ -21,10 +22,9 @@ from scribengin.testing.log_samples import (
     payloads_planned,
     payloads_read,
 )
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 LOG = "flights/0"
 SMALL = LogConfig(segment_bytes_max=4096)

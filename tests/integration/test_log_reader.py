@@ -19,7 +19,7 @@ from scribengin.errors import (
     LogNotFound,
 )
 from scribengin.log import DLSN, READ_SCHEMA, LogConfig, LogNamespace, LogReader, LogRecord, TransactionId
-from scribengin.log.entry import HEADER_BYTES, EntryHeader, read_header
+from scribengin.log.format.entry import HEADER_BYTES, EntryHeader, read_header
 from scribengin.testing.log_samples import (
     bound_namespace,
     damage_segment,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.model import node_name
 from scribengin.errors import LogNotFound, OwnershipAcquireFailed, PositionTruncated, ReadCancelled, ReaderLockLost
 from scribengin.log import DLSN, LogNamespace, LogReader
-from scribengin.model import node_name
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_left
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, WatchEvent
 from scribengin_registry.errors import RegistryError
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 LOG = "flights/0"
 

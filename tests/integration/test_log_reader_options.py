@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.errors import ConfigInvalid, DamagedEntry, EndOfStream
 from scribengin.log import DLSN, LogConfig, LogNamespace, Place, ReadAhead
-from scribengin.log.entry import BODY_SCHEMA
+from scribengin.log.format.entry import BODY_SCHEMA
 from scribengin.testing.log_samples import (
     bound_namespace,
     damage_segment,

@@ -10,11 +10,11 @@ import pytest
 
 from scribengin.errors import EndOfStream
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, LogWriter, ReadAhead
-from scribengin.log.catalog import LogCatalog
-from scribengin.log.cursor import EntryCursor
-from scribengin.log.mapped import FileView
-from scribengin.log.metadata import LogMetadata, LogState, SegmentDescriptor
-from scribengin.log.segment import Tail
+from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor
+from scribengin.log.read.catalog import LogCatalog
+from scribengin.log.read.cursor import EntryCursor
+from scribengin.log.store.contract import Tail
+from scribengin.log.store.mapped import FileView
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left, payloads_of
 from scribengin.testing.waiting import wait_until

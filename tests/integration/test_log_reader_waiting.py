@@ -22,18 +22,18 @@ from scribengin.errors import (
     ScribenginError,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, ReadAhead, TransactionId
-from scribengin.log.catalog import LogCatalog, SegmentReader
-from scribengin.log.entry import Damage
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.index import EntryPlace
+from scribengin.log.format.entry import Damage
+from scribengin.log.read.catalog import LogCatalog, SegmentReader
 from scribengin.log.repair import recover_log
-from scribengin.log.segment import SegmentName, SegmentView
+from scribengin.log.store.contract import SegmentName, SegmentView
+from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.store.index import EntryPlace
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log, payloads_left, segment_path
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 LOG = "flights/0"
 

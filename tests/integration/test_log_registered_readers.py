@@ -9,11 +9,11 @@ import pytest
 from scribengin.errors import LogBusy, LogError, LogNotFound, PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.metrics import ReaderLag, ReaderLagCollector, exposition
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log
-from scribengin.testing.proxy import ChaosProxy
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 LOG = "flights/0"
 

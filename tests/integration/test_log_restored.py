@@ -11,11 +11,11 @@ import pytest
 
 from scribengin.errors import PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace, recover_log
-from scribengin.log.survey import Finding
+from scribengin.log.metadata.check import Finding
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
-from scribengin_tools.log_checks import LogCheck, checks
+from scribengin_tools.logs.checks import LogCheck, checks
 
 LOG = "flights/ä"
 SMALL = LogConfig(segment_bytes_max=4096)

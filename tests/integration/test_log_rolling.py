@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.base.upkeep import Upkeep
 from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
-from scribengin.log.metadata import SegmentsHead
-from scribengin.log.upkeep import Upkeep
+from scribengin.log.metadata.segments import SegmentsHead
+from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import Action, failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
-from scribengin.testing.proxy import ChaosProxy, any_transaction
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import OutcomeUnknown, SessionLost
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.log_writers import handmade_writer
 
 LOG = "a-log"

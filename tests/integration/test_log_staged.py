@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.base.model import node_name
 from scribengin.errors import Fenced, InconsistentLog, LogError, LogWriteFailed, RecoveryRefused
 from scribengin.log import LogConfig, LogNamespace, LogWriter, StagedRange
-from scribengin.model import node_name
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import payload_batch, payloads_read
 from scribengin_registry.contract import Registry

@@ -12,10 +12,10 @@ from scribengin.errors import (
     PositionTruncated,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, TransactionId
-from scribengin.log.cursor import EntryCursor
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.metadata import LogMetadata, LogState
-from scribengin.log.segment import SegmentName, SegmentView
+from scribengin.log.metadata.segments import LogMetadata, LogState
+from scribengin.log.read.cursor import EntryCursor
+from scribengin.log.store.contract import SegmentName, SegmentView
+from scribengin.log.store.file import FileSegmentStore
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import (
     bound_namespace,

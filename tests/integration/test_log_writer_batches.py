@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.errors import LogError, LogWriteFailed, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import DLSN, DlsnRange, LogConfig, LogNamespace
-from scribengin.log.entry import HEADER_BYTES, EntryHeader, read_body, read_header
+from scribengin.log.format.entry import HEADER_BYTES, EntryHeader, read_body, read_header
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
 from scribengin_registry.contract import Registry

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import EndOfStream, Fenced, LogClosed, LogWriteFailed, OverCapacity
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, WriteLimiter
-from scribengin.log.entry import EntryHeader, EntryType, read_header
-from scribengin.log.group import GroupCommit
+from scribengin.log.format.entry import EntryHeader, EntryType, read_header
+from scribengin.log.write.group_commit import GroupCommit
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path

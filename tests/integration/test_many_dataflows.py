@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.picture import pictures
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.monitoring.overview import pictures
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.soak.measuring import server_figures
 from scribengin_registry.contract import Node, Registry, Watch
 from scribengin_registry.embedded import EmbeddedZooKeeper, ask_server
-from scribengin_registry.kazoo_registry import connect
-from scribengin_tools.soak.measuring import server_figures
+from scribengin_registry.zookeeper.registry import connect
 from tests.crash.recorded_registry import RecordedRegistry
 from tests.integration.idle_workers import Led, is_idle, led_by_masters, submit_all
 
@@ -173,8 +173,8 @@ def test_one_look_at_all_of_them_reads_four_nodes_a_dataflow(
     print(f"\none look at {len(found)} dataflows: {counted.reads} reads")
     script = (
         "import sys, time\n"
-        "from scribengin.dataflow.picture import pictures\n"
-        "from scribengin_registry.kazoo_registry import connect\n"
+        "from scribengin.monitoring.overview import pictures\n"
+        "from scribengin_registry.zookeeper.registry import connect\n"
         "with connect(sys.argv[1]) as registry:\n"
         "    begun_s = time.monotonic()\n"
         "    found = pictures(registry, time.time_ns() // 1_000_000)\n"

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.dataflow.view import DataflowView, dataflow_names
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound
 from scribengin.master.leadership import Ending, Leadership
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.clocks import JumpingClock
-from scribengin.testing.proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.election import Election, Standing
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.idle_workers import EXECUTOR, Led, led_by_masters, submit_all
 
 pytestmark = pytest.mark.timeout(900)

@@ -9,17 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.descriptors import DataflowStatus
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.descriptors import DataflowStatus
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowBusy
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
+from scribengin.operations.lifecycle import (
+    DesiredState,
+    masters,
+    refuse_without_master,
+    set_desired_state,
+    wait_for_state,
+)
+from scribengin.operations.restart import stop_for_restart
+from scribengin.operations.starting import revive, start_again
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.ending import DesiredState, masters, refuse_without_master, set_desired_state, wait_for_state
-from scribengin_tools.restarting import stop_for_restart
-from scribengin_tools.starting import revive, start_again
 from tests.integration.cli_runner import quiet_config
 
 _LOOKS = 8

@@ -14,13 +14,13 @@ from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerRequest
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from scribengin_tools.monitor.actions import Operator
 from scribengin_tools.monitor.app import LogScreen, MonitorApp
-from scribengin_tools.monitor.operating import Operator
 from tests.house.tree import ROOT
 from tests.integration import watched
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow import serving
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import StreamLag, TaskReport, WorkerReport
-from scribengin.dataflow.serving import CONNECTIONS_MAX, Health, MonitoringServer
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.descriptors import StreamLag, TaskReport, WorkerReport
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.master import monitoring as of_masters
+from scribengin.monitoring import server as serving
+from scribengin.monitoring.server import CONNECTIONS_MAX, Health, MonitoringServer
 from scribengin.testing.waiting import wait_until
 from scribengin.worker import monitoring as of_workers
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 HOST = "127.0.0.1"
 

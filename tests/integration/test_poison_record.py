@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.resources import Resources
+from scribengin.dataflow.opened import Resources
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogNamespace
-from scribengin.spark.transformation import Transformation
+from scribengin.spark.transform.transformation import Transformation
 from scribengin_registry.contract import Registry
 from tests.integration.one_owner import taken_over
 

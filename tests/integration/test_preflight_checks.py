@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.launcher.yarn.preflight import PreflightCheck, PreflightRequest
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.launcher.yarn.application_master.preflight import PreflightCheck, PreflightRequest
 from scribengin.log import LogNamespace
-from scribengin.master.preflight import checks
+from scribengin.operations.submit.preflight_checks import checks
 from scribengin_registry.contract import Registry
 
 FLOW = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
 from scribengin_registry.contract import Registry
 from tests.house.readme import blocks_run_by

@@ -10,21 +10,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitDescriptor, CommitLog
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
-from scribengin.connectors.log_holds import HeldBy
-from scribengin.dataflow import paths
+from scribengin.connectors.log.holds import HeldBy
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
-from scribengin.launcher.local import LocalLauncher
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
+from scribengin.operations.leftovers import SETTLED_S, leftovers
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.leftovers import SETTLED_S, leftovers
 from tests.integration.cli_runner import CommandLine, quiet_config, whole_tree
 
 SINKS = f"{paths.ROOT}/locks/sinks"

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scribengin.testing.proxy import ChaosProxy
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Create, Delete, Registry, SessionState, Watch
 from scribengin_registry.election import Election, Standing, in_order, predecessor
 from scribengin_registry.errors import NodeMissing, NotAuthorised, RegistryError, SessionLost
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 CANDIDATE, LEADER, DOUBTFUL, OUT = Standing.CANDIDATE, Standing.LEADER, Standing.DOUBTFUL, Standing.OUT
 PATH = "/flows/flights/master"
@@ -24,7 +24,7 @@ PATH = "/flows/flights/master"
 LEADING_PROCESS = """
 import sys, time
 from scribengin_registry.election import Election, Standing
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 registry = connect(sys.argv[1], session_timeout_s=1.0)
 election = Election(registry, sys.argv[2], "process")

@@ -17,14 +17,14 @@ import pytest
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
-from scribengin_registry.java import JavaRuntime
-from scribengin_registry.kazoo_registry import connect
-from scribengin_registry.process import LOOPBACK
+from scribengin_registry.java.process import LOOPBACK
+from scribengin_registry.java.runtime import JavaRuntime
+from scribengin_registry.zookeeper.registry import connect
 
 OWNER = """
 import sys
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 server = EmbeddedZooKeeper(sys.argv[1]).start()
 with connect(server.hosts) as registry:

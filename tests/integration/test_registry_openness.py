@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scribengin import openness
+from scribengin.base import openness
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import AUTH_VARIABLE, connect
+from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import CommandLine
 
 FLOW = "name: a\nsources: {s: {kind: log, logs: a}}\nsinks: {o: {kind: log, log: o}}\nsql: SELECT * FROM s\n"

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.commit import CommitLog, Decision, PreparedRound
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.commit_log import CommitLog, Decision, PreparedRound
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import RoundLimits, SourceStreamDescriptor, StartAt
-from scribengin.dataflow import paths
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.rewind import Rewind
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy
 from scribengin.log import DLSN, LogNamespace
+from scribengin.operations.rewind import Rewind
 from scribengin.testing.failpoints import failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, whole_tree
@@ -193,7 +193,7 @@ def test_a_round_that_is_not_decided_comes_first(view: DataflowView) -> None:
 def test_more_than_a_transaction_takes_is_refused_before_anything_is_written(
     view: DataflowView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scribengin.dataflow.rewind.TRANSACTION_BYTES_MAX", 500)
+    monkeypatch.setattr("scribengin.operations.rewind.TRANSACTION_BYTES_MAX", 500)
     with pytest.raises(CommitTooLarge, match="--source"):
         Rewind(view, EARLIEST, None).apply()
     assert read_on(view, "words", "words/0") == []

@@ -11,22 +11,22 @@ import pytest
 
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
-from scribengin.connectors.files.local import LocalFileSystem
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import TaskAssignment, WorkerDescriptor
-from scribengin.dataflow.ownership import TaskOwnership
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
-from scribengin.dataflow.settling import settle
-from scribengin.dataflow.view import DataflowView, Versioned
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.descriptors import TaskAssignment, WorkerDescriptor
+from scribengin.dataflow.registry.view import DataflowView, Versioned
+from scribengin.dataflow.round.commit_logs import TaskOwnership
+from scribengin.dataflow.round.runner import TaskOwner
 from scribengin.errors import PositionTruncated
+from scribengin.filesystems.local import LocalFileSystem
 from scribengin.log import DLSN, LogNamespace
-from scribengin.master.reading import Reader
+from scribengin.master.watching import Reader
+from scribengin.operations.settling import settle
+from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
 from scribengin.testing.failpoints import failpoint
-from scribengin.testing.proxy import ChaosProxy, any_transaction
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.owners import owners_of
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from scribengin.errors import ArtifactUnavailable
-from scribengin.testing.servers import ivy
-from scribengin.testing.servers.__main__ import main
-from scribengin.testing.servers.artifacts import jars_of, refresh_lock
-from scribengin.testing.servers.lock import Artifact, Lock
+from scribengin_dev.servers.__main__ import main
+from scribengin_dev.servers.jars import ivy
+from scribengin_dev.servers.jars.artifacts import jars_of, refresh_lock
+from scribengin_dev.servers.jars.lock import Artifact, Lock
 
 SERVER = Artifact("org.example", "server", "1.0")
 HELPER = Artifact("org.example", "helper", "2.0")
@@ -128,7 +128,7 @@ def test_a_jar_that_is_not_there_is_an_error_that_names_it(repository: Repositor
 
 def test_processes_that_want_the_same_jars_at_once_fetch_them_once(repository: Repository, tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from scribengin.testing.servers.artifacts import jars_of\n"
+        "import sys; from pathlib import Path; from scribengin_dev.servers.jars.artifacts import jars_of\n"
         "print(len(jars_of('example', locks=Path(sys.argv[1]))))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "locks")]

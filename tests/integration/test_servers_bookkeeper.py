@@ -6,8 +6,8 @@ from typing import Any
 
 import psutil
 
-from scribengin.testing.servers.bookkeeper import BookKeeperServers
-from scribengin_tools.bench.client_jobs import run_job
+from scribengin_dev.bench.clients.jobs import run_job
+from scribengin_dev.servers.bookkeeper import BookKeeperServers
 
 
 def test_distributedlog_reads_what_it_wrote_after_all_bookies_were_restarted(

@@ -13,15 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scribengin.testing.servers.hadoop import run_client
-from scribengin.testing.servers.java_server import listens
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.kazoo_registry import connect
+from scribengin_dev.servers.hadoop.hadoop import run_client
+from scribengin_dev.servers.java_server import listens
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration.leftovers import await_none
 
 pytestmark = pytest.mark.servers  # also of those that start their own
 
-COMMAND = [sys.executable, "-m", "scribengin_tools.cluster"]
+COMMAND = [sys.executable, "-m", "scribengin_dev.cluster"]
 
 
 def run(action: str, folder: Path, code: int = 0) -> str:

@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from scribengin.errors import ArtifactUnavailable, ServerDown
-from scribengin.testing.servers.hadoop import ask, ask_json
-from scribengin.testing.servers.hdfs import HdfsServers
-from scribengin.testing.servers.lock import Lock, lock_path
-from scribengin.testing.servers.yarn import LABEL, QUEUES, YarnServers
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.jars import pyspark_jars
+from scribengin_dev.servers.hadoop.hadoop import ask, ask_json
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.yarn import LABEL, QUEUES, YarnServers
+from scribengin_dev.servers.jars.lock import Lock, lock_path
+from scribengin_registry.java.jars import pyspark_jars
 
 pytestmark = pytest.mark.servers  # also of those that start their own
 

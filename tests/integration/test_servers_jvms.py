@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.testing.servers.java_server import OPTIONS_VARIABLE, java_command
-from scribengin_registry.java import find_java
+from scribengin_dev.servers.java_server import OPTIONS_VARIABLE, java_command
+from scribengin_registry.java.runtime import find_java
 from tests.servers.jvms import start_jvms_lightly
 
 

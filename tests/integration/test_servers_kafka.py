@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from scribengin.errors import ServerDown
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin_dev.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.servers  # also of those that start their own
 

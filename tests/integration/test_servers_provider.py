@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.testing.servers.containers import IMAGES
+from scribengin_dev.servers.containers import IMAGES
 from tests.servers.provider import CONTAINERS, PROCESSES, Provider, choose, images_of, pytest_report_header
 
 

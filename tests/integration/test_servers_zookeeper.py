@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scribengin.testing.servers.zookeeper import ZooKeeperServers
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.zookeeper import ZooKeeperServers
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
+from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
 
 
 def test_a_session_outlives_the_leader_of_three(zookeeper_quorum: ZooKeeperServers) -> None:

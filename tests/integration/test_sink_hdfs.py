@@ -18,8 +18,8 @@ from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, Sink
 from scribengin.connectors.files import FileSinkConfig
 from scribengin.testing import check_sink
-from scribengin.testing.servers.hdfs import HdfsServers
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
 
 pytestmark = pytest.mark.timeout(900)

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.launcher.skein.client import attempt_of
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
 from tests.integration.shipped_flow import feed, submit_shipped

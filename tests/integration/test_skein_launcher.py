@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 from tests.integration.yarn_cluster import verdict_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -24,7 +24,7 @@ SEED = 27
 @contextmanager
 def soaking(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """`tools/dev.py soak`, as the environment runs it; its output is in `folder`."""
-    command = [sys.executable, "-m", "scribengin_tools.soak", "--dir", str(folder / "soak"), *options]
+    command = [sys.executable, "-m", "scribengin_dev.soak", "--dir", str(folder / "soak"), *options]
     with (folder / "out.md").open("w") as out, (folder / "err.txt").open("w") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, text=True)
         try:

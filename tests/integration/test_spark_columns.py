@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
-from scribengin.dataflow.bad_records import Piece, error_batch, isolate
+from scribengin.dataflow.round.bad_records import Piece, error_batch, isolate
 from scribengin.errors import ConfigInvalid, TransformationFailed
-from scribengin.spark.transformation import InputSpec, OutputSpec, Transformation
+from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation
 from tests.integration.spark_samples import documents, payloads, records, spec
 
 pytestmark = pytest.mark.spark

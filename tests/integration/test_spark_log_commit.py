@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from scribengin.effect import set_hook
+from scribengin.base.failpoints import set_hook
 from scribengin.errors import LogError, OwnershipAcquireFailed, RecordTooLarge
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.spark.log_commit import JobCommit
+from scribengin.spark.log_format.commit import JobCommit
 from scribengin.testing.failpoints import failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 LOGS = ("a", "b")
 Output = dict[str, list[bytes]]

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
 
 from scribengin.errors import ConfigInvalid, DamagedEntry, PositionTruncated, SourceMissing
 from scribengin.log import DLSN, LogConfig, LogNamespace
-from scribengin.spark.log_format import LogDataSource
-from scribengin.spark.log_plan import LogPartition
+from scribengin.spark.log_format.format import LogDataSource
+from scribengin.spark.log_format.plan import LogPartition
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log, payload_batch
 from scribengin_registry.contract import Registry
 

@@ -23,8 +23,8 @@ _RECORDS = 1_500
 """Dozens of micro-batches, so that a kill that comes late still comes before the last one."""
 PROGRAM = """
 import sys
-from scribengin.spark.log_format import register
-from scribengin.spark.session import start_session
+from scribengin.spark.log_format.format import register
+from scribengin.spark.session.session import start_session
 
 uri, checkpoint = sys.argv[1:]
 spark = start_session("stream")

@@ -16,17 +16,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log import LogConfig, LogNamespace, LogRecord
 from scribengin.log.clients.partitioners import hash_partitioner
-from scribengin.spark.log_format import LogDataSource, register
-from scribengin.spark.log_options import LogWriteOptions
-from scribengin.spark.log_sink import TaskFiles, remove_abandoned, writer_id
-from scribengin.spark.session import activate
+from scribengin.spark.log_format.format import LogDataSource, register
+from scribengin.spark.log_format.options import LogWriteOptions
+from scribengin.spark.log_format.sink import TaskFiles, remove_abandoned, writer_id
+from scribengin.spark.session.session import activate
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin_registry.contract import Registry
-from scribengin_registry.java import find_java
+from scribengin_registry.java.runtime import find_java
 
 pytestmark = pytest.mark.spark
 
@@ -265,7 +265,7 @@ def test_logs_only_grow_and_are_created_unless_told_otherwise(
 NOTEBOOK = """
 import sys
 from pyspark.sql import SparkSession
-from scribengin.spark.log_format import register
+from scribengin.spark.log_format.format import register
 
 spark = SparkSession.builder.master("local[2]").getOrCreate()
 register(spark)

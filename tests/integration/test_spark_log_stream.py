@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
+from scribengin.base.model import JsonObject
 from scribengin.errors import ConfigInvalid, LogNotFound, PositionTruncated, ReaderBehind, SourceMissing
 from scribengin.log import DLSN, LogConfig, LogNamespace
-from scribengin.model import JsonObject
-from scribengin.spark.log_format import LogDataSource
-from scribengin.spark.log_plan import BYTES_UNLIMITED, LogPartition
-from scribengin.spark.log_stream import LogStreamReader, shares
+from scribengin.spark.log_format.format import LogDataSource
+from scribengin.spark.log_format.plan import BYTES_UNLIMITED, LogPartition
+from scribengin.spark.log_format.stream import LogStreamReader, shares
 from scribengin.testing.log_samples import bound_namespace, fill_log
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
 from scribengin.errors import NotNarrow
-from scribengin.spark.transformation import InputSpec, OutputSpec, Transformation, TransformationSpec
+from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation, TransformationSpec
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
 from scribengin.errors import ConfigInvalid, PackageInvalid
-from scribengin.spark.transformation import InputSpec, Transformation
+from scribengin.spark.transform.transformation import InputSpec, Transformation
 from tests.integration.spark_samples import UPPER, spec
 
 pytestmark = pytest.mark.spark

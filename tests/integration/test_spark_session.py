@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.spark.scratch import ScratchDirectory
+from scribengin.spark.session.scratch import ScratchDirectory
 
 pytestmark = pytest.mark.spark
 
 FLOW = """
 from scribengin.connectors.contract import RECORD_SCHEMA
-from scribengin.spark.transformation import *
+from scribengin.spark.transform.transformation import *
 import pyarrow as pa
 def load(session):
     sql = {"out": "SELECT upper(cast(payload as string)) AS payload FROM src"}
@@ -116,7 +116,7 @@ def test_a_round_of_64_mib_fits_a_small_heap(tmp_path: Path) -> None:
 
 def test_without_java_one_line_says_so(tmp_path: Path) -> None:
     script = """
-    from scribengin_registry import java
+    from scribengin_registry.java import runtime as java
     java._candidates = lambda: iter([])  # this machine has one; what is under test is what is said without
     try:
         start_session("no-java")

@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_sink, open_source
 from scribengin.connectors.contract import RECORD_SCHEMA, Attempt, PlannedRange, RoundLimits, SinkStreamWriter
 from scribengin.connectors.spark import SparkSink, SparkSinkConfig, SparkSource, SparkSourceConfig
-from scribengin.connectors.spark.tables import RowSpan, SparkTable
+from scribengin.connectors.spark.contract import RowSpan, SparkTable
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable, TableFailed
-from scribengin.model import Position
-from scribengin.spark.session import scratch_directory
+from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.tables import SessionTables
 from scribengin.testing import check_source
 from scribengin_registry.contract import Registry

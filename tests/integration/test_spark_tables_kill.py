@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from scribengin.testing.servers.artifacts import jars_of
+from scribengin_dev.servers.jars.artifacts import jars_of
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import running_cluster, start
 
@@ -31,15 +31,15 @@ _LIMIT_S = 600
 # One owner of one task, stopped at a point of its own choice; what it reads and writes are tables.
 PROGRAM = """
 import sys
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.resources import Resources
-from scribengin.dataflow.round import TaskOwner
-from scribengin.spark.session import start_session
-from scribengin.spark.transformation import Transformation
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.spark.session.session import start_session
+from scribengin.spark.transform.transformation import Transformation
 from scribengin.testing.failpoints import failpoint, kill_this_process
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 hosts, descriptor, stop, lease = sys.argv[1:]
 config = load_config(descriptor)

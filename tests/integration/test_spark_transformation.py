@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
-from scribengin.dataflow.long_records import BoundedSplit
+from scribengin.dataflow.round.long_records import BoundedSplit
 from scribengin.errors import DamagedEntry, TransformationFailed
-from scribengin.spark.source import InputBinding, ReadSplit
-from scribengin.spark.transformation import InputSpec, OutputSpec, Transformation
+from scribengin.spark.transform.input import InputBinding, ReadSplit
+from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation
 from tests.integration.spark_samples import UPPER, documents, json_input, payloads, records, spec
 
 pytestmark = pytest.mark.spark

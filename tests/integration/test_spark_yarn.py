@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from scribengin.errors import ConfigInvalid
-from scribengin.spark.session import start_session
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin.spark.session.session import start_session
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, running_cluster, start
 

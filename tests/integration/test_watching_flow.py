@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from scribengin.dataflow.stalled import SILENT_S
-from scribengin.saying import FORMAT_VARIABLE
+from scribengin.base.diagnostics import FORMAT_VARIABLE
+from scribengin.monitoring.stalled import SILENT_S
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_tools.web.server import WebConfig, WebServer
 from tests.integration.cli_runner import CommandLine

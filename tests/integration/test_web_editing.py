@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.edit_log import edits, write_edit
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.edit_log import edits, write_edit
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration import watched

@@ -8,14 +8,14 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from scribengin.chain.store import ChainDescriptor, ChainMember, create_chain
-from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.dataflow.descriptors import EdgeRates
-from scribengin.dataflow.view import DataflowView
-from scribengin.testing.proxy import ChaosProxy
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.dataflow.registry.descriptors import EdgeRates
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, create_chain
+from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 from tests.integration import watched
 from tests.integration.web_page import PATIENCE_S, kept, opened, serving
 

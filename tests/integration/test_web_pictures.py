@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.web.watcher import Watcher
+from scribengin_tools.web.model.watcher import Watcher
 from tests.house.tree import ROOT
 from tests.integration import watched
 from tests.integration.test_monitor import PICTURE as PICTURE_OF_MONITOR

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from scribengin.chain.store import path_of
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.edit_log import edits, write_edit
-from scribengin.dataflow.view import DataflowView
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.edit_log import edits, write_edit
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.operations.chain.registry import path_of
+from scribengin.operations.editing import as_yaml
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.editing import as_yaml
 from scribengin_tools.web import connections
 from scribengin_tools.web.connections import CONNECTIONS_MAX
 from scribengin_tools.web.server import WebConfig, WebServer

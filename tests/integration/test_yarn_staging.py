@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 
 _HEAD = """
 import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from scribengin.errors import LauncherError
-from scribengin.launcher.yarn.jvm import java, yarn_configuration
-from scribengin.launcher.yarn.staging import Staging
+from scribengin.base.jvm import java, yarn_configuration
+from scribengin.launcher.yarn.shipping.staging import Staging
 
 staging = Staging(yarn_configuration(), sys.argv[1])
 file = Path(sys.argv[2])

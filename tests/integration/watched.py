@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from scribengin.chain.store import ChainDescriptor, ChainMember, create_chain
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import (
+from scribengin.dataflow.registry.descriptors import (
     DataflowState,
     EdgeRates,
     PhaseTimes,
@@ -19,7 +18,8 @@ from scribengin.dataflow.descriptors import (
     WorkerDescriptor,
     WorkerReport,
 )
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, create_chain
 from scribengin_registry.contract import Registry
 
 NOW_MS = 1_780_000_000_000

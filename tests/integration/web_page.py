@@ -11,7 +11,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Page, expect
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.web.server import WebConfig, WebServer

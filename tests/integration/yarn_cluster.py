@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.launcher.yarn.applications import tag_of
-from scribengin.testing.servers.hadoop import ask
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin.launcher.yarn.client.applications import tag_of
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.hadoop.hadoop import ask
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.errors import NodeMissing
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster
 
@@ -27,8 +27,8 @@ _SUBMIT = """
 import sys
 from pathlib import Path
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.master.submit import submit
-from scribengin_registry.kazoo_registry import connect
+from scribengin.operations.submit.submit import submit
+from scribengin_registry.zookeeper.registry import connect
 hosts, home, config = sys.argv[1:]
 with connect(hosts) as registry:
     print(submit(registry, DataflowConfig.model_validate_json(config), Path(home)).id)
@@ -41,10 +41,10 @@ from pathlib import Path
 from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.skein.applications import SkeinApplications
 from scribengin.launcher.skein.spec import WorkerSize
-from scribengin.launcher.yarn.applications import YarnApplications
+from scribengin.launcher.yarn.client.applications import YarnApplications
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.pausing import pause
-from scribengin.launcher.yarn.shipping import Shipping
+from scribengin.launcher.yarn.client.pausing import pause
+from scribengin.launcher.yarn.shipping.shipping import Shipping
 launcher, attempts, home, *program = sys.argv[1:]
 yarn = YarnConfig(attempts=int(attempts))
 kit = Shipping(yarn, Path(home)).kit(None)

@@ -13,15 +13,15 @@ from collections.abc import Callable
 
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.yarn.application_master.fleet import Fleet
+from scribengin.launcher.yarn.application_master.launcher import YarnLauncher, kit_from_environment
+from scribengin.launcher.yarn.application_master.resource_manager import ApplicationMaster
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.fleet import Fleet
-from scribengin.launcher.yarn.launcher import YarnLauncher, kit_from_environment
-from scribengin.launcher.yarn.rm import ApplicationMaster
-from scribengin.launcher.yarn.trace import Traces
+from scribengin.launcher.yarn.container_records import Traces
+from scribengin.testing.conformance.launcher import check_launcher
 from scribengin.testing.failpoints import failpoint
-from scribengin.testing.launcher_conformance import check_launcher
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 LARGE_MB = 4096
 """The most that a container may have on the YARN of the tests: none of its two nodes has room for two."""

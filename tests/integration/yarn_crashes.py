@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, ContainerRequest
-from scribengin.launcher.processes import start_token
+from scribengin.launcher.local.processes import start_token
+from scribengin.launcher.yarn.application_master.fleet import Fleet
+from scribengin.launcher.yarn.application_master.launcher import YarnLauncher, kit_from_environment
+from scribengin.launcher.yarn.application_master.resource_manager import ApplicationMaster
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.fleet import Fleet
-from scribengin.launcher.yarn.launcher import YarnLauncher, kit_from_environment
-from scribengin.launcher.yarn.rm import ApplicationMaster
-from scribengin.launcher.yarn.trace import Traces
+from scribengin.launcher.yarn.container_records import Traces
 from scribengin.testing.failpoints import failpoint, kill_this_process
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.zookeeper.registry import connect
 
 STOPS = (
     "yarn.trace:after",

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from scribengin.log.entry import (
+from scribengin.log.format.entry import (
     HEADER_BYTES,
     Damage,
     EntryHeader,
@@ -29,7 +29,7 @@ from scribengin.log.entry import (
     read_header,
     to_records,
 )
-from scribengin.log.records import Record, body_of_records
+from scribengin.log.format.records import Record, body_of_records
 
 DECODED_BYTES_MAX = 1024 * 1024
 """The bound that the campaign reads with: far more than any sample holds."""

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scribengin.commit import LOCKS, CommitDescriptor, CommitLog
+from scribengin.base.commit_log import LOCKS, CommitDescriptor, CommitLog
 from scribengin.errors import Fenced, LogWriteFailed, RecordTooLarge
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, ReadAhead, StagedRange
 from scribengin.testing.failpoints import failpoint

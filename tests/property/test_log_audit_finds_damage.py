@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scribengin.log.audit import SegmentAudit
-from scribengin.log.mapped import FileView
-from scribengin.log.records import TXID_NONE
-from scribengin.log.survey import Finding
+from scribengin.log.format.records import TXID_NONE
+from scribengin.log.metadata.check import Finding
+from scribengin.log.scan.audit import SegmentAudit
+from scribengin.log.store.mapped import FileView
 from scribengin.testing.log_samples import SegmentForge, descriptor_of
 
 SEGMENT = descriptor_of()

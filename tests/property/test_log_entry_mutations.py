@@ -12,8 +12,8 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scribengin.log.entry import HEADER_BYTES, Damage, EntryHeader, encode, read_body, read_header
-from scribengin.log.records import Record, body_of_records
+from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, encode, read_body, read_header
+from scribengin.log.format.records import Record, body_of_records
 from tests.property.entry_campaign import MUTATIONS, SIGNED, run_campaign
 
 RECORDS = st.builds(

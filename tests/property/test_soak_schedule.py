@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin_tools.soak.schedule import BEGINNING_S, FLOWS, KINDS, RECOVERY_S, recovered_s, schedule
+from scribengin_dev.soak.schedule import BEGINNING_S, FLOWS, KINDS, RECOVERY_S, recovered_s, schedule
 
 SEEDS = st.integers(0, 2**63)
 LENGTHS_S = st.floats(0, 4 * 3600)

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from scribengin.dataflow.descriptors import FINAL_STATES
+from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from tests.scenario.world import World
 
 SEEDS = range(150)

@@ -15,7 +15,7 @@ from typing import Any
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import (
+from scribengin.dataflow.registry.descriptors import (
     DataflowStatus,
     PlacementHead,
     TaskAssignment,
@@ -23,11 +23,11 @@ from scribengin.dataflow.descriptors import (
     TaskReport,
     WorkerReport,
 )
-from scribengin.dataflow.view import Placement
+from scribengin.dataflow.registry.view import Placement
 from scribengin.launcher.contract import ContainerExit
-from scribengin.master import events as ev
-from scribengin.master.placement import Slot
-from scribengin.master.state import MasterState
+from scribengin.master.state import events as ev
+from scribengin.master.state.machine import MasterState
+from scribengin.master.state.spreading import Slot
 
 STARTED_S = 1000.0
 

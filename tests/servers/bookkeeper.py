@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.testing.servers.bookkeeper import BookKeeperServers
+from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 
 

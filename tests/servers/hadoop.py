@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.testing.servers.hdfs import HdfsServers
-from scribengin.testing.servers.yarn import YarnServers
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_dev.servers.hadoop.yarn import YarnServers
 
 
 @pytest.fixture(scope="session")

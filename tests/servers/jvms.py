@@ -18,9 +18,9 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from scribengin.testing.servers.java_server import OPTIONS_VARIABLE
-from scribengin_registry.java import JavaRuntime, find_java
-from scribengin_registry.process import LOOPBACK
+from scribengin_dev.servers.java_server import OPTIONS_VARIABLE
+from scribengin_registry.java.process import LOOPBACK
+from scribengin_registry.java.runtime import JavaRuntime, find_java
 
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CACHE = Path(__file__).parents[2] / ".cache"

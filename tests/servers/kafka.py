@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.testing.servers.kafka import KafkaServer
+from scribengin_dev.servers.kafka import KafkaServer
 from tests.servers.provider import Provider
 
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from scribengin.testing.servers import containers
+from scribengin_dev.servers import containers
 
 PROCESSES, CONTAINERS = "processes", "containers"
 PROVIDER_VARIABLE = "SCRIBENGIN_TEST_SERVERS"

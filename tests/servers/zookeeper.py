@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from scribengin.testing.servers.zookeeper import ZooKeeperServers
+from scribengin_dev.servers.zookeeper import ZooKeeperServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
+from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
 from tests.servers.provider import Provider
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from scribengin.answering import answered
+from scribengin.base.threads import answered
 
 
 def test_what_a_call_returns_is_returned_and_what_it_raises_is_raised() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.dataflow.bad_records import BadRecord, Isolated, Isolating, Piece, error_batch, isolate
+from scribengin.dataflow.round.bad_records import BadRecord, Isolated, Isolating, Piece, error_batch, isolate
 from scribengin.errors import TooManyBadRecords, TransformationFailed
 
 

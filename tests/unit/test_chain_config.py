@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from scribengin.chain.config import ChainConfig, is_chain, load_chain
-from scribengin.chain.graph import Edge, graph_of, meets, unawaited
-from scribengin.connectors.kafka.sink_config import KafkaSinkConfig
-from scribengin.connectors.log import LogSinkConfig, LogSourceConfig
+from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
+from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
 from scribengin.errors import ConfigInvalid
+from scribengin.operations.chain.config import ChainConfig, is_chain, load_chain
+from scribengin.operations.chain.graph import Edge, graph_of, meets, unawaited
 
 
 def flow(source: dict[str, Any], *sinks: dict[str, Any]) -> dict[str, Any]:

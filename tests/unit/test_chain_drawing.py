@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scribengin.chain.config import ChainConfig
-from scribengin.chain.graph import graph_of
-from scribengin_tools.chain_checking import WIDTH, drawn
+from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.chain.graph import graph_of
+from scribengin_tools.rendering.chain_checking import WIDTH, drawn
 
 
 def chain(**flows: Any) -> ChainConfig:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.chain.tracking import Bits, Output, tracked, tracking_payload, verdict
+from scribengin.operations.verify.tracking import Bits, Output, tracked, tracking_payload, verdict
 
 
 def output(**streams: list[int]) -> Output:

@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from scribengin.errors import ConfigInvalid, TransformationFailed
-from scribengin_tools import cli
-from scribengin_tools.commands.options import overrides
-from scribengin_tools.render import age, byte_count, print_error
+from scribengin_tools.cli import main as cli
+from scribengin_tools.cli.options import overrides
+from scribengin_tools.rendering.text import age, byte_count, print_error
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_imports_neither_spark_nor_arrow_nor_the_registry_client() -> None:
     code = (
-        "import sys\nfrom scribengin_tools import cli\nfor path in ([], ['status'], ['log', 'read']):\n"
+        "import sys\nfrom scribengin_tools.cli import main as cli\nfor path in ([], ['status'], ['log', 'read']):\n"
         "    assert cli.run([*path, '--help']) == 0\n"
         "print(sorted({'pyspark', 'pyarrow', 'kazoo', 'pandas', 'psutil'} & set(sys.modules)))"
     )
@@ -129,7 +129,7 @@ def test_an_error_shows_its_traceback_only_when_asked(capsys: pytest.CaptureFixt
 
 def test_a_bug_is_one_line_that_names_the_file_with_its_traceback() -> None:
     code = (
-        "import sys\nfrom scribengin_tools import cli\n"
+        "import sys\nfrom scribengin_tools.cli import main as cli\n"
         "def bug(): raise ValueError('two and two are five')\n"
         "cli.app.command('bug')(bug)\nsys.argv = ['scribengin', *sys.argv[1:]]\ncli.main()"
     )
@@ -145,7 +145,7 @@ def test_a_bug_is_one_line_that_names_the_file_with_its_traceback() -> None:
 
 def test_ctrl_c_ends_with_130_and_says_nothing() -> None:
     code = (
-        "import sys\nfrom scribengin_tools import cli\n"
+        "import sys\nfrom scribengin_tools.cli import main as cli\n"
         "def interrupted(): raise KeyboardInterrupt\n"
         "cli.app.command('interrupted')(interrupted)\nsys.argv = ['scribengin', 'interrupted']\ncli.main()"
     )
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_with_130_and_says_nothing() -> None:
 
 def test_a_reader_who_has_had_enough_is_no_error() -> None:
     code = (
-        "import os, sys\nfrom scribengin_tools import cli\n"
+        "import os, sys\nfrom scribengin_tools.cli import main as cli\n"
         "def talk():\n    for number in range(100_000): print(number)\n"
         "cli.app.command('talk')(talk)\nsys.argv = ['scribengin', 'talk']\ncli.main()"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from scribengin_tools import cli
+from scribengin_tools.cli import main as cli
 
 # DistributedLog's `dlog tool`, `dlog admin`, `dlog local` and `dbench` -> ours, with the options that it takes.
 LIKE: dict[str, tuple[str, ...]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.commit import CommitDescriptor, CommitLog, Decision, judge
+from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision, judge
 from scribengin.errors import DecisionMissing
 
 GROUP = "group"

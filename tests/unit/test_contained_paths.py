@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from scribengin.connectors.files.segments import PendingMerge
-from scribengin.connectors.files.writer import StagedSegment
+from scribengin.base.model import Descriptor
+from scribengin.connectors.files.sink.segments import PendingMerge
+from scribengin.connectors.files.sink.writer import StagedSegment
 from scribengin.errors import DescriptorUnreadable
 from scribengin.log.config import LogConfig
-from scribengin.log.metadata import LogDescriptor, SegmentsHead
-from scribengin.model import Descriptor
+from scribengin.log.metadata.segments import LogDescriptor, SegmentsHead
 
 LOG = LogDescriptor(name="a", directory="a%2Fb-0123", created_ms=1, config=LogConfig())
 MERGE = PendingMerge(file="day=1/part-0.txt", temporary="t", segments=("0-1.txt@day%3D1",), bytes=1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.launcher import keeper
-from scribengin.launcher.output import OutputFile, output_files, pump, rotated
+from scribengin.launcher.local import supervisor as keeper
+from scribengin.launcher.local.output import OutputFile, output_files, pump, rotated
 from scribengin.testing.waiting import wait_until
 
 

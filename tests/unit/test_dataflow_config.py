@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.nodes import config_from_bytes, config_to_bytes
+from scribengin.dataflow.registry.config_node import config_from_bytes, config_to_bytes
 from scribengin.errors import ConfigInvalid
 
 FLOW: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.dataflow.descriptors import (
+from scribengin.dataflow.registry.descriptors import (
     ERRORS_CHARACTERS_MAX,
     LAG_STREAMS_MAX,
     DataflowStatus,
@@ -14,7 +14,7 @@ from scribengin.dataflow.descriptors import (
     with_bounded_details,
     with_bounded_errors,
 )
-from scribengin.master.telling import shown_reports
+from scribengin.master.state.status import shown_reports
 
 TRACEBACK = "Traceback (most recent call last):\n" + "  File ...\n" * 300 + "ValueError: poison"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.descriptors import (
+from scribengin.dataflow.registry.descriptors import (
     DataflowStatus,
     EdgeRates,
     PhaseTimes,
@@ -16,8 +16,8 @@ from scribengin.dataflow.descriptors import (
     TaskReport,
     WorkerReport,
 )
-from scribengin.dataflow.picture import DataflowPicture, Sight, TaskPicture, picture
 from scribengin.master.monitoring import master_health
+from scribengin.monitoring.overview import DataflowPicture, Sight, TaskPicture, picture
 
 NOW_MS = 10_000_000
 STREAM_B = StreamLag(source="b", stream="0", records=1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.dataflow.descriptors import TaskReport, TaskState, WorkerReport
-from scribengin.dataflow.stalled import SILENT_S, STALL_TURNS, stalled_tasks
+from scribengin.dataflow.registry.descriptors import TaskReport, TaskState, WorkerReport
+from scribengin.monitoring.stalled import SILENT_S, STALL_TURNS, stalled_tasks
 
 AFTER_S = 60.0
 WRITTEN_MS = 1_000_000

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from scribengin.dataflow.config import load_config
-from scribengin_tools.demo.flights import LATE_MINUTES, static_tables
+from scribengin_dev.demo.flights import LATE_MINUTES, static_tables
 
 DATAFLOWS = Path(__file__).resolve().parents[2] / "dataflows"
 

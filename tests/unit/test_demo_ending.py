@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from scribengin.errors import DataflowError
+from scribengin_dev.harness.ending import ending_cleanly
 from scribengin_registry.errors import RegistryError
-from scribengin_tools.demo.ending import ending_cleanly
 
 INTERRUPTED = "demo: interrupted; everything it had started is stopped\n"
 

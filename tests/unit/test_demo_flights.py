@@ -7,8 +7,8 @@ import json
 import pyarrow.compute as pc
 import pytest
 
-from scribengin_tools.demo.flights import LOGS, Flights, load_flights, static_tables
-from scribengin_tools.demo.producer import due
+from scribengin_dev.demo.flights import LOGS, Flights, load_flights, static_tables
+from scribengin_dev.harness.producer import due
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin_tools.demo.standstill import SeenCommit, gap_around_ms, longest_gap_ms, of_stream
+from scribengin_dev.harness.standstill import SeenCommit, gap_around_ms, longest_gap_ms, of_stream
 
 
 def commit(round_: int, at_ms: int, owner: str = "worker-1", stream: str = "flights/0") -> SeenCommit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from scribengin_tools.demo.verdict import Verdict, compare
+from scribengin_dev.demo.verdict import Verdict, compare
 
 EXPECTED = pd.DataFrame({"id": [1, 2, 3], "carrier": ["UA", None, "AA"], "delay": pd.array([20, None, 33], "Int64")})
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.dataflow.error_records import BYTES_MAX, error_record, fair_share
+from scribengin.dataflow.round.error_records import BYTES_MAX, error_record, fair_share
 
 ALL_BYTES = bytes(range(256))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import PatienceConfig
-from scribengin.dataflow.descriptors import TaskAssignment
-from scribengin.dataflow.round import TaskOwner
+from scribengin.dataflow.registry.descriptors import TaskAssignment
+from scribengin.dataflow.round.runner import TaskOwner
 from scribengin.testing.waiting import wait_until
 from scribengin.worker.executor import Executor, OpenTask
 from scribengin.worker.failures import Failure

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.files import lines
-from scribengin.connectors.files.lines import LineScan, Mark, batches, cut, decode, encode
+from scribengin.connectors.files.formats import lines
+from scribengin.connectors.files.formats.lines import LineScan, Mark, batches, cut, decode, encode
 from scribengin.errors import DataflowError, RecordRefused
 
 MANY = RoundLimits(10**6, 10**9)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.connectors.files import listing as module
-from scribengin.connectors.files.listing import Listing
-from scribengin.connectors.files.local import LocalFileSystem
-from scribengin.connectors.files.system import FileInfo
+from scribengin.connectors.files.source import listing as module
+from scribengin.connectors.files.source.listing import Listing
+from scribengin.filesystems.contract import FileInfo
+from scribengin.filesystems.local import LocalFileSystem
 
 
 class MovedClock:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.files.partitions import FilePartitionConfig
+from scribengin.connectors.files.sink.partitions import FilePartitionConfig
 from scribengin.errors import CommitTooLarge, ConfigInvalid
 
 

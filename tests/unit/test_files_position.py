@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scribengin.connectors.files import position as module
 from scribengin.connectors.files.matching import Match, Question, match
-from scribengin.connectors.files.position import FilePosition, Seen
-from scribengin.connectors.files.system import FileInfo
+from scribengin.connectors.files.source import position as module
+from scribengin.connectors.files.source.position import FilePosition, Seen
 from scribengin.errors import DataflowError
+from scribengin.filesystems.contract import FileInfo
 
 NONE: Mapping[str, Seen] = {}
 

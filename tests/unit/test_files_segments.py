@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.connectors.files import segments as module
-from scribengin.connectors.files.segments import (
+from scribengin.connectors.files.sink import segments as module
+from scribengin.connectors.files.sink.segments import (
     MergeDescriptor,
     PendingMerge,
     SegmentKey,

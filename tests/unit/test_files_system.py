@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.files.lines import encode
-from scribengin.connectors.files.system import NewFile
+from scribengin.connectors.files.formats.lines import encode
+from scribengin.filesystems.contract import NewFile
 
 EVERY = bytes(range(256))
 

@@ -10,9 +10,10 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.files import FileSource, FileSourceConfig, listing
-from scribengin.connectors.files.remote import FsspecFileSystem
+from scribengin.connectors.files import FileSource, FileSourceConfig
+from scribengin.connectors.files.source import listing
 from scribengin.errors import SystemUnreachable
+from scribengin.filesystems.fsspec import FsspecFileSystem
 from scribengin.testing.clocks import ManualClock
 
 ONE, ALL = RoundLimits(1, 10**9), RoundLimits(10**6, 10**9)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from scribengin.connectors.files import hdfs
+from scribengin.filesystems import hdfs
 
 
 def test_a_call_that_nobody_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

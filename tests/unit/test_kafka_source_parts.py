@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from scribengin.connectors.kafka.client import Troubles, judge
-from scribengin.connectors.kafka.connection import KafkaConnectionConfig, connection_key, settings
-from scribengin.connectors.kafka.position import Ends, KafkaPosition, judged
-from scribengin.connectors.kafka.source_config import KafkaSourceConfig, time_ms
+from scribengin.connectors.kafka.client.client import Troubles, judge
+from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig, time_ms
+from scribengin.connectors.kafka.source.position import Ends, KafkaPosition, judged
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SystemUnreachable
 
 WHAT = "source 'in', partition t/0"

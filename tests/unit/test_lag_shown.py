@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from scribengin.dataflow.descriptors import DataflowStatus, StreamLag, TaskReport, WorkerReport
 from scribengin.dataflow.lag import LAG_OLD_S
-from scribengin.dataflow.metrics import WorkerSeries
-from scribengin.dataflow.picture import DataflowPicture, Sight, picture
-from scribengin.master.telling import shown_reports
-from scribengin_tools.monitor.showing import ChainPicture, chain_cells, detail_lines, flow_cells, task_cells
-from scribengin_tools.overview import Overview
-from scribengin_tools.render import lag_text
-from scribengin_tools.web.showing import detail_json, flow_json, tasks_json
-from scribengin_tools.web.timeline import Timeline, row_of
+from scribengin.dataflow.registry.descriptors import DataflowStatus, StreamLag, TaskReport, WorkerReport
+from scribengin.master.state.status import shown_reports
+from scribengin.monitoring.metrics import WorkerSeries
+from scribengin.monitoring.overview import DataflowPicture, Sight, picture
+from scribengin_tools.monitor.cells import ChainPicture, chain_cells, detail_lines, flow_cells, task_cells
+from scribengin_tools.rendering.dataflow import Overview
+from scribengin_tools.rendering.text import lag_text
+from scribengin_tools.web.model.timeline import Timeline, row_of
+from scribengin_tools.web.model.values import detail_json, flow_json, tasks_json
 
 NOW_MS = 10_000_000
 REPORT_AGE_S = 4.0

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.log.audit import TXID_UNKNOWN, SegmentAudit
-from scribengin.log.entry import EntryType
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.index import EntryPlace
-from scribengin.log.records import TXID_NONE
-from scribengin.log.segment import Tail
-from scribengin.log.survey import Finding
+from scribengin.log.format.entry import EntryType
+from scribengin.log.format.records import TXID_NONE
+from scribengin.log.metadata.check import Finding
+from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentAudit
+from scribengin.log.store.contract import Tail
+from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.store.index import EntryPlace
 from scribengin.testing.log_samples import SegmentForge, descriptor_of, records_entry
 
 SEGMENT = descriptor_of()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.commit import LOCKS, CommitDescriptor, CommitLog
+from scribengin.base.commit_log import LOCKS, CommitDescriptor, CommitLog
+from scribengin.base.model import node_name
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable, StoreNotMounted
 from scribengin.log import LogNamespace, StagedRange
-from scribengin.log.mark import MARK, STORES_VARIABLE
-from scribengin.model import node_name
+from scribengin.log.store.mark import MARK, STORES_VARIABLE
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry

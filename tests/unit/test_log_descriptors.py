@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.segment import SegmentName, Tail
+from scribengin.log.store.contract import SegmentName, Tail
+from scribengin.log.store.file import FileSegmentStore
 
 
 @pytest.mark.parametrize("kind", ["appender", "view"])

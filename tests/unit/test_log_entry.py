@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from scribengin.log.entry import (
+from scribengin.log.format.entry import (
     ALIGNMENT,
     BODY_SCHEMA,
     HEADER_BYTES,
@@ -22,7 +22,7 @@ from scribengin.log.entry import (
     read_header,
     to_records,
 )
-from scribengin.log.records import Record, body_of_records
+from scribengin.log.format.records import Record, body_of_records
 
 BODY = body_of_records(
     [

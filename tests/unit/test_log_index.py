@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.log.catalog import SegmentReader
-from scribengin.log.entry import encode
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.index import INTERVAL_BYTES, SegmentIndex
-from scribengin.log.records import Record, body_of_records
+from scribengin.log.format.entry import encode
+from scribengin.log.format.records import Record, body_of_records
+from scribengin.log.read.catalog import SegmentReader
+from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.store.index import INTERVAL_BYTES, SegmentIndex
 from scribengin.testing.log_samples import SegmentForge, descriptor_of
 
 SEGMENT = descriptor_of().model_copy(update={"completed_ms": 1})

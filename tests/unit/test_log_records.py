@@ -9,8 +9,8 @@ import pytest
 
 from scribengin.errors import LogError, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import LogConfig
-from scribengin.log.entry import BODY_SCHEMA
-from scribengin.log.records import Record, body_of_batch, check_record, encoded_entries
+from scribengin.log.format.entry import BODY_SCHEMA
+from scribengin.log.format.records import Record, body_of_batch, check_record, encoded_entries
 
 NOW_MS = 5000
 

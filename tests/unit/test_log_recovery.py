@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from scribengin.log import StagedRange
-from scribengin.log.entry import EntryType
-from scribengin.log.filestore import FileSegmentStore
-from scribengin.log.metadata import SegmentDescriptor
-from scribengin.log.records import TXID_NONE
-from scribengin.log.scan import Found, Refusal, decide, scan
-from scribengin.log.segment import Tail
+from scribengin.log.format.entry import EntryType
+from scribengin.log.format.records import TXID_NONE
+from scribengin.log.metadata.segments import SegmentDescriptor
+from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
+from scribengin.log.store.contract import Tail
+from scribengin.log.store.file import FileSegmentStore
 from scribengin.testing.log_samples import SegmentForge, descriptor_of, records_entry
 
 SEGMENT = descriptor_of()

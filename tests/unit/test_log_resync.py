@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.log.index import EntryPlace
-from scribengin.log.mapped import FileView
-from scribengin.log.resync import next_good_entry
-from scribengin.log.segment import Tail
+from scribengin.log.scan.resync import next_good_entry
+from scribengin.log.store.contract import Tail
+from scribengin.log.store.index import EntryPlace
+from scribengin.log.store.mapped import FileView
 from scribengin.testing.log_samples import SegmentForge
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scribengin.log.metadata import SegmentDescriptor, SegmentsHead
-from scribengin.log.survey import contradictions
+from scribengin.log.metadata.check import contradictions
+from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 
 DIRECTORY = "log-1"
 

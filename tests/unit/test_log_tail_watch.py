@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.log import tail_watch
+from scribengin.log.store import inotify as tail_watch
 
 LIMIT_S = 20.0
 
@@ -74,7 +74,7 @@ def test_a_forked_child_has_watches_of_its_own(file: Path) -> None:
     script = f"""
 import os, sys, threading
 from pathlib import Path
-from scribengin.log import tail_watch
+from scribengin.log.store import inotify as tail_watch
 assert tail_watch.watch({str(file)!r}, threading.Event())
 child = os.fork()
 if child == 0:

@@ -6,8 +6,8 @@ import pytest
 
 from scribengin.errors import OverCapacity
 from scribengin.log import LogConfig
-from scribengin.log.limits import WriteLimiter, WriteLimits
-from scribengin.log.transmit import TransmitPolicy
+from scribengin.log.write.limits import WriteLimiter, WriteLimits
+from scribengin.log.write.transmit import TransmitPolicy
 
 
 def test_what_is_over_the_limit_is_refused_and_not_counted() -> None:

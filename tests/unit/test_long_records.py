@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.connectors.contract import RECORD_SCHEMA, LongRecord, PlannedRange
-from scribengin.dataflow.bad_records import BadRecord, Piece, error_batch, isolate
-from scribengin.dataflow.long_records import BoundedSplit, long_rows
+from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, isolate
+from scribengin.dataflow.round.long_records import BoundedSplit, long_rows
 from scribengin.errors import TransformationFailed
 
 COLUMNS = pa.schema([("n", pa.int64()), ("tags", pa.list_(pa.string())), ("raw", pa.binary())])

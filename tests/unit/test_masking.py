@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from scribengin.base.masking import MASK, masked, masked_bytes, masked_text, unmasked
 from scribengin.errors import ConfigInvalid
-from scribengin.masking import MASK, masked, masked_bytes, masked_text, unmasked
 from scribengin.worker.failures import judge
 from scribengin_registry.errors import ReferenceMissing
 from scribengin_registry.references import resolved, resolved_all
-from scribengin_tools.render import print_error
+from scribengin_tools.rendering.text import print_error
 
 SECRET = "hunter2-Grüße"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.master.absences import REMEMBERED_S, Absences
+from scribengin.master.state.absences import REMEMBERED_S, Absences
 from scribengin.testing.clocks import ManualClock
 from scribengin_registry.contract import SessionState
 

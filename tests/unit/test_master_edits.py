@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.master.edits import EditPlan, Kind, kind_of, plan_edit
+from scribengin.dataflow.edits import EditPlan, Kind, kind_of, plan_edit
 from tests.scenario.world import make_config
 
 EDITED: list[tuple[dict[str, Any], Kind]] = [

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scribengin.errors import PackageInvalid
-from scribengin.master import package
-from scribengin.master.package import pack_package, ship_package
+from scribengin.operations.submit import package
+from scribengin.operations.submit.package import pack_package, ship_package
 
 
 @pytest.fixture

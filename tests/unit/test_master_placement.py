@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.master.placement import Slot, Spread, spread
-from scribengin.naming import natural
+from scribengin.base.names import natural
+from scribengin.master.state.spreading import Slot, Spread, spread
 
 
 def executors(workers: int, of_each: int = 1) -> dict[str, list[str]]:

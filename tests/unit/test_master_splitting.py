@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
-from scribengin.dataflow.descriptors import TaskDescriptor
-from scribengin.master.splitting import Missing, missing_tasks
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.splitting import Missing, missing_tasks
 
 
 def streams(**counts: int) -> dict[str, list[SourceStreamDescriptor]]:

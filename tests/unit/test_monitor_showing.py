@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scribengin.dataflow.lag import LagPicture
-from scribengin.dataflow.picture import DataflowPicture, TaskPicture
-from scribengin_tools.monitor.showing import (
+from scribengin.monitoring.overview import DataflowPicture, TaskPicture
+from scribengin_tools.monitor.cells import (
     FLOW_COLUMNS,
     TASK_COLUMNS,
     TASKS_SHOWN_MAX,
@@ -21,7 +21,7 @@ from scribengin_tools.monitor.showing import (
     task_cells,
     tasks_shown,
 )
-from scribengin_tools.render import age, lag_text
+from scribengin_tools.rendering.text import age, lag_text
 
 NOW_MS = 10**12
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.openness import is_local
+from scribengin.base.openness import is_local
 
 
 @pytest.mark.parametrize(

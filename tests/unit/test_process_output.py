@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
-from scribengin.launcher.local import LocalLauncher
-from scribengin.launcher.output import OutputFile
+from scribengin.launcher.local.launcher import LocalLauncher
+from scribengin.launcher.local.output import OutputFile
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.waiting import wait_until
-from scribengin_tools.process_output import FollowedOutput, ProcessOutput, outputs_of, text_of
+from scribengin_tools.output.local import FollowedOutput, ProcessOutput, outputs_of, text_of
 
 
 def test_who_follows_misses_nothing_when_the_file_becomes_the_older_one(tmp_path: Path) -> None:

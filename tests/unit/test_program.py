@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = ("scribengin_tools", "scribengin_tools.demo", "scribengin_tools.soak", "scribengin_tools.bench")
+PROGRAMS = ("scribengin_tools", "scribengin_dev.demo", "scribengin_dev.soak", "scribengin_dev.bench")
 INTERRUPTED = """
 import os, signal
 try:

@@ -12,8 +12,8 @@ import pytest
 
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import JavaMissing
-from scribengin_registry.java import MAJOR_MIN, JavaRuntime, find_java, wrapped
-from scribengin_registry.kazoo_registry import connect
+from scribengin_registry.java.runtime import MAJOR_MIN, JavaRuntime, find_java, wrapped
+from scribengin_registry.zookeeper.registry import connect
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 

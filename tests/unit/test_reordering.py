@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowBusy
+from scribengin.operations.reordering import refuse_reordering
 from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
-from scribengin_tools.reordering import refuse_reordering
 
 
 @pytest.fixture

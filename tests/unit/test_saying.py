@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin import saying
-from scribengin.saying import about, complain, say, speak_as
+from scribengin.base import diagnostics as saying
+from scribengin.base.diagnostics import about, complain, say, speak_as
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.spark import scratch
-from scribengin.spark.scratch import ScratchDirectory
+from scribengin.spark.session import scratch
+from scribengin.spark.session.scratch import ScratchDirectory
 
 
 @pytest.fixture(autouse=True)

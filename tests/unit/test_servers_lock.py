@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.errors import ConfigInvalid
-from scribengin.testing.servers.lock import Artifact, Lock, lock_names, lock_path, sha256_of
+from scribengin_dev.servers.jars.lock import Artifact, Lock, lock_names, lock_path, sha256_of
 
 SUM = "0123456789abcdef" * 4
 

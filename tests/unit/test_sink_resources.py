@@ -8,8 +8,8 @@ import pytest
 
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
-from scribengin.connectors.files.hdfs import canonical_cluster
-from scribengin.connectors.files.paths import durable_file_system
+from scribengin.filesystems.hdfs import canonical_cluster
+from scribengin.filesystems.paths import durable_file_system
 from scribengin_registry.contract import Registry
 
 ALONE = {"fs.defaultFS": "hdfs://nn.example:8020"}
@@ -82,7 +82,7 @@ def test_a_local_directory_has_one_name(registry: Registry, tmp_path: Path, monk
 
 
 def test_two_servers_behind_one_protocol_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scribengin.connectors.files.remote import FsspecDurableFileSystem
+    from scribengin.filesystems.fsspec import FsspecDurableFileSystem
 
     class Server:
         protocol = "sftp"

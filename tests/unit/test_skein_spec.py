@@ -15,9 +15,9 @@ from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.skein.client import Instance, attempt_of
 from scribengin.launcher.skein.exits import exit_of_instance
 from scribengin.launcher.skein.spec import PROGRAM_VARIABLE, WorkerSize, application_spec, program_words
-from scribengin.launcher.yarn.applications import tag_of
+from scribengin.launcher.yarn.application_master.container import OVER_MEMORY
+from scribengin.launcher.yarn.client.applications import tag_of
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.inside import OVER_MEMORY
 from scribengin.launcher.yarn.launching import kit_of
 
 MASTER = ContainerRequest("zk:1", "flow", "master-1", [sys.executable, "-m", "scribengin.master", "--name", "a b"], 768)

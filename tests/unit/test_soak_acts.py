@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.dataflow.nodes import config_from_bytes, config_to_bytes
+from scribengin.dataflow.edits import plan_edit
+from scribengin.dataflow.registry.config_node import config_from_bytes, config_to_bytes
 from scribengin.errors import ConfigInvalid
-from scribengin.master.edits import plan_edit
-from scribengin_tools.soak.acts import DEEDS, bad_configs
-from scribengin_tools.soak.chain import KEYS, chain_config
-from scribengin_tools.soak.schedule import FLOWS, KINDS
+from scribengin_dev.soak.acts import DEEDS, bad_configs
+from scribengin_dev.soak.chain import KEYS, chain_config
+from scribengin_dev.soak.schedule import FLOWS, KINDS
 
 
 def refusal_of(data: bytes, key: str) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.chain.tracking import ChunkVerdict, Verdict
-from scribengin_tools.soak.measuring import Life, Sample
-from scribengin_tools.soak.report import Done, Measured, acts_table
-from scribengin_tools.soak.schedule import Act
+from scribengin.operations.verify.tracking import ChunkVerdict, Verdict
+from scribengin_dev.soak.measuring import Life, Sample
+from scribengin_dev.soak.report import Done, Measured, acts_table
+from scribengin_dev.soak.schedule import Act
 
 PERIOD_S = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
-from scribengin.spark.failures import Cause, judge
+from scribengin.spark.session.failures import Cause, judge
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/me/flow.py", line 8, in parse
@@ -28,7 +28,9 @@ def test_a_traceback_of_theirs_is_the_message() -> None:
     assert judged.reason == "ValueError: invalid literal"
 
 
-@pytest.mark.parametrize("name", ["scribengin.spark.source.SplitUnreadable", "scribengin.spark.drain.OutputUnwritable"])
+@pytest.mark.parametrize(
+    "name", ["scribengin.spark.transform.input.SplitUnreadable", "scribengin.spark.transform.output.OutputUnwritable"]
+)
 def test_trouble_with_reading_and_writing_is_not_theirs(name: str) -> None:
     text = f'Traceback (most recent call last):\n  File "x.py", line 1, in read\n{name}: OSError: no space left'
     judged = judge([python_exception(text)], "running")

@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 
 from scribengin.errors import ConfigInvalid
 from scribengin.log import READ_SCHEMA
-from scribengin.spark.log_filters import Range, Wanted, pushed
-from scribengin.spark.log_options import LogReadOptions, parse_bound
+from scribengin.spark.log_format.filters import Range, Wanted, pushed
+from scribengin.spark.log_format.options import LogReadOptions, parse_bound
 
 ROWS: list[dict[str, Any]] = [
     {"log": log, "txid": txid, "channel": channel, "key": key, "segment": 1 + txid // 4, "sequence_id": txid}

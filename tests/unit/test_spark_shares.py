@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.spark.source import shares
+from scribengin.spark.transform.input import shares
 
 
 @dataclass(frozen=True)

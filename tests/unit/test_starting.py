@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scribengin.dataflow.descriptors import DataflowStatus, TaskReport
+from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport
+from scribengin.operations.starting import has_begun, is_running
 from scribengin_tools.sandbox import free_bytes, why_it_died
-from scribengin_tools.starting import has_begun, is_running
 
 
 def status(**task: Any) -> DataflowStatus:

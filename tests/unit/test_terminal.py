@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from rich.text import Text
 
-from scribengin_tools.logs import print_records
-from scribengin_tools.monitor.showing import _fact
-from scribengin_tools.render import console, print_error, print_json, print_json_line, table
+from scribengin_tools.logs.lines import print_records
+from scribengin_tools.monitor.cells import _fact
+from scribengin_tools.rendering.text import console, print_error, print_json, print_json_line, table
 from scribengin_tools.terminal import visible, visible_bytes_on
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\rb\x08\x7f Gr\u00fc\u00dfe\t"

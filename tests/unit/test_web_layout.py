@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin_tools.web.flowgraph import graph_of_flows
-from scribengin_tools.web.layout import Arrow, layout
+from scribengin_tools.web.model.graph import graph_of_flows
+from scribengin_tools.web.model.layout import Arrow, layout
 from tests.integration.watched import config
 
 

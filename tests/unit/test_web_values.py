@@ -20,11 +20,11 @@ from scribengin_tools.web.access import (
     origin_is_ours,
 )
 from scribengin_tools.web.feed import event
-from scribengin_tools.web.looking import Look
+from scribengin_tools.web.model.registry import Look
+from scribengin_tools.web.model.timeline import COARSE_MS, COARSE_ROWS, FINE_ROWS, Timeline, row_of
+from scribengin_tools.web.model.values import TaskOrder, tasks_json
+from scribengin_tools.web.model.watcher import Snapshot, pause_s
 from scribengin_tools.web.server import TOKEN_VARIABLE, token_from
-from scribengin_tools.web.showing import TaskOrder, tasks_json
-from scribengin_tools.web.timeline import COARSE_MS, COARSE_ROWS, FINE_ROWS, Timeline, row_of
-from scribengin_tools.web.watcher import Snapshot, pause_s
 from tests.integration.watched import config
 from tests.unit.test_monitor_showing import picture, task
 

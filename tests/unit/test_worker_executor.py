@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from scribengin.clock import SYSTEM_CLOCK
-from scribengin.dataflow.bad_records import Isolating
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import PatienceConfig
-from scribengin.dataflow.descriptors import TaskAssignment
-from scribengin.dataflow.round import TaskOwner
+from scribengin.dataflow.registry.descriptors import TaskAssignment
+from scribengin.dataflow.round.bad_records import Isolating
+from scribengin.dataflow.round.runner import TaskOwner
 from scribengin.testing.waiting import wait_until
 from scribengin.worker.executor import Executor
 from scribengin.worker.state import Owned

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from scribengin.dataflow.descriptors import LAG_STREAMS_MAX, StreamLag, TaskReport
-from scribengin.dataflow.round import RoundOutcome
+from scribengin.dataflow.registry.descriptors import LAG_STREAMS_MAX, StreamLag, TaskReport
+from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.worker.progress import RATE_SPAN_S, Progress, SmoothedRate
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.dataflow.descriptors import TaskReport, TaskState, WorkerReport
+from scribengin.dataflow.registry.descriptors import TaskReport, TaskState, WorkerReport
 from scribengin.worker.reporting import ReportSchedule
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scribengin.dataflow.config import PatienceConfig
-from scribengin.dataflow.descriptors import StreamLag, TaskAssignment, TaskReport
-from scribengin.dataflow.round import RoundOutcome
+from scribengin.dataflow.registry.descriptors import StreamLag, TaskAssignment, TaskReport
+from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.state import (
     RETRIES_MIN,

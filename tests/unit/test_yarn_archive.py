@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from scribengin.launcher.yarn.archive import Entry, content_digest, write_archive
+from scribengin.launcher.yarn.shipping.archive import Entry, content_digest, write_archive
 
 
 def packed(*entries: Entry) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin_tools import yarn_logs
-from scribengin_tools.yarn_logs import ContainerOutput, follow_containers, print_containers
+from scribengin_tools.output import yarn as yarn_logs
+from scribengin_tools.output.yarn import ContainerOutput, follow_containers, print_containers
 
 
 class Log:

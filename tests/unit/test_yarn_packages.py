@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from scribengin.errors import ConfigInvalid
-from scribengin.launcher.yarn.environment import environment_entries
-from scribengin.launcher.yarn.packages import package_entries
+from scribengin.launcher.yarn.shipping.environment import environment_entries
+from scribengin.launcher.yarn.shipping.packages import package_entries
 from tests.house.tree import ROOT
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from scribengin.launcher.yarn.preflight import PreflightCheck, PreflightReport, marked, report_in
+from scribengin.launcher.yarn.application_master.preflight import PreflightCheck, PreflightReport, marked, report_in
 
 
 def report(*found: str) -> PreflightReport:

@@ -12,13 +12,13 @@ import pytest
 
 from scribengin.dataflow.config import load_config
 from scribengin.errors import ConfigInvalid
-from scribengin.launcher.yarn.applications import tag_of
+from scribengin.launcher.yarn.application_master.container import OVER_MEMORY
+from scribengin.launcher.yarn.application_master.exits import exit_of
+from scribengin.launcher.yarn.client.applications import tag_of
+from scribengin.launcher.yarn.client.node_web import contents
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.exits import exit_of
-from scribengin.launcher.yarn.inside import OVER_MEMORY
 from scribengin.launcher.yarn.launching import CONFIGURATION, ENVIRONMENT, LOGIN, Kit, command_line, escaped, kit_of
-from scribengin.launcher.yarn.node_web import contents
-from scribengin_tools.yarn_environment import secrets_in_the_clear
+from scribengin.operations.submit.yarn_environment import secrets_in_the_clear
 
 FLOW = {
     "name": "a",
@@ -144,7 +144,9 @@ def test_a_variable_that_is_a_reference_is_resolved_by_the_process_that_is_launc
     assert {name: kit.variables[name] for name in environment} == environment, "YARN is told no secret"
     program = tmp_path / "program.py"
     shown = "print([os.environ.get(n) for n in ('DB_PASSWORD', 'DB_URL', 'PLAIN', 'SCRIBENGIN_REFERRING')])"
-    program.write_text(f"import os\nfrom scribengin.lifetime import run_process\nrun_process(lambda _: {shown} or 0)\n")
+    program.write_text(
+        f"import os\nfrom scribengin.base.lifetime import run_process\nrun_process(lambda _: {shown} or 0)\n"
+    )
     command = [sys.executable, str(program)]
     variables = {**os.environ, **kit.variables, "DB_USER": "ada"}
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)

@@ -1,13 +1,13 @@
-"""`scribengin`, and `python -m scribengin_tools`: see `cli.py`."""
+"""`scribengin`, and `python -m scribengin_tools`: see `cli/main.py`."""
 
 from __future__ import annotations
 
-from scribengin_tools.program import run_program
+from scribengin_tools.cli.program import run_program
 
 
 def main() -> None:
     """The console command."""
-    run_program("scribengin_tools.cli")
+    run_program("scribengin_tools.cli.main")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+from scribengin.base.private import private_directory
 from scribengin.launcher.contract import tail_of_log
 from scribengin.log import LogNamespace
-from scribengin.private import private_directory
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised, RegistryUnreachable, ServerFailed
-from scribengin_registry.kazoo_registry import ZooKeeperRegistry, connect
-from scribengin_registry.process import free_port
-from scribengin_tools.commands.options import DEFAULT_NAMESPACE
+from scribengin_registry.java.process import free_port
+from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+from scribengin_tools.cli.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181
 _LOOK_S = 0.5
@@ -104,9 +104,9 @@ class Sandbox:
 
     def kill_dataflows(self, home: Path) -> list[str]:
         """Kill what runs below `home` for the dataflows of this registry. A line for each that had to be."""
-        from scribengin.dataflow.view import dataflow_names
+        from scribengin.dataflow.registry.view import dataflow_names
         from scribengin.errors import ConfigInvalid, LauncherError
-        from scribengin_tools.ending import kill_dataflow
+        from scribengin.operations.lifecycle import kill_dataflow
 
         if self._registry is None or self._server.pid is None:
             return []

@@ -1,6 +1,6 @@
 """Files of lines as a source and as a sink. fsspec is imported here only."""
 
-from scribengin.connectors.files.sink import FileSink, FileSinkConfig
-from scribengin.connectors.files.source import FileSource, FileSourceConfig
+from scribengin.connectors.files.sink.sink import FileSink, FileSinkConfig
+from scribengin.connectors.files.source.source import FileSource, FileSourceConfig
 
 __all__ = ["FileSink", "FileSinkConfig", "FileSource", "FileSourceConfig"]

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scribengin.connectors.files.position import FilePosition, Seen
-from scribengin.connectors.files.system import FileInfo, is_lasting, is_version
+from scribengin.connectors.files.source.position import FilePosition, Seen
 from scribengin.errors import DataflowError
+from scribengin.filesystems.contract import FileInfo, is_lasting, is_version
 
 IsSame = Callable[[FileInfo, Seen], bool]
 """Whether a file has, where reading stopped, the bytes that were read."""

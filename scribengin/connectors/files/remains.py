@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scribengin.commit import CommitDescriptor, CommitLog
-from scribengin.connectors.files.paths import durable_file_system
-from scribengin.connectors.files.segments import MergeDescriptor, StreamLayout, segment_keys
-from scribengin.connectors.files.system import DurableFileSystem
-from scribengin.connectors.files.writer import KIND, StagedRound
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.connectors.files.sink.segments import MergeDescriptor, StreamLayout, segment_keys
+from scribengin.connectors.files.sink.writer import KIND, StagedRound
+from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.paths import durable_file_system
 from scribengin_registry.contract import Registry
 
 _LOCAL = "file:"

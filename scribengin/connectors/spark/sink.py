@@ -16,7 +16,8 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from scribengin.commit import CommitDescriptor
+from scribengin.base.commit_log import CommitDescriptor
+from scribengin.base.failpoints import effect
 from scribengin.connectors.contract import (
     Attempt,
     Guarantee,
@@ -25,8 +26,7 @@ from scribengin.connectors.contract import (
     SinkStreamDescriptor,
     SinkStreamWriter,
 )
-from scribengin.connectors.spark.tables import OptionValue, SparkTable, WriteMode, spark_tables
-from scribengin.effect import effect
+from scribengin.connectors.spark.contract import OptionValue, SparkTable, WriteMode, spark_tables
 
 KIND = "spark"
 _NAMING = ("url", "path", "dbtable", "catalog", "database", "keyspace", "table", "collection", "topic", "resource")

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from pydantic import Field
 
-from scribengin.clock import Clock
+from scribengin.base.clock import Clock
+from scribengin.base.model import Position
 from scribengin.connectors.contract import (
     RECORD_BYTES_MAX,
     PlannedRange,
@@ -31,9 +32,8 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
-from scribengin.connectors.spark.tables import OptionValue, RowSpan, SparkTable, StoredRows, spark_tables
+from scribengin.connectors.spark.contract import OptionValue, RowSpan, SparkTable, StoredRows, spark_tables
 from scribengin.errors import ConfigInvalid, DataflowError
-from scribengin.model import Position
 
 STREAM = "0"
 _LOOK_AHEAD_RECORDS = 1_000_000

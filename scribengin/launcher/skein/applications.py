@@ -6,13 +6,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base import jvm
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.skein import client
 from scribengin.launcher.skein.spec import WorkerSize, application_spec
-from scribengin.launcher.yarn import jvm, security
-from scribengin.launcher.yarn.applications import YarnApplications
+from scribengin.launcher.yarn import security
+from scribengin.launcher.yarn.client.applications import YarnApplications
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.launching import Kit
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scribengin.base import jvm
+from scribengin.base.private import private_directory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.skein.spec import MASTER, WORKER
-from scribengin.launcher.yarn import jvm
-from scribengin.private import private_directory
-from scribengin_registry.java import find_java
+from scribengin_registry.java.runtime import find_java
 
 ANSWER_S = 10.0
 """So long skein's application master may take to answer."""

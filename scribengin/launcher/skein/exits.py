@@ -9,7 +9,7 @@ import signal
 
 from scribengin.launcher.contract import ContainerExit
 from scribengin.launcher.skein.client import Instance
-from scribengin.launcher.yarn.exits import exit_of
+from scribengin.launcher.yarn.application_master.exits import exit_of
 
 
 def exit_of_instance(instance: Instance | None, code: bytes, last_word: str, memory_mb: int) -> ContainerExit:

@@ -19,18 +19,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
-from scribengin.effect import effect
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.diagnostics import complain
+from scribengin.base.failpoints import effect
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, last_lines
 from scribengin.launcher.skein.client import ENDED, Instance, SkeinApplication
 from scribengin.launcher.skein.exits import exit_of_instance
 from scribengin.launcher.skein.spec import EXIT_LOG, PROGRAM_VARIABLE, program_words
-from scribengin.launcher.yarn import node_web
+from scribengin.launcher.yarn.client import node_web
+from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
 from scribengin.launcher.yarn.launching import Program, escaped
 from scribengin.launcher.yarn.roster import KILL_TIMEOUT_S, Member, Roster
-from scribengin.launcher.yarn.trace import TraceDescriptor, Traces
-from scribengin.saying import complain
 from scribengin_registry.errors import RegistryError
 
 IDLE_BEAT_S = 0.5

@@ -14,7 +14,7 @@ from typing import Any
 
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.contract import ContainerRequest
-from scribengin.launcher.yarn.applications import tag_of
+from scribengin.launcher.yarn.client.applications import tag_of
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.launching import ARCHIVE, Kit, escaped, quoted
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from scribengin.model import Config
+from scribengin.base.model import Config
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _LINK = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]*$")

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scribengin.launcher.yarn import jvm
+from scribengin.base import jvm
+from scribengin.base.diagnostics import FORMAT_VARIABLE
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.saying import FORMAT_VARIABLE
-from scribengin_registry.kazoo_registry import AUTH_VARIABLE
 from scribengin_registry.references import REFERRING_VARIABLE, has_references
+from scribengin_registry.zookeeper.registry import AUTH_VARIABLE
 
 KIT_VARIABLE = "SCRIBENGIN_YARN_KIT"
 """How the master learns what it is to give to its workers: a `Kit` as base64 of JSON."""

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from scribengin.effect import effect
+from scribengin.base.diagnostics import complain
+from scribengin.base.failpoints import effect
 from scribengin.errors import ContainerUnreachable, LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
-from scribengin.launcher.yarn import node_web
+from scribengin.launcher.yarn.client import node_web
+from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
 from scribengin.launcher.yarn.launching import Program
-from scribengin.launcher.yarn.trace import TraceDescriptor, Traces
-from scribengin.saying import complain
 from scribengin_registry.errors import RegistryError
 
 KILL_TIMEOUT_S = 20.0

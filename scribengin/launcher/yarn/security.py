@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.jvm import is_java, java, java_errors
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.yarn.config import SecurityConfig
-from scribengin.launcher.yarn.jvm import is_java, java, java_errors
 
 KEYTAB = "scribengin.keytab"
 """The keytab's name in the master's container."""

@@ -17,12 +17,12 @@ from typing import Literal, TypeVar
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import EndOfStream, LogClosed, LogNotFound, LogWriteFailed, OverCapacity, ScribenginError
 from scribengin.log import DlsnRange, LogNamespace, LogWriter
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import LogPosition, LogStream, Outstanding, for_each, open_streams
-from scribengin.log.closing import ClosedOrAborted
 
 _T = TypeVar("_T")
 _NEVER = float("inf")

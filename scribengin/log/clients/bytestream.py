@@ -13,9 +13,9 @@ import threading
 import numpy as np
 import pyarrow as pa
 
+from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import ConfigInvalid, EndOfStream, LogClosed, PositionTruncated
 from scribengin.log import PAYLOAD, LogNamespace, LogReader, TransactionId
-from scribengin.log.closing import ClosedOrAborted
 
 _PIECE_BYTES = 256 * 1024
 

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.closing import ClosedAtExit
 from scribengin.errors import EndOfStream, LogClosed
 from scribengin.log import DLSN, READ_SCHEMA, LogNamespace, LogReader, Start
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import for_each
-from scribengin.log.closing import ClosedAtExit
 
 MULTI_SCHEMA = READ_SCHEMA.append(pa.field("log", pa.dictionary(pa.int32(), pa.string())))
 """What `MultiReader.read_batch` returns: a record, its place, and the name of its log."""

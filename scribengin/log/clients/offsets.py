@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator
 
-from scribengin.effect import effect
+from scribengin.base.failpoints import effect
+from scribengin.base.model import Descriptor, node_name
 from scribengin.errors import LogWriteFailed
 from scribengin.log import DLSN
-from scribengin.log.filestore import make_directory, sync_directory
-from scribengin.model import Descriptor, node_name
+from scribengin.log.store.file import make_directory, sync_directory
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import LogError, ScribenginError
 from scribengin.log import DLSN, DlsnRange, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, check_logs, hash_partitioner, split_batch, split_rows
 from scribengin.log.clients.stream import LogStream, for_each, open_streams
-from scribengin.log.closing import ClosedOrAborted
 
 
 class PartitionedWriter(ClosedOrAborted):

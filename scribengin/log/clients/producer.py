@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import InconsistentLog, LogClosed, LogError, LogNotFound, ScribenginError
 from scribengin.log import DLSN, PAYLOAD, DlsnRange, LogConfig, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, hash_partitioner, partition_logs, split_rows
 from scribengin.log.clients.stream import LogStream, Outstanding, for_each
-from scribengin.log.closing import ClosedOrAborted
-from scribengin.log.records import check_size
+from scribengin.log.format.records import check_size
 
 _RECORD_OVERHEAD_BYTES = 24
 """What a record takes in an entry beside its value and key, at most."""

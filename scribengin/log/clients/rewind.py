@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.log import LogNamespace, LogReader, Time
 
 

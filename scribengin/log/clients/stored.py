@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import EndOfStream, LogNotFound
 from scribengin.log import DLSN, LogNamespace, Start
 from scribengin.log.clients.multi import MultiReader
 from scribengin.log.clients.offsets import LogOffset, OffsetStore
-from scribengin.log.closing import ClosedOrAborted
 
 
 class StoredReader(ClosedOrAborted):

@@ -27,9 +27,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.base.closing import ClosedOrAborted
 from scribengin.errors import EndOfStream, InconsistentLog, LogError, RecordTooLarge
 from scribengin.log import DLSN, PAYLOAD, LogNamespace, LogReader, Start
-from scribengin.log.closing import ClosedOrAborted
 
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Takes records as READ_SCHEMA and returns what `LogWriter.write_bulk` takes, any number of rows. It may be called

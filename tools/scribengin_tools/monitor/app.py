@@ -14,10 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 from textual.widgets.data_table import ColumnKey
 
-from scribengin.dataflow.picture import DataflowPicture, TaskPicture
 from scribengin.errors import ScribenginError
-from scribengin_tools.monitor.operating import Operator
-from scribengin_tools.monitor.showing import (
+from scribengin.monitoring.overview import DataflowPicture, TaskPicture
+from scribengin_tools.monitor.actions import Operator
+from scribengin_tools.monitor.cells import (
     FLOW_COLUMNS,
     TASK_COLUMNS,
     ChainPicture,

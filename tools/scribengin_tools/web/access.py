@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from scribengin.clock import Clock
+from scribengin.base.clock import Clock
 from scribengin.errors import ConfigInvalid
 
 TOKEN_CHARACTERS_MIN = 16

@@ -24,8 +24,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from scribengin.clock import Clock
-from scribengin.dataflow.picture import DataflowPicture
+from scribengin.base.clock import Clock
+from scribengin.base.masking import masked_text
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
@@ -35,12 +35,12 @@ from scribengin.errors import (
     RegistryError,
     ScribenginError,
 )
-from scribengin.masking import masked_text
+from scribengin.monitoring.overview import DataflowPicture
 from scribengin_tools.web.access import Access, Session, host_is_ours, may_change, origin_is_ours
+from scribengin_tools.web.actions import WebOperator
 from scribengin_tools.web.feed import events
-from scribengin_tools.web.operating import WebOperator
-from scribengin_tools.web.showing import TASKS_A_PAGE_MAX, Json, TaskOrder, detail_json, tasks_json
-from scribengin_tools.web.watcher import Watcher
+from scribengin_tools.web.model.values import TASKS_A_PAGE_MAX, Json, TaskOrder, detail_json, tasks_json
+from scribengin_tools.web.model.watcher import Watcher
 
 STATIC = Path(__file__).parent / "static"
 CSRF_HEADER = "x-scribengin-csrf"

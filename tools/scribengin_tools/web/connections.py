@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scribengin.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK
 
 CONNECTIONS_MAX = 256
 """With what may wait to be accepted besides, well below the 1,024 descriptors that a process usually has."""

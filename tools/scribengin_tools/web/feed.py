@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 
-from scribengin_tools.web.showing import Json, changed_since
-from scribengin_tools.web.watcher import Snapshot, Watcher
+from scribengin_tools.web.model.values import Json, changed_since
+from scribengin_tools.web.model.watcher import Snapshot, Watcher
 
 SPARK_ROWS = 40
 """So many of the last rows of each dataflow are sent first, for its small time line in the overview."""

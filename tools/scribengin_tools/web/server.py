@@ -15,15 +15,15 @@ from typing import Self
 
 import uvicorn
 
-from scribengin.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.model import Config
 from scribengin.errors import ConfigInvalid, ServerDown
-from scribengin.model import Config
 from scribengin_registry.contract import Registry
 from scribengin_tools.web.access import Access, is_loopback, names_of
+from scribengin_tools.web.actions import WebOperator
 from scribengin_tools.web.app import Page
 from scribengin_tools.web.connections import BACKLOG, BoundedConnection
-from scribengin_tools.web.operating import WebOperator
-from scribengin_tools.web.watcher import Watcher
+from scribengin_tools.web.model.watcher import Watcher
 
 TOKEN_VARIABLE = "SCRIBENGIN_WEB_TOKEN"
 DEFAULT_PORT = 8480

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.files.lines import BLOCK_BYTES, LINE_BYTES_MAX, Mark, ReadBlock, of_payloads
+from scribengin.connectors.files.formats.lines import BLOCK_BYTES, LINE_BYTES_MAX, Mark, ReadBlock, of_payloads
 from scribengin.errors import DataflowError
 
 HEAD_BYTES = 4

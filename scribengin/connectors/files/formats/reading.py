@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from scribengin.connectors.contract import ReadSplit, RoundLimits
-from scribengin.connectors.files.paths import file_system
-from scribengin.connectors.files.system import FileInfo
 from scribengin.errors import DataflowError
+from scribengin.filesystems.contract import FileInfo
+from scribengin.filesystems.paths import file_system
 
 MARK_BYTES = 4096
 """So many bytes before a place are enough to know it again."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.files.formats.frames import FRAME_BYTES_MAX, HEAD_BYTES, decode_frames, frame_ends
-from scribengin.connectors.files.lines import LINE_BYTES_MAX, batches, encode, joined, line_payloads, payloads
+from scribengin.connectors.files.formats.lines import LINE_BYTES_MAX, batches, encode, joined, line_payloads, payloads
 from scribengin.errors import DataflowError, RecordTooLarge
 
 Write = Callable[[bytes | memoryview], None]

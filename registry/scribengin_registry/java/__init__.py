@@ -1,0 +1,1 @@
+"""The Java runtime, PySpark's jars, and processes on them."""

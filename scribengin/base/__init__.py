@@ -1,0 +1,1 @@
+"""What every room stands on: models, time, names, failpoints, what processes say, the JVM."""

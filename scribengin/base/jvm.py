@@ -1,0 +1,123 @@
+"""A JVM in this process with the Hadoop client that comes inside PySpark, through JPype.
+
+Rules of such a process: it never forks once the JVM runs (start children before, or with `subprocess`, which execs at
+once), and signals stay Python's (`-Xrs`). There is one JVM a process, and with it one HADOOP_CONF_DIR.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scribengin.errors import ConfigInvalid, LauncherError
+from scribengin_registry.errors import JavaMissing
+from scribengin_registry.java.jars import pyspark_jars
+from scribengin_registry.java.runtime import find_java
+
+CONF_VARIABLE = "HADOOP_CONF_DIR"
+_OPTIONS = ("-Xrs", "-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_JARS = (
+    "hadoop-client-api-*",
+    "hadoop-client-runtime-*",
+    "slf4j-api-*",
+    "log4j-1.2-api-*",
+    "log4j-api-*",
+    "log4j-core-*",
+    "log4j-slf4j2-impl-*",
+    "jcl-over-slf4j-*",
+)
+_SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
+_lock = threading.Lock()
+
+
+def start_jvm() -> None:
+    """Start it, unless it runs. Raises ConfigInvalid (no JPype, no Hadoop configuration), LauncherError (no Java)."""
+    jpype = _jpype()
+    with _lock:
+        if jpype.isJVMStarted():
+            return
+        try:
+            library = next(find_java().home.glob("**/libjvm.so"), None)
+        except JavaMissing as error:
+            raise LauncherError(f"YARN's client needs Java: {error}") from error
+        classpath = [str(configuration_directory()), *map(str, client_jars())]
+        options = [*_OPTIONS, "-Djava.net.preferIPv4Stack=true", "-Dlog4j2.level=ERROR"]
+        jpype.config.destroy_jvm = False  # Hadoop's threads would keep a process that has done its work
+        jpype.startJVM(str(library) if library else None, *options, classpath=classpath, convertStrings=False)
+
+
+def configuration_directory() -> Path:
+    """The directory that says which cluster it is. Raises ConfigInvalid."""
+    place = os.environ.get(CONF_VARIABLE)
+    if not place:
+        raise ConfigInvalid(
+            f"{CONF_VARIABLE} is not set: name the directory with the cluster's core-site.xml and yarn-site.xml"
+        )
+    if not Path(place, "yarn-site.xml").is_file():
+        raise ConfigInvalid(f"{CONF_VARIABLE} is {place}, and there is no yarn-site.xml: name the cluster's directory")
+    return Path(place)
+
+
+def client_jars() -> list[Path]:
+    """Hadoop's client, as PySpark has it. Raises LauncherError."""
+    return pyspark_jars(_JARS, LauncherError)
+
+
+def java(name: str) -> Any:
+    """A Java class, as in `java("java.util.ArrayList")`. The JVM must run."""
+    return _jpype().JClass(name)
+
+
+def yarn_configuration() -> Any:
+    """What the cluster's files say, a new `YarnConfiguration`. Starts the JVM. Raises as `start_jvm`."""
+    start_jvm()
+    configuration = java("org.apache.hadoop.yarn.conf.YarnConfiguration")()
+    for site in _SITES:  # named, because the variable may have changed since the JVM was given its class path
+        if (configuration_directory() / site).is_file():
+            configuration.addResource(java("org.apache.hadoop.fs.Path")((configuration_directory() / site).as_uri()))
+    return configuration
+
+
+def java_bytes(data: bytes) -> Any:
+    """A byte[]."""
+    jpype = _jpype()
+    return jpype.JArray(jpype.JByte)(data)
+
+
+@contextmanager
+def java_errors(what: str) -> Iterator[None]:
+    """What Java throws in the block becomes a LauncherError that begins with `what`; its stack stays the cause."""
+    try:
+        yield
+    except _jpype().JException as error:
+        raise LauncherError(f"{what}: {java_reason(error)}") from error
+
+
+def java_reason(error: Any) -> str:
+    """The first line of a Java exception, with its class where that says more than the words."""
+    kind = str(error.getClass().getSimpleName())
+    words = str(error.getMessage() or "").strip().partition("\n")[0]
+    return f"{kind}: {words}" if words else kind
+
+
+def is_java(error: BaseException | None, *names: str) -> bool:
+    """Whether an exception (there may be none), or what caused it, is one of these Java classes (simple names)."""
+    current: Any = error
+    while current is not None and isinstance(current, _jpype().JException):
+        if str(current.getClass().getSimpleName()) in names:
+            return True
+        current = current.getCause()
+    return False
+
+
+def _jpype() -> Any:
+    try:
+        import jpype
+        import jpype.config
+    except ImportError:
+        raise ConfigInvalid("launcher: yarn needs JPype: pip install 'scribengin[yarn]'") from None
+    return jpype

@@ -1,0 +1,166 @@
+"""The life of a process of ours: it works whole, or it ends.
+
+A thread that dies by an error takes its process along: what is left would hold its session, and so its tasks, and do
+nothing. Whoever launched the process launches another one. A registry that is away for so long that it is gone for
+good ends the process as well: nobody else would.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import NoReturn
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.diagnostics import complain, say
+from scribengin.base.openness import openness
+from scribengin.errors import ConfigInvalid
+from scribengin_registry.contract import Registry, SessionState
+from scribengin_registry.errors import RegistryError, RegistryUnreachable
+from scribengin_registry.references import resolve_variables
+from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+
+FAILED = 1
+REGISTRY_GONE = 76
+"""The exit code of a process that gave its registry up."""
+PATIENCE_VARIABLE = "SCRIBENGIN_REGISTRY_PATIENCE_S"
+PATIENCE_S = 24 * 3600.0
+"""For so long a process without a registry waits for it to come back."""
+_END_MAX_S = 60.0
+_OURS = ("scribengin.", "scribengin_registry.")
+
+
+def run_process(main: Callable[[list[str]], int]) -> NoReturn:
+    """Be this process: `main` on the command line's arguments, then the end, with what it returns as the exit code."""
+    threading.excepthook = _thread_died
+    try:
+        resolve_variables()
+        code = main(sys.argv[1:])
+    except Exception as error:  # noqa: BLE001  the process's outermost frame: it ends, and says why
+        complain("process_ended", f"this process ends: {error!r}", error=error)
+        code = FAILED
+    _end_within(_END_MAX_S, code)
+    sys.exit(code)
+
+
+def end_at_once(event: str, message: str, code: int) -> NoReturn:
+    """End the process, whatever its threads are doing; the container's keeper ends what it has started."""
+    complain(event, message)
+    os._exit(code)
+
+
+def connect_patiently(hosts: str, session_timeout_s: float) -> Registry:
+    """A session with the registry, however long that is away: up to the patience of this process.
+
+    Nobody launches a process again that gave up in an outage. From then on the process ends when the registry is away
+    for longer than its patience. Raises RegistryUnreachable, and what `connect` raises.
+    """
+    patience_s = patience()
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + patience_s
+    told = False
+    while True:
+        try:
+            registry = connect(hosts, session_timeout_s=session_timeout_s)
+        except RegistryUnreachable as error:
+            if SYSTEM_CLOCK.monotonic_s() >= deadline_s:
+                raise
+            if not told:
+                complain("registry_away", f"{error}; this process tries again for {patience_s:g} s")
+            told = True
+            continue
+        if told:
+            say("registry_back", f"the registry at {hosts} answers")
+        RegistryPatience(registry, patience_s)
+        _tell_of_open(registry)
+        return registry
+
+
+def _tell_of_open(registry: ZooKeeperRegistry) -> None:
+    """Said once: who reads the log of a process may be nobody who uses commands."""
+    with suppress(RegistryError):  # only a look; what the process is for tells of a registry that fails
+        if (found := openness(registry)) is not None:
+            complain("registry_open", found)
+
+
+def patience() -> float:
+    """For how many seconds this process waits for its registry. Raises ConfigInvalid."""
+    text = os.environ.get(PATIENCE_VARIABLE, "")
+    try:
+        seconds = float(text or PATIENCE_S)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ConfigInvalid(f"{PATIENCE_VARIABLE}={text}: write a number of seconds that is more than 0")
+    return seconds
+
+
+class RegistryPatience:
+    """Ends the process once its registry has been away for too long."""
+
+    def __init__(self, registry: Registry, patience_s: float) -> None:
+        self._registry = registry
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        registry.on_session(self._on_session)
+        self._on_session(registry.state)
+
+    def _on_session(self, state: SessionState) -> None:
+        with self._lock:
+            if state in (SessionState.CONNECTED, SessionState.CLOSED):
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = None
+            elif self._timer is None:
+                self._timer = threading.Timer(self._patience_s, self.give_up)
+                self._timer.name = "registry-patience"
+                self._timer.daemon = True
+                self._timer.start()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the registry is away."""
+        return self._timer is not None
+
+    def give_up(self) -> None:
+        """Called when it has been away for too long."""
+        if self._registry.state in (SessionState.CONNECTED, SessionState.CLOSED):
+            return  # it came back just now
+        text = (
+            f"no ZooKeeper server at {self._registry.hosts} has answered for {self._patience_s:g} s "
+            f"({PATIENCE_VARIABLE}): this process takes its registry for gone, and ends; `scribengin start` launches "
+            "the dataflow again"
+        )
+        end_at_once("registry_gone", text, REGISTRY_GONE)
+
+
+def _thread_died(died: threading.ExceptHookArgs) -> None:
+    """Called by Python on the thread that ends by an error. Threads that others have started are theirs."""
+    name = died.thread.name if died.thread is not None else "a thread"
+    error = died.exc_value if died.exc_value is not None else died.exc_type()
+    if _began_in(died.exc_traceback).startswith(_OURS):
+        complain("thread_died", f"{name} died of {error!r}, and this process with it", error=error)
+        os._exit(FAILED)
+    if not isinstance(error, SystemExit):
+        complain("thread_died", f"{name}, a thread that is not ours, died of {error!r}", error=error)
+
+
+def _began_in(trace: TracebackType | None) -> str:
+    """The module whose function the thread was to run."""
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if module != threading.__name__:
+            return module
+        trace = trace.tb_next
+    return ""
+
+
+def _end_within(limit_s: float, code: int) -> None:
+    """Threads of others may keep a process from ending: then it is ended."""
+    timer = threading.Timer(limit_s, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,251 @@
+"""Parquet files as a source: whole ones, planned from their footers, read by row groups."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.files.formats import reading
+from scribengin.connectors.files.formats.ranges import RangeFile
+from scribengin.connectors.files.formats.reading import (
+    MARK_BYTES,
+    FileReading,
+    FileToRead,
+    Scanned,
+    cut_rows,
+    mark_of,
+    read_planned,
+    same_columns,
+)
+from scribengin.errors import DataflowError
+from scribengin.filesystems.contract import FileInfo
+
+_MAGIC = b"PAR1"
+_ENCRYPTED = b"PARE"
+_FOOTERS_KEPT = 256
+_BATCH_ROWS = 64 * 1024
+_PLAIN = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """The rows [first, first + rows) of a file, and their size when they are not compressed."""
+
+    first: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a Parquet file says of itself."""
+
+    schema: pa.Schema
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSplit:
+    """The rows [first, end) of one file."""
+
+    path: str
+    identity: str
+    file_bytes: int
+    mark: str
+    first: int
+    end: int
+    size_bytes: int
+    schema: pa.Schema
+
+    @property
+    def records(self) -> int:
+        return self.end - self.first
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Batches of the source's schema. Raises DataflowError when the file is gone, changed or damaged."""
+        read = partial(read_planned, self.path, self.identity)
+        if mark_of(read(max(self.file_bytes - MARK_BYTES, 0), self.file_bytes)) != self.mark:
+            raise self._changed()
+        yield from self._rows(read)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """File and row, counted from 1."""
+        return [f"{self.path}, row {self.first + index + 1}" for index in indices]
+
+    def _rows(self, read: Callable[[int, int], bytes]) -> Iterator[pa.RecordBatch]:
+        with _damage(self.path, f"rows {self.first} to {self.end}"):
+            file = pq.ParquetFile(pa.PythonFile(RangeFile(read, self.file_bytes), "r"))
+            footer = _footer(file)
+            wanted = [n for n, g in enumerate(footer.groups) if g.first < self.end and self.first < g.first + g.rows]
+            at = footer.groups[wanted[0]].first if wanted else 0
+            left = self.records
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=wanted):
+                begin = max(self.first - at, 0)
+                rows = batch.slice(begin, min(left, max(batch.num_rows - begin, 0)))
+                at += batch.num_rows
+                if rows.num_rows:
+                    left -= rows.num_rows
+                    yield as_schema(rows, self.schema)
+                if not left:
+                    return
+        raise self._changed()
+
+    def _changed(self) -> DataflowError:
+        return DataflowError(
+            f"{self.path} changed after it was planned: rows {self.first} to {self.end} are not what they were; put "
+            "back what it was"
+        )
+
+
+class ParquetReading(FileReading):
+    """Files that have the columns of `schema`, and no others."""
+
+    grows = False
+
+    def __init__(self, schema: Callable[[], pa.Schema]) -> None:
+        """`schema` is asked when the first file is looked at."""
+        self._schema = schema
+        self._footers: OrderedDict[tuple[str, FileInfo], tuple[Footer, str]] = OrderedDict()
+
+    def is_ready(self, file: FileToRead) -> bool:
+        """Its last bytes are written last."""
+        return (file.url, file.info) in self._footers or is_complete(file)
+
+    def scan(self, file: FileToRead, offset: int, limits: RoundLimits, *, alone: bool) -> Scanned:
+        footer, mark = self._footer(file)
+        splits: list[ParquetSplit] = []
+        records = size = 0
+        for group in footer.groups:
+            first = max(offset + records, group.first)
+            rows, bytes_a_row = group.first + group.rows - first, max(1, group.size_bytes // max(group.rows, 1))
+            if rows <= 0:
+                continue
+            fit = min(rows, limits.records_max - records, (limits.bytes_max - size) // bytes_a_row)
+            if fit < 1 and alone and not records:
+                fit = 1
+            if fit < 1:
+                break
+            splits += self._splits(file, mark, first, first + fit, bytes_a_row)
+            records, size = records + fit, size + fit * bytes_a_row
+            if fit < rows:
+                break
+        end = offset + records
+        left = footer.rows - end
+        share = file.size_bytes / max(footer.rows, 1)
+        left_bytes = max(int(left * share), int(left > 0))
+        return Scanned(end, records, size, tuple(splits), left <= 0, int(records * share), left_bytes)
+
+    def _splits(self, file: FileToRead, mark: str, first: int, end: int, bytes_a_row: int) -> list[ParquetSplit]:
+        pieces = cut_rows(first, end, max(1, reading.SPLIT_BYTES // bytes_a_row))
+        schema, where = self._schema(), (file.url, file.info.identity, file.size_bytes, mark)
+        return [ParquetSplit(*where, begin, stop, (stop - begin) * bytes_a_row, schema) for begin, stop in pieces]
+
+    def _footer(self, file: FileToRead) -> tuple[Footer, str]:
+        """What the file says of itself, and its mark."""
+        key = (file.url, file.info)
+        if key not in self._footers:
+            found = read_footer(file)
+            wanted = self._schema()
+            if not same_columns(found.schema, wanted):
+                raise DataflowError(
+                    f"{file.url} has other columns than the source: {_differences(found.schema, wanted)}; give files "
+                    "of another kind a directory, and a source, of their own"
+                )
+            self._footers[key] = found, file.mark(file.size_bytes)
+            if len(self._footers) > _FOOTERS_KEPT:
+                self._footers.popitem(last=False)
+        return self._footers[key]
+
+
+def is_complete(file: FileToRead) -> bool:
+    """Whether a Parquet file ends as one. Raises DataflowError for one that nobody writes any more and does not."""
+    end = file.read(max(file.size_bytes - len(_MAGIC), 0), file.size_bytes)
+    if end == _MAGIC:
+        return True
+    if end == _ENCRYPTED:
+        raise DataflowError(f"{file.url} is an encrypted Parquet file, and those are not read; decrypt it")
+    if file.settled:
+        raise DataflowError(
+            f"{file.url} does not end as a Parquet file, at byte {file.size_bytes}: it is none, or was never finished; "
+            "move it away. A writer should give it a name that begins with _ or . until it is complete"
+        )
+    return False
+
+
+def read_footer(file: FileToRead) -> Footer:
+    """What a complete file says of itself. Raises DataflowError for damage, FileNotFoundError."""
+    with _damage(file.url, f"the footer that ends at byte {file.size_bytes}"):
+        return _footer(pq.ParquetFile(pa.PythonFile(RangeFile(file.read, file.size_bytes), "r")))
+
+
+def _footer(file: pq.ParquetFile) -> Footer:
+    metadata, first, groups = file.metadata, 0, []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        groups.append(RowGroup(first, group.num_rows, group.total_byte_size))
+        first += group.num_rows
+    return Footer(plain_schema(file.schema_arrow), tuple(groups))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """A schema without metadata, and without what writers choose for their own memory: dictionaries, large offsets."""
+    return pa.schema([pa.field(field.name, plain_type(field.type), field.nullable) for field in schema])
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The same for one type, and all in it."""
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, plain_type(f.type), f.nullable) for f in kind])
+    return _PLAIN.get(kind, kind)
+
+
+def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with its columns in the order and in the types of `schema`."""
+    columns = [batch.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _differences(found: pa.Schema, wanted: pa.Schema) -> str:
+    here, there = ({field.name: str(field.type) for field in schema} for schema in (found, wanted))
+    told = [f"{name} is missing" for name in there if name not in here]
+    told += [f"{name} is too many" for name in here if name not in there]
+    told += [
+        f"{name} is {here[name]} and not {there[name]}" for name in there if here.get(name, there[name]) != there[name]
+    ]
+    return ", ".join(told)
+
+
+class _damage:  # noqa: N801  used as a function
+    """Turn what Arrow raises about a file into one line. FileNotFoundError stays."""
+
+    def __init__(self, url: str, where: str) -> None:
+        self._url = url
+        self._where = where
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, (OSError, pa.ArrowException)) and not isinstance(error, FileNotFoundError):
+            why = str(error).partition("\n")[0]
+            raise DataflowError(f"{self._url}: damaged Parquet in {self._where}: {why}; restore the file") from error

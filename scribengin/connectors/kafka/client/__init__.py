@@ -1,0 +1,1 @@
+"""Kafka's client, and what its failures mean."""

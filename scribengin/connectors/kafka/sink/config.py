@@ -1,0 +1,56 @@
+"""What a user writes for a Kafka topic as a sink. Read without Kafka's client."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from scribengin.base.model import Config
+from scribengin.connectors.contract import SinkConfig
+from scribengin.connectors.kafka.client.connection import ClientValue, KafkaConnectionConfig
+
+_TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+
+
+class TopicConfig(Config):
+    """How a topic is made that is not there yet."""
+
+    partitions: int = Field(default=1, ge=1)
+    replication: int = Field(default=-1, ge=-1)
+    """How many copies of each partition; -1: as the brokers are configured."""
+    config: dict[str, ClientValue] = {}
+    """Settings of the topic, under Kafka's own names."""
+
+
+class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
+    """One topic. Every task writes to it; records without a key or a partition of their own go to one partition a task.
+
+    An output may have the columns `key`, `headers`, `timestamp` and `partition` (with `format: json`: `_key` ...).
+    """
+
+    kind: Literal["kafka"]
+    topic: str
+    create: TopicConfig | None = None
+    """Make the topic if it is missing. Without it a missing topic is an error."""
+    guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    """`exactly_once`: a transaction a round; readers with `isolation.level=read_committed` see each record once.
+    `at_least_once`: no transactions; after a crash the last round's records are there again."""
+    partition_by: Literal["key", "stream"] = "key"
+    """`key`: records with a key go where Java's producer puts that key. `stream`: all of a task's go to one partition,
+    and stay in order. A record's own `partition` comes first."""
+    tombstones: bool = False
+    """Whether a payload may be null, which deletes its key from a compacted topic. Else it is an error."""
+    transaction_timeout_s: float = Field(default=60.0, gt=0, le=900)
+    """For how long a round may hold a transaction open. Readers of committed records wait for it, also when the task
+    has died, until then or until another owner takes it over."""
+    transactional_id_prefix: str = Field(default="scribengin", min_length=1, max_length=100)
+    """What the names of transactions and of their groups begin with, for rules about who may use which."""
+
+    @field_validator("topic")
+    @classmethod
+    def _a_topic(cls, value: str) -> str:
+        if not _TOPIC.match(value) or value in (".", ".."):
+            raise ValueError(f"'{value}' is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
+        return value

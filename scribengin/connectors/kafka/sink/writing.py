@@ -1,0 +1,151 @@
+"""Writers of a topic on behalf of one task: in the task's transaction, or at least once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from scribengin.base.commit_log import CommitDescriptor
+from scribengin.base.failpoints import effect
+from scribengin.connectors.contract import Attempt, SinkStreamWriter
+from scribengin.connectors.kafka.client.client import Troubles, made
+from scribengin.connectors.kafka.client.failures import failure
+from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
+from scribengin.connectors.kafka.sink.records import Target, checked, hand_over, outgoing
+from scribengin.connectors.kafka.sink.transaction import REQUEST_TIMEOUT_S, KafkaTransaction, producer_settings
+from scribengin.errors import DataflowError, ScribenginError, StaleOwner, SystemUnreachable
+
+KIND = "kafka"
+
+
+class TransactionalWriter(SinkStreamWriter):
+    """Stages records in the task's transaction, which its other topics share: rolling back drops those of all."""
+
+    def __init__(self, target: Target, transaction: KafkaTransaction, attempt: Attempt) -> None:
+        self._target = target
+        self._transaction = transaction
+        self._attempt = attempt
+        self._records = 0
+
+    def recover(self, committed: CommitDescriptor | None) -> None:
+        """What `committed` names has been visible since the transaction committed, and the rest was aborted when this
+        one was fenced; what is left is this owner's own."""
+        _refuse_foreign(committed, self._attempt)
+        self.rollback()
+
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._target.payload_bytes_max
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        checked(batch, self._target)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        records = outgoing(batch, self._target)
+        if not records.values:
+            return
+        self._transaction.begin()
+        try:
+            with effect("kafka.produce"):
+                hand_over(self._transaction.producer, self._target, records)
+        except KafkaException as error:
+            raise self._transaction.failure(error, f"writing to topic {self._target.topic}") from None
+        self._records += len(records.values)
+
+    def prepare_commit(self) -> CommitDescriptor | None:
+        """The round is made durable with the transaction, when all sinks have written what they have."""
+        if not self._records:
+            return None
+        number = {"epoch": self._attempt.epoch, "transaction": self._transaction.opened}
+        return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.topic, **number})
+
+    def complete_commit(self, committed: CommitDescriptor) -> None:
+        """The transaction has made it visible. Raises StaleOwner if it never did."""
+        _refuse_foreign(committed, self._attempt)
+        mine = committed.data["epoch"] == self._attempt.epoch
+        if mine and committed.data["transaction"] > self._transaction.committed:
+            raise StaleOwner(f"topic {self._target.topic}: {self._attempt.owner} has not committed what it completes")
+        self._records = 0
+
+    def rollback(self) -> None:
+        self._records = 0
+        self._transaction.abort()
+
+    def close(self) -> None:
+        """The transaction is the task's."""
+
+
+class AtLeastOnceWriter(SinkStreamWriter):
+    """Writes records that are visible at once, and sees to it that they are safe before the round commits."""
+
+    def __init__(self, target: Target, config: KafkaSinkConfig, attempt: Attempt) -> None:
+        """Raises ConfigInvalid for settings that librdkafka refuses."""
+        self._target = target
+        self._attempt = attempt
+        self._bootstrap = config.bootstrap
+        self._troubles = Troubles()
+        self._lost: KafkaError | None = None
+        client = producer_settings(config, f"scribengin-{attempt.owner}", target.bytes_max)
+        self._producer: Producer = made(Producer, {**client, "on_delivery": self._delivered}, self._troubles)
+        self._records = 0
+
+    def recover(self, committed: CommitDescriptor | None) -> None:
+        """Nothing can be taken back: what was written and not committed is written again."""
+        _refuse_foreign(committed, self._attempt)
+        self._records = 0
+
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._target.payload_bytes_max
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        checked(batch, self._target)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        records = outgoing(batch, self._target)
+        try:
+            with effect("kafka.produce_at_once"):
+                hand_over(self._producer, self._target, records)
+        except KafkaException as error:
+            raise self._failure(error) from None
+        self._records += len(records.values)
+
+    def prepare_commit(self) -> CommitDescriptor | None:
+        if not self._records:
+            return None
+        try:
+            left = self._producer.flush(REQUEST_TIMEOUT_S)
+            if self._lost is not None:
+                raise KafkaException(self._lost)
+        except KafkaException as error:
+            raise self._failure(error) from None
+        if left:
+            raise SystemUnreachable(
+                f"Kafka at {self._bootstrap}: {left} records were not taken within {REQUEST_TIMEOUT_S:g} s; they are "
+                "written again: see whether the brokers run"
+            )
+        return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.topic})
+
+    def complete_commit(self, committed: CommitDescriptor) -> None:
+        _refuse_foreign(committed, self._attempt)
+        self._records = 0
+
+    def rollback(self) -> None:
+        self._records = 0
+
+    def close(self) -> None:
+        """What waits in the client belongs to no round that commits: it is dropped with it."""
+        self.__dict__.pop("_producer", None)
+
+    def _delivered(self, error: KafkaError | None, _message: Any) -> None:
+        self._lost = self._lost or error
+
+    def _failure(self, error: KafkaException) -> ScribenginError:
+        return failure(error, self._bootstrap, f"writing to topic {self._target.topic}", self._troubles)
+
+
+def _refuse_foreign(committed: CommitDescriptor | None, attempt: Attempt) -> None:
+    if committed is not None and committed.kind != KIND:
+        raise DataflowError(f"{attempt.commit_log} names a round of a '{committed.kind}' sink; restore it")

@@ -1,0 +1,92 @@
+"""What the partitions hold that this process reads: asked of the cluster all at once, and kept for a moment.
+
+A plan needs to know where a partition begins and ends and that its topic is still the same, and many streams of one
+worker plan one after the other. So one look is at all of them, and serves for LOOK_AGE_MAX_S, unless somebody has read
+everything that it found. How far the watch (watching.py) has seen records moves an end on without a request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+
+from scribengin.base.clock import Clock
+from scribengin.connectors.kafka.client.client import Cluster, Partition
+from scribengin.connectors.kafka.source.position import Ends
+from scribengin.errors import ScribenginError
+
+LOOK_AGE_MAX_S = 0.2
+"""How old a look may be that a range is planned from: a topic that was made anew is found out this much later."""
+_SAME_TURN_S = 0.005
+"""So young a look is as good as a new one: tasks that look one after the other share it."""
+
+
+class Looks:
+    """The partitions that are open for reading, of one cluster and with one isolation. Thread-safe."""
+
+    def __init__(self, cluster: Cluster, isolation: str, clock: Clock) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self._clock = clock
+        self._open: Counter[Partition] = Counter()
+        self._found: dict[Partition, Ends | ScribenginError] = {}
+        self._looked_s = float("-inf")
+        self._asking = threading.Lock()
+        self._lock = threading.Lock()
+
+    def add(self, partition: Partition) -> None:
+        """Look at this one, too, from now on."""
+        with self._lock:
+            self._open[partition] += 1
+
+    def remove(self, partition: Partition) -> None:
+        """One reader of it less."""
+        with self._lock:
+            self._open[partition] -= 1
+            if self._open[partition] <= 0:
+                del self._open[partition]
+                self._found.pop(partition, None)
+
+    def beyond(self, partition: Partition, offset: int) -> Ends:
+        """What the partition holds, by a new look if the last one was too long ago or found nothing from `offset` on.
+
+        Raises SystemUnreachable, ConfigInvalid, DataflowError.
+        """
+        with self._lock:
+            found = self._found.get(partition)
+            fresh = self._clock.monotonic_s() - self._looked_s < LOOK_AGE_MAX_S
+        if fresh and isinstance(found, Ends) and found.end > offset:
+            return found
+        return self._look(partition, self._clock.monotonic_s())
+
+    def now(self, partition: Partition) -> Ends:
+        """What the partition holds just now. Raises as `beyond`."""
+        return self._look(partition, self._clock.monotonic_s() - _SAME_TURN_S)
+
+    def known_end(self, partition: Partition) -> int:
+        """How far it is known to reach, without asking; 0 when nothing is known."""
+        with self._lock:
+            found = self._found.get(partition)
+        return found.end if isinstance(found, Ends) else 0
+
+    def seen(self, partition: Partition, end: int) -> None:
+        """Everything before `end` is there to be read: the watch has seen it."""
+        with self._lock:
+            found = self._found.get(partition)
+            if isinstance(found, Ends) and found.end < end:
+                self._found[partition] = replace(found, end=end)
+
+    def _look(self, partition: Partition, not_before_s: float) -> Ends:
+        with self._asking:
+            if self._looked_s < not_before_s or partition not in self._found:
+                with self._lock:
+                    asked = {*self._open, partition}
+                looked_s = self._clock.monotonic_s()
+                found = self._cluster.ends(asked, self._isolation)
+                with self._lock:
+                    self._found, self._looked_s = found, looked_s
+        found_here = self._found[partition]
+        if isinstance(found_here, ScribenginError):
+            raise found_here
+        return found_here

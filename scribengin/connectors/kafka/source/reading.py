@@ -1,0 +1,271 @@
+"""Reading planned ranges of partitions, in whatever process: Spark's workers, or the driver.
+
+A process keeps the consumers that it has made, each at the place where it stopped: the next range of that partition
+needs no seek, and its first records were fetched meanwhile. They belong to no group. A range [start, end) is over when
+the consumer is known to have passed `end`, not when the record `end - 1` was seen: compaction and the marks of
+transactions leave gaps, and what a transaction aborted is passed over by the client.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.connectors.kafka.client.client import Troubles, judge, made
+from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
+from scribengin.connectors.kafka.source.columns import to_batch
+from scribengin.errors import RangeGone, SystemUnreachable
+
+BATCH_RECORDS = 2000
+"""Messages that become Arrow at once: few enough to stay in the processor's cache, which makes half the speed."""
+READ_TIMEOUT_S = 20.0
+"""A range in which nothing moves for so long cannot be read just now."""
+KEPT_MAX = 8
+"""Idle consumers of one connection that a process keeps."""
+_POLL_S = 0.5
+_FULL_MS = 10
+"""When a client that has fetched enough looks whether it still has. Its own 1,000 ms are longer than a range takes to
+be read: with them, readers waited for two thirds of the time."""
+_LOST = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the partitions of a source are read."""
+
+    connection: KafkaConnectionConfig
+    isolation: Literal["read_committed", "read_uncommitted"]
+    tombstones: Literal["keep", "drop"]
+    fetch_kb: int = 2048
+    """How much is asked for at once; four times that is fetched ahead."""
+
+    def settings(self) -> dict[str, object]:
+        """What a consumer is made with."""
+        return settings(
+            self.connection,
+            "scribengin-read",
+            group_id="scribengin-read",  # the client wants one; it is never joined, and nothing is committed to it
+            isolation_level=self.isolation,
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            enable_partition_eof=True,
+            auto_offset_reset="error",
+            check_crcs=True,
+            queued_max_messages_kbytes=4 * self.fetch_kb,
+            fetch_message_max_bytes=self.fetch_kb * 1024,
+            fetch_wait_max_ms=50,
+            fetch_error_backoff_ms=20,
+            fetch_queue_backoff_ms=_FULL_MS,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSplit:
+    """The records of one partition in the offsets [start, end). `records` and `size_bytes` are estimates."""
+
+    reading: Reading
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.topic}/{self.partition}"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Raises RangeGone when retention was faster, SystemUnreachable, ConfigInvalid, DataflowError."""
+        with _TAPS.take(self) as tap:
+            keep = self.reading.tombstones == "keep"
+            for messages in tap.read(self.end):
+                wanted = messages if keep else [m for m in messages if m.value() is not None]
+                if wanted:
+                    yield to_batch(wanted, self.topic, self.partition)
+
+    def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
+        """Topic, partition and offset. Records say themselves where they stand."""
+        return [f"topic {self.topic}, partition {self.partition}, offset {at}" for at in rows.column("offset")]
+
+    def sample(self, records_max: int) -> int | None:
+        """The mean size of the first records, in bytes, or None when there are none. Raises as `read`."""
+        end = min(self.end, self.start + records_max)
+        few = replace(self.reading, fetch_kb=_SAMPLE_FETCH_KB)
+        with _TAPS.take(replace(self, end=end, reading=few)) as tap:
+            sizes = [len(m) for messages in tap.read(end) for m in messages]
+        return sum(sizes) // len(sizes) + _OVERHEAD_BYTES if sizes else None
+
+
+_SAMPLE_FETCH_KB = 64
+_OVERHEAD_BYTES = 48
+"""What a record's other columns take, about."""
+
+
+class Tap:
+    """A consumer at one place of one partition. Used by one thread at a time."""
+
+    def __init__(self, split: KafkaSplit) -> None:
+        self._troubles = Troubles()
+        self._bootstrap = split.reading.connection.bootstrap
+        self._consumer = made(Consumer, split.reading.settings(), self._troubles)
+        self._held: list[Message] = []
+        """Messages that came and lie behind what was asked for."""
+        self._passed = 0
+        """Everything before this offset was handed out, is held, or is no record."""
+        self._name = ""
+        self.at = -1
+        """Where the next range has to begin to need no seek."""
+        self.of: tuple[str, str, int] | None = None
+
+    def seek(self, split: KafkaSplit) -> None:
+        """Stand at the beginning of the split."""
+        self.of, self._name = _identity(split), split.name
+        self.at = self._passed = split.start
+        self._held = []
+        self._consumer.assign([TopicPartition(split.topic, split.partition, split.start)])
+
+    def read(self, end: int) -> Iterator[list[Message]]:
+        """The messages from here to `end`, as they come. Raises as `KafkaSplit.read`."""
+        messages: list[Message] = []
+        while self._before(end):
+            if not self._held:
+                self._fetch(end)
+            cut = bisect_left(self._held, end, key=Message.offset)
+            messages += self._held[:cut]
+            self._held = self._held[cut:]
+            if len(messages) >= BATCH_RECORDS:
+                yield messages
+                messages = []
+        self.at = end
+        if messages:
+            yield messages
+
+    def close(self) -> None:
+        """The consumer goes."""
+        self._consumer.close()
+
+    def _before(self, end: int) -> bool:
+        return bool((self._held[0].offset() if self._held else self._passed) < end)
+
+    def _fetch(self, end: int) -> None:
+        """Wait until something comes, and hold it. Raises when nothing does for READ_TIMEOUT_S."""
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + READ_TIMEOUT_S
+        while (first := self._consumer.poll(_POLL_S)) is None:
+            if SYSTEM_CLOCK.monotonic_s() > deadline_s:
+                raise self._nothing_came(end)
+        # What is beyond the range is left in the client's queue, where it counts against the size of that.
+        more = min(BATCH_RECORDS, end - self._passed) - 1
+        messages = [first, *(self._consumer.consume(more, 0) if more > 0 else ())]
+        if not [message for message in messages if message.error() is not None]:
+            self._held = messages
+            self._passed = messages[-1].offset() + 1
+            return
+        for message in messages:
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            self._held.append(message)
+            self._passed = message.offset() + 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._passed = max(self._passed, message.offset())
+        elif error.code() in _LOST:
+            raise RangeGone(f"{self._name}: the records from offset {self._passed} on are gone since they were planned")
+        elif not isinstance(judged := judge(error, self._bootstrap, f"reading {self._name}"), SystemUnreachable):
+            raise judged
+
+    def _nothing_came(self, end: int) -> Exception:
+        trouble = self._troubles.take()
+        doing = f"reading {self._name} at offset {self._passed}"
+        if trouble is not None:
+            return judge(trouble, self._bootstrap, doing)
+        return SystemUnreachable(
+            f"Kafka at {self._bootstrap}, {doing}: nothing came for {READ_TIMEOUT_S:g} s, though offset {end - 1} was "
+            "there; it is tried again: see whether the brokers run"
+        )
+
+
+_Connection = tuple[str, str, int]
+"""What two splits must have in common to be read by the same consumer."""
+
+
+class Taps:
+    """The consumers of this process. Thread-safe. A process that was forked off begins anew: it must not touch them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[_Connection, list[Tap]] = {}
+        self._inherited: list[Tap] = []
+        os.register_at_fork(after_in_child=self._forked)
+
+    @contextmanager
+    def take(self, split: KafkaSplit) -> Iterator[Tap]:
+        """A consumer that stands at the beginning of the split, while the block lasts. After an error it is closed."""
+        tap = self._idle_at(split)
+        try:
+            if tap.of != _identity(split) or tap.at != split.start:
+                tap.seek(split)
+            yield tap
+        except BaseException:
+            tap.close()
+            raise
+        self._give_back(tap, split)
+
+    def close(self) -> None:
+        """Close what is idle, before the interpreter goes: a client that is destroyed after it may crash."""
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for tap in (tap for taps in idle.values() for tap in taps):
+            tap.close()
+
+    def _idle_at(self, split: KafkaSplit) -> Tap:
+        """The one that stands there; else one of that partition, or, when there are many, the one idle for longest."""
+        with self._lock:
+            idle = self._idle.setdefault(_connection(split), [])
+            fits = [t for t in idle if t.of == _identity(split)]
+            best = next((t for t in fits if t.at == split.start), None)
+            if best is None and (fits or len(idle) >= KEPT_MAX):
+                best = (fits or idle)[0]
+            if best is not None:
+                idle.remove(best)
+                return best
+        return Tap(split)
+
+    def _give_back(self, tap: Tap, split: KafkaSplit) -> None:
+        with self._lock:
+            idle = self._idle.setdefault(_connection(split), [])
+            idle.append(tap)
+            surplus = idle.pop(0) if len(idle) > KEPT_MAX else None
+        if surplus is not None:
+            surplus.close()
+
+    def _forked(self) -> None:
+        self._inherited += [tap for idle in self._idle.values() for tap in idle]  # to drop them would destroy them
+        self._lock = threading.Lock()
+        self._idle = {}
+
+
+def _identity(split: KafkaSplit) -> tuple[str, str, int]:
+    return split.topic, split.topic_id, split.partition
+
+
+def _connection(split: KafkaSplit) -> _Connection:
+    return connection_key(split.reading.connection), split.reading.isolation, split.reading.fetch_kb
+
+
+_TAPS = Taps()
+atexit.register(_TAPS.close)

@@ -1,0 +1,359 @@
+"""Logs of the log store, as a source and as a sink. Dataflows chain through them.
+
+A stream of a source is one log. A stream of a sink is one log, too: stream k of the sink `out` is the log `out/<k>`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import pyarrow as pa
+
+from scribengin.base.clock import Clock
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.base.model import Position
+from scribengin.base.names import a_few
+from scribengin.connectors.contract import (
+    RECORD_SCHEMA,
+    Attempt,
+    PlannedRange,
+    RoundLimits,
+    Sink,
+    SinkConfig,
+    SinkStreamDescriptor,
+    SinkStreamWriter,
+    Source,
+    SourceConfig,
+    SourceStreamDescriptor,
+    SourceStreamReader,
+    StartAt,
+)
+from scribengin.connectors.log.holds import HeldBy, create_stream, hold_as_first, hold_for
+from scribengin.errors import (
+    ConfigInvalid,
+    DataflowError,
+    EndOfStream,
+    InconsistentLog,
+    LogError,
+    LogExists,
+    LogNotFound,
+    PositionTruncated,
+    RecordRefused,
+    RecordTooLarge,
+    SourceMissing,
+    StaleOwner,
+)
+from scribengin.filesystems.local import why_unwritable
+from scribengin.log import (
+    DLSN,
+    FIRST,
+    TAIL,
+    LogNamespace,
+    LogReader,
+    LogWriter,
+    SegmentDescriptor,
+    StagedRange,
+    Start,
+    Time,
+)
+from scribengin.log.patterns import logs_matching
+from scribengin_registry.contract import Registry
+
+KIND = "log"
+DEFAULT_NAMESPACE = "/logs"
+
+
+class LogSourceConfig(SourceConfig):
+    """Logs to read. Every log is a stream of its own, and new ones that match are found while the dataflow runs."""
+
+    kind: Literal["log"]
+    logs: str
+    """A log's name, or a pattern as in `flights/*`, where `*` stands for anything, slashes included."""
+    namespace: str = DEFAULT_NAMESPACE
+    """A node of the registry, or a whole URI `distributedlog-file://<hosts>/<path>` of the same registry."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """Where the logs are read from that are there when the dataflow is first split into tasks; what comes later is read
+    whole."""
+    hold_back: bool = True
+    """Let neither retention nor truncation take what the dataflow has not committed yet: it is a registered reader of
+    its logs until it is deleted. False: what is gone unread is an error when its turn comes."""
+
+
+class LogSinkConfig(SinkConfig):
+    """Logs to write: stream k is the log `<log>/<k>`, and the dataflow is its writer as long as it runs."""
+
+    kind: Literal["log"]
+    log: str
+    namespace: str = DEFAULT_NAMESPACE
+    create: bool = True
+    """Create the logs that do not exist yet. False: they must be there."""
+
+
+class LogSource(Source):
+    """The logs that a pattern matches."""
+
+    def __init__(
+        self,
+        name: str,
+        config: LogSourceConfig,
+        registry: Registry,
+        clock: Clock,
+        dataflow: str | None = None,
+        has_tasks: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`dataflow`: on whose behalf logs are held back; None holds nothing back. `has_tasks`: whether it has been
+        split already, so that what is found now is new. Raises ConfigInvalid, NamespaceNotBound."""
+        self._name = name
+        self._dataflow = dataflow if config.hold_back else None
+        self._config = config
+        self._has_tasks = has_tasks
+        self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return RECORD_SCHEMA
+
+    @property
+    def anywhere(self) -> bool:
+        return False  # segments are mapped from the store's directory
+
+    def streams(self) -> list[SourceStreamDescriptor]:
+        found = logs_matching(self._namespace, self._config.logs)
+        if not found:
+            raise SourceMissing(
+                f"source '{self._name}': no log in {self._config.namespace} is called '{self._config.logs}' "
+                f"(there are: {a_few(self._namespace.names())}); correct `logs`, or create the log"
+            )
+        streams = [SourceStreamDescriptor(source=self._name, name=log) for log in found]
+        if self._config.start == "earliest" or self._has_tasks():
+            return streams
+        latest = StartAt("latest")
+        return [stream.model_copy(update={"data": self.position_at(stream, latest)}) for stream in streams]
+
+    def hold_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:
+        if self._dataflow is not None:
+            for stream in streams:
+                hold_for(self._namespace, stream.name, [HeldBy(self._dataflow, self._name, self._config.logs)])
+
+    def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
+        self.hold_back([stream])  # its master's word may be older than that a log is held back
+        return LogStreamReader(self._namespace.open_reader(stream.name), stream)
+
+    def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
+        try:
+            with self._namespace.open_reader(stream.name, self._start(at)) as reader:
+                found = reader.read(1) if at.kind == "time" else []  # a time may lie within an entry
+                dlsn = found[0].dlsn if found else reader.position
+                return {**dlsn.to_json(), "directory": reader.directory}
+        except (InconsistentLog, PositionTruncated) as error:
+            raise ConfigInvalid(f"source '{self._name}': {error}") from None
+
+    def _start(self, at: StartAt) -> Start:
+        if at.kind == "time":
+            return Time(int(at.value))
+        if at.kind == "dlsn":
+            return DLSN.parse(str(at.value))
+        if at.kind == "offset":
+            raise ConfigInvalid(f"source '{self._name}': a place in a log is a DLSN as in 1/0/0, and no offset")
+        return FIRST if at.kind == "earliest" else TAIL
+
+    def close(self) -> None:
+        self._namespace.close()
+
+
+class LogStreamReader(SourceStreamReader):
+    """Reads one log. A position is a DLSN, and the log that it is in:
+    {"segment": 1, "entry": 0, "slot": 0, "directory": "flights%2F0-83a1..."}."""
+
+    def __init__(self, reader: LogReader, stream: SourceStreamDescriptor) -> None:
+        self._reader = reader
+        self._log = stream.name
+        self._latest: Position = stream.data
+        """With `start: latest`, where the log ended when the dataflow was first split; empty: it came later."""
+
+    def initial_position(self) -> Position:
+        if self._latest.get("directory") == self._reader.directory:  # else it was made anew since
+            return max(self._latest, self._position(self._reader.position), key=self._dlsn)
+        return self._position(self._reader.position)
+
+    def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
+        plan = self._reader.plan(self._dlsn(position), limits.records_max, limits.bytes_max)
+        return None if plan is None else PlannedRange(position, self._position(plan.end), plan.records, plan.splits)
+
+    def wait(self, position: Position, timeout_s: float) -> bool:
+        return self._reader.wait(self._dlsn(position), timeout_s)
+
+    def lag(self, position: Position) -> int:
+        return self._reader.lag(self._dlsn(position))
+
+    def ended(self, position: Position) -> bool:
+        return self._reader.ended(self._dlsn(position))
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _position(self, dlsn: DLSN) -> Position:
+        return {**dlsn.to_json(), "directory": self._reader.directory}
+
+    def _dlsn(self, position: Position) -> DLSN:
+        try:
+            if position["directory"] != self._reader.directory:
+                raise PositionTruncated(
+                    f"log '{self._log}' was deleted and created again since it was read; to read the new one from its "
+                    "start, delete the dataflow and submit it again"
+                )
+            return DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"]))
+        except (KeyError, TypeError, ValueError):
+            said = json.dumps(position)[:200]
+            raise DataflowError(
+                f"log '{self._log}': {said} is no position in a log; restore the stream's commit log"
+            ) from None
+
+
+class LogSink(Sink):
+    """Logs below one name."""
+
+    def __init__(self, name: str, config: LogSinkConfig, registry: Registry, clock: Clock) -> None:
+        """Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        self._name = name
+        self._config = config
+        self._registry = registry
+        self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
+        self._namespace.exists(self._log("0"))  # raises for a name that no log can have
+
+    @property
+    def resource(self) -> str:
+        return f"log:{self._namespace.path}/{self._config.log.strip('/')}"
+
+    def refuse_unwritable(self) -> None:
+        why = why_unwritable(self._namespace.descriptor.location)
+        if why is not None:
+            raise ConfigInvalid(
+                f"sinks.{self._name}: the store of {self._namespace.path}: {why}: let this user write there"
+            )
+
+    def streams(self, count: int) -> list[SinkStreamDescriptor]:
+        return [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
+
+    def create(self, streams: Sequence[SinkStreamDescriptor]) -> None:
+        for stream in streams:
+            log = self._log(stream.name)
+            if self._namespace.exists(log):
+                hold_as_first(self._namespace, self._config.log.strip("/"), log)  # whoever made it may have died there
+                continue
+            if not self._config.create:
+                raise LogNotFound(
+                    f"sink '{self._name}': there is no log '{log}' in {self._config.namespace}, and `create` is false: "
+                    f"`scribengin log create {log}` makes it"
+                )
+            try:
+                create_stream(self._namespace, self._config.log.strip("/"), log)
+            except LogExists:
+                continue  # somebody else has just done the same
+
+    def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
+        return LogSinkWriter(self._namespace, self._log(stream.name), self._registry, attempt)
+
+    def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        with self._namespace.open_reader(self._log(stream.name)) as reader:
+            try:
+                while (batch := reader.read_batch()) is not None:
+                    yield batch.select(RECORD_SCHEMA.names)
+            except EndOfStream:
+                return
+
+    def close(self) -> None:
+        self._namespace.close()
+
+    def _log(self, stream: str) -> str:
+        return f"{self._config.log.strip('/')}/{stream}"
+
+
+class LogSinkWriter(SinkStreamWriter):
+    """Stages rounds in a log, as its writer. The log is taken from whoever writes it at the first `recover`.
+
+    A stale owner may still get this far, and fence its successor's writer: the successor takes the log back. What it
+    must never do is judge a staged round, because it does not know the commits of its successor. So the commit log is
+    looked at again once the log has been taken, when nothing more can be staged behind one's back.
+    """
+
+    def __init__(self, namespace: LogNamespace, log: str, registry: Registry, attempt: Attempt) -> None:
+        self._namespace = namespace
+        self._log = log
+        self._registry = registry
+        self._attempt = attempt
+        self._writer: LogWriter | None = None
+
+    def recover(self, committed: CommitDescriptor | None) -> None:
+        named = self._named(committed)
+        if self._writer is None:
+            self._writer = self._open(named)
+        self._writer.recover(named)
+
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._opened().record_bytes_max
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        try:
+            refused = self._opened().refused(batch)
+        except LogError as error:  # a value that cannot be what its column is in a log
+            raise RecordRefused(str(error)) from None
+        for row in refused:
+            raise row.error if isinstance(row.error, RecordTooLarge) else RecordRefused(str(row.error))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._opened().stage(batch)
+
+    def prepare_commit(self) -> CommitDescriptor | None:
+        staged = self._opened().prepare()
+        if staged is None:
+            return None
+        return CommitDescriptor(kind=KIND, records=staged.records, data=staged.model_dump(mode="json"))
+
+    def complete_commit(self, committed: CommitDescriptor) -> None:
+        named = self._named(committed)
+        if named is not None:
+            self._opened().commit_staged(named)
+
+    def rollback(self) -> None:
+        self._opened().rollback_staged()
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        try:
+            writer.close()
+        except LogError:
+            return  # the log has a new writer, or its disk fails: whoever opens it next finds all that was committed
+
+    def _open(self, named: StagedRange | None) -> LogWriter:
+        def judge(_segment: SegmentDescriptor) -> StagedRange | None:
+            self._refuse_if_stale()
+            return named
+
+        self._refuse_if_stale()
+        return self._namespace.open_writer(self._log, steal=True, commit_log=self._attempt.commit_log, judge=judge)
+
+    def _opened(self) -> LogWriter:
+        if self._writer is None:
+            raise DataflowError(f"log '{self._log}': a sink's writer can be used after recover(), and before close()")
+        return self._writer
+
+    def _named(self, committed: CommitDescriptor | None) -> StagedRange | None:
+        if committed is None:
+            return None
+        if committed.kind != KIND:
+            raise DataflowError(f"{self._attempt.commit_log} names a round of a '{committed.kind}' sink; restore it")
+        return StagedRange.from_json(committed.data, path=self._attempt.commit_log)
+
+    def _refuse_if_stale(self) -> None:
+        path, mine = self._attempt.commit_log, self._attempt.epoch
+        log = CommitLog.from_bytes(self._registry.get(path).data, path=path)
+        if log.epoch != mine:
+            raise StaleOwner(
+                f"log '{self._log}': {log.owner} owns it under epoch {log.epoch}, and {self._attempt.owner} has {mine}"
+            )

@@ -1,0 +1,87 @@
+"""Opening what a `DataflowConfig` names: its sources, its sinks, and the specification of its transformation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from scribengin.connectors import Environment, open_sink, open_source
+from scribengin.connectors.contract import Guarantee, Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.round.owner import deciding_stream
+from scribengin.dataflow.tasks import split_into_tasks, task_count
+from scribengin.spark.transform.spec import InputSpec, OutputSpec, TransformationSpec
+
+
+class Resources:
+    """The open sources and sinks of one dataflow in one process. Closes what it opened, also when opening fails half
+    way.
+    """
+
+    def __init__(self, config: DataflowConfig, environment: Environment) -> None:
+        """Raises what the connectors raise for a source or sink that cannot be opened."""
+        self.config = config
+        with ExitStack() as opened:
+            self.sources: dict[str, Source] = {}
+            for name, source in config.sources.items():
+                self.sources[name] = open_source(name, source, environment)
+                opened.callback(self.sources[name].close)
+            self.sinks: dict[str, Sink] = {}
+            for name, sink in config.sinks.items():
+                self.sinks[name] = open_sink(name, sink, environment)
+                opened.callback(self.sinks[name].close)
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Resources:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every source and sink. Idempotent."""
+        self._opened.close()
+
+    def source_streams(self) -> dict[str, list[SourceStreamDescriptor]]:
+        """The streams of every source as they are now. Raises SourceMissing."""
+        return {name: source.streams() for name, source in self.sources.items()}
+
+    def sink_streams(self, count: int) -> dict[str, list[SinkStreamDescriptor]]:
+        """The first `count` streams of every sink."""
+        return {name: sink.streams(count) for name, sink in self.sinks.items()}
+
+    def guarantees(self) -> dict[str, Guarantee]:
+        """What each sink promises of the output after a crash."""
+        return {name: sink.guarantee for name, sink in self.sinks.items()}
+
+    def tasks(self, streams: Mapping[str, list[SourceStreamDescriptor]] | None = None) -> list[TaskDescriptor]:
+        """The tasks that the streams (default: those there are now) are grouped into. Raises ConfigInvalid when sinks
+        of different systems would have to decide about one task."""
+        found = self.source_streams() if streams is None else streams
+        count = task_count(found, self.config.tasks)
+        tasks = split_into_tasks(found, self.sink_streams(count), count)
+        for task in tasks[:1]:  # they are all alike
+            deciding_stream(self.sinks, task.sinks)
+        return tasks
+
+    def transformation_spec(self) -> TransformationSpec:
+        """What the Spark room needs to know of this dataflow."""
+        config = self.config
+        return TransformationSpec(
+            dataflow=config.name,
+            function=config.transformation,
+            sql=config.statements() or None,
+            package_dir=Path(config.package) if config.package else None,
+            settings=dict(config.settings),
+            inputs={
+                name: InputSpec(
+                    name, opened.schema, config.sources[name].format, config.sources[name].schema_ddl, opened.anywhere
+                )
+                for name, opened in self.sources.items()
+            },
+            outputs={
+                name: OutputSpec(name, config.sinks[name].format, self.sinks[name].carried) for name in config.outputs
+            },
+        )

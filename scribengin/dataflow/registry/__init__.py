@@ -1,0 +1,1 @@
+"""A dataflow's nodes in the registry."""

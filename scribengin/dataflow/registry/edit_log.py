@@ -1,0 +1,201 @@
+"""The history of a dataflow's config: one node for each version that a command wrote, or a master saw.
+
+The node stands beside the `config` node and not in it, so a ZooKeeper client that writes the config alone is as good
+an editor as any command; it only says nothing of who it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from typing import Any
+
+from scribengin.base.failpoints import effect
+from scribengin.base.masking import masked
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.config_node import as_json, config_to_bytes, refuse_too_large
+from scribengin.dataflow.registry.descriptors import ConfigEdit
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import ConfigInvalid, EditConflict
+from scribengin_registry.contract import Create, Delete, Operation, Set
+from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+
+EDITS_KEPT_MAX = 100
+
+
+def write_edit(view: DataflowView, config: DataflowConfig, version: int, *, author: str, at_ms: int) -> int:
+    """Replace the config that was read at `version`, and say who did; returns the new version. A `config` node that is
+    gone is made again.
+
+    Raises EditConflict, which says what somebody else did meanwhile, and ConfigInvalid (it is too large); then nothing
+    was written.
+    """
+    there = view.counted_config()
+    if there.version != version:
+        raise conflict(view, version)
+    number = there.numbers.base if there.node is None else version + 1
+    refuse_too_large(config)
+    edit = ConfigEdit(version=number, at_ms=at_ms, author=author, config=as_json(config))
+    if view.registry.find(view.paths.edits) is None:  # of a dataflow that was submitted by an older version
+        with contextlib.suppress(NodeExists), effect("edits.create"):
+            view.registry.create(view.paths.edits)
+    path = view.paths.edit(edit.version)
+    data, before = config_to_bytes(config), view.registry.find(path)
+    changes: list[Operation] = [
+        Create(view.paths.config, data) if there.node is None else Set(view.paths.config, data, there.node.version),
+        Create(path, edit.to_bytes())
+        if before is None  # else it is of a node that was deleted before a master had accepted anything of it
+        else Set(path, edit.to_bytes(), before.version),
+    ]
+    try:
+        with effect("edits.write"):
+            view.registry.commit(changes)
+    except (VersionConflict, NodeExists):
+        raise conflict(view, version) from None
+    except OutcomeUnknown:
+        view.registry.sync()
+        node = view.registry.find(path)
+        if node is None or ConfigEdit.from_bytes(node.data, path=path).at_ms != at_ms:
+            raise
+    return edit.version
+
+
+def conflict(view: DataflowView, version: int) -> EditConflict:
+    """The error of whoever has edited version `version` of the config when it was no longer the last one."""
+    return EditConflict(
+        f"the config of dataflow '{view.dataflow}' was edited since version {version} was read: "
+        f"{edited_since(view, version)}. Nothing of yours was written: look at the config as it is now, and edit that"
+    )
+
+
+def edited_since(view: DataflowView, version: int, upto: int | None = None) -> str:
+    """What was edited after that version (and not after `upto`), for people."""
+    from_then = [edit for edit in edits(view) if version < edit.version and (upto is None or edit.version <= upto)]
+    told = "; ".join(described(edit, edit_before(view, edit.version)) for edit in from_then)
+    return told or "its author is unknown, and no master has looked at the edit yet"
+
+
+def described(edit: ConfigEdit, before: ConfigEdit | None = None) -> str:
+    """An edit in a line: who, when it was, what."""
+    what = ", ".join(changes_of(edit, before)) or "nothing that can be told"
+    return f"version {edit.version} by {edit.author or 'unknown'}: {what}"
+
+
+def changes_of(edit: ConfigEdit, before: ConfigEdit | None) -> tuple[str, ...]:
+    """What an edit changes; it is told from the version before where no master has told it yet."""
+    if not edit.changes and before is not None and before.config is not None and edit.config is not None:
+        return tuple(differences(before.config, edit.config))
+    return edit.changes
+
+
+def edits(view: DataflowView) -> list[ConfigEdit]:
+    """Every version that is kept, oldest first. Raises DataflowNotFound."""
+    view.status()  # so that a wrong name is called one
+    try:
+        names = sorted(view.registry.children(view.paths.edits))
+    except NodeMissing:
+        return []
+    found = [(name, view.registry.find(f"{view.paths.edits}/{name}")) for name in names]
+    return [ConfigEdit.from_bytes(n.data, path=f"{view.paths.edits}/{name}") for name, n in found if n is not None]
+
+
+def edit_before(view: DataflowView, version: int) -> ConfigEdit | None:
+    """The version before `version` that is kept."""
+    earlier = [edit for edit in edits(view) if edit.version < version]
+    return earlier[-1] if earlier else None
+
+
+def config_of_version(view: DataflowView, version: int) -> DataflowConfig:
+    """The config as it was at that version. Raises ConfigInvalid: it is not kept, or was none."""
+    path = view.paths.edit(version)
+    node = view.registry.find(path)
+    if node is None:
+        known = ", ".join(str(edit.version) for edit in edits(view)) or "none"
+        raise ConfigInvalid(f"version {version} of the config of '{view.dataflow}' is not kept (there are: {known})")
+    found = ConfigEdit.from_bytes(node.data, path=path)
+    if found.config is None:
+        raise ConfigInvalid(f"version {version} of the config of '{view.dataflow}' was no config: {found.error}")
+    return DataflowConfig.parse(found.config, source=f"version {version}")
+
+
+def outcome_operations(view: DataflowView, seen: ConfigEdit) -> list[Operation]:
+    """What writes down how a master judged a version, and forgets the oldest ones. For `commit_placement`.
+
+    Who wrote it, and when, is kept if the writer said so; `seen.at_ms` is when the master saw it.
+    """
+    path = view.paths.edit(seen.version)
+    node = view.registry.find(path)
+    if node is not None:
+        written = ConfigEdit.from_bytes(node.data, path=path)
+        told = seen.model_copy(update={"author": written.author, "at_ms": written.at_ms})
+        return [Set(path, told.to_bytes(), node.version), *_too_old(view, seen.version)]
+    root = view.registry.find(view.paths.edits)
+    made: list[Operation] = [Create(view.paths.edits)] if root is None else []
+    return [*made, Create(path, seen.to_bytes()), *_too_old(view, seen.version)]
+
+
+def _too_old(view: DataflowView, version: int) -> list[Operation]:
+    try:
+        names = sorted(view.registry.children(view.paths.edits))
+    except NodeMissing:
+        return []
+    kept = view.paths.edit(version).rpartition("/")[2]
+    others = [name for name in names if name != kept]
+    return [Delete(f"{view.paths.edits}/{name}") for name in others[: max(0, len(others) + 1 - EDITS_KEPT_MAX)]]
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """What differs, as `dotted.field: old -> new`."""
+    return [difference(path, a, b) for path, a, b in changed_values(old, new)]
+
+
+def difference(path: tuple[str, ...], before: Any, after: Any, named: str | None = None) -> str:
+    """What differs at one place. What looks like a secret is only said to do so: histories are kept, and shown."""
+    was, became = (_without_secret(path, value) for value in (before, after))
+    return f"{named or '.'.join(path)}: {shown(was)} -> {shown(became)}"
+
+
+def _without_secret(path: tuple[str, ...], value: Any) -> Any:
+    for name in reversed(path):
+        value = {name: value}
+    value = masked(value)
+    for name in path:
+        value = value[name]
+    return value
+
+
+def changed_values(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any, Any]]:
+    """The paths at which two JSON values differ, with both values; None where there is none."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [*old, *(key for key in new if key not in old)]
+        return [change for key in keys for change in changed_values(old.get(key), new.get(key), (*path, str(key)))]
+    return [] if old == new else [(path, old, new)]
+
+
+def merged(base: dict[str, Any], mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any] | None:
+    """Two edits of the JSON value `base` as one; None if both change the same, and not alike."""
+    my_paths = {path: after for path, _, after in changed_values(base, mine)}
+    both: dict[str, Any] = copy.deepcopy(mine)
+    for path, _, after in changed_values(base, theirs):
+        if any(path[: len(other)] == other[: len(path)] for other in my_paths) and my_paths.get(path) != after:
+            return None
+        node = both
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+        if after is None:
+            node.pop(path[-1], None)
+        else:
+            node[path[-1]] = after
+    return both
+
+
+def shown(value: Any) -> str:
+    """A value in a line of the history."""
+    if value is None:
+        return "default"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]} ..."
+
+
+_SHOWN_MAX = 80

@@ -1,0 +1,62 @@
+"""Names and leases are never used twice in a registry, not even by a dataflow that is submitted again after it was
+deleted: a process that nobody could reach may think that it is the deleted one's still.
+
+What a deleted dataflow has used up to is kept: of its workers and masters by its name, of leases for the whole
+registry, because a sink may go from one dataflow to another. Epochs are never below leases (ownership.py), so they grow
+with them.
+"""
+
+from __future__ import annotations
+
+from scribengin.base.model import Descriptor
+from scribengin.dataflow.registry.paths import NUMBERS, numbers_of_name
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeExists, VersionConflict
+
+
+class Numbers(Descriptor):
+    """The first of each that was never used."""
+
+    worker: int = 1
+    master: int = 1
+    lease: int = 1
+
+    def reached(self, other: Numbers) -> Numbers:
+        """The greater of each."""
+        return Numbers(
+            worker=max(self.worker, other.worker),
+            master=max(self.master, other.master),
+            lease=max(self.lease, other.lease),
+        )
+
+
+def first_numbers(registry: Registry, dataflow: str) -> tuple[Numbers, int]:
+    """Where a dataflow of that name begins, and the version of the node that is to stand until it has begun."""
+    of_all, version = _read(registry, NUMBERS)
+    of_name, _ = _read(registry, numbers_of_name(dataflow))
+    return Numbers(worker=of_name.worker, master=of_name.master, lease=of_all.lease), version
+
+
+def keep_numbers(registry: Registry, dataflow: str, reached: Numbers) -> None:
+    """Whoever comes later begins there, or above. Before anything of the dataflow is deleted."""
+    _raise(registry, numbers_of_name(dataflow), Numbers(worker=reached.worker, master=reached.master))
+    _raise(registry, NUMBERS, Numbers(lease=reached.lease))
+
+
+def _read(registry: Registry, path: str) -> tuple[Numbers, int]:
+    while (node := registry.find(path)) is None:
+        try:
+            registry.create(path, Numbers().to_bytes(), parents=True)
+        except NodeExists:
+            continue
+    return (Numbers.from_bytes(node.data, path=path) if node.data else Numbers()), node.version
+
+
+def _raise(registry: Registry, path: str, reached: Numbers) -> None:
+    while True:
+        known, version = _read(registry, path)
+        try:
+            registry.set(path, known.reached(reached).to_bytes(), version)
+        except VersionConflict:
+            continue
+        return

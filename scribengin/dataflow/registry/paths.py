@@ -1,0 +1,109 @@
+"""Where everything stands in the registry: the seed's tree, drawn in ARCHITECTURE.md. Pure functions of names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scribengin.base.commit_log import LOCKS
+from scribengin.base.model import node_name
+
+ROOT = "/scribengin"
+NUMBERS = f"{ROOT}/numbers"
+"""What numbers have been used by dataflows that were deleted; below it by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowPaths:
+    """The nodes of one dataflow."""
+
+    dataflow: str
+
+    @property
+    def root(self) -> str:
+        return f"{ROOT}/dataflows/{node_name(self.dataflow)}"
+
+    @property
+    def config(self) -> str:
+        return f"{self.root}/config"
+
+    @property
+    def status(self) -> str:
+        return f"{self.root}/status"
+
+    @property
+    def master(self) -> str:
+        return f"{self.root}/master"
+
+    @property
+    def history(self) -> str:
+        return f"{self.root}/history"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.root}/origin"
+
+    @property
+    def edits(self) -> str:
+        return f"{self.root}/edits"
+
+    def edit(self, version: int) -> str:
+        return f"{self.edits}/{version:010d}"
+
+    @property
+    def task_descriptors(self) -> str:
+        return f"{self.root}/task-descriptors"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.root}/workers"
+
+    @property
+    def containers(self) -> str:
+        return f"{self.root}/containers"
+
+    def task_descriptor(self, task: str) -> str:
+        return f"{self.task_descriptors}/{node_name(task)}"
+
+    def worker(self, worker: str) -> str:
+        return f"{self.workers}/{node_name(worker)}"
+
+    def lease(self, worker: str) -> str:
+        return f"{self.worker(worker)}/lease"
+
+    def report(self, worker: str) -> str:
+        return f"{self.worker(worker)}/report"
+
+    def executor(self, worker: str, executor: str) -> str:
+        return f"{self.worker(worker)}/{node_name(executor)}"
+
+    def assignment(self, worker: str, executor: str, task: str) -> str:
+        return f"{self.executor(worker, executor)}/{node_name(task)}"
+
+    def source_stream(self, source: str, stream: str) -> str:
+        """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
+        return f"{LOCKS}/sources/{node_name(f'{self.dataflow}.{source}')}/{node_name(stream)}"
+
+
+def numbers_of_name(dataflow: str) -> str:
+    """What dataflows of that name that were deleted have used."""
+    return f"{NUMBERS}/{node_name(dataflow)}"
+
+
+def sink_resource(resource: str) -> str:
+    """The node of a physical sink; its data names the dataflow that owns it."""
+    return f"{LOCKS}/sinks/{node_name(resource)}"
+
+
+def sink_stream(resource: str, stream: str) -> str:
+    """The parent of a sink stream's `lock` and `commit-log`."""
+    return f"{sink_resource(resource)}/{node_name(stream)}"
+
+
+def lock(stream_path: str) -> str:
+    """The ephemeral node of a stream's owner."""
+    return f"{stream_path}/lock"
+
+
+def commit_log(stream_path: str) -> str:
+    """The stream's commit log."""
+    return f"{stream_path}/commit-log"

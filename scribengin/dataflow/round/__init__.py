@@ -1,0 +1,1 @@
+"""A round: taking a task over, running it, committing it."""

@@ -1,0 +1,326 @@
+"""Finding the records that a transformation cannot take, in a range that failed. Pure but for the runs.
+
+What cannot be decoded is found by one look at all records. If what is left fails, too, it is cut until single records
+fail alone: where a failed run says at which record it stopped, there, which costs about three runs a bad record; else
+in halves, about 2 log2(n) runs. The ranges of one step are run side by side. The good parts come out in order, so the
+round delivers everything else.
+
+Where to cut is only a guess: of what was decoded, no record is bad that has not failed alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from scribengin.base.model import Position
+from scribengin.connectors.contract import PAYLOAD, LongRecord, LongSplit, PlannedRange, ReadSplit
+from scribengin.dataflow.round.error_records import error_record, fair_share
+from scribengin.dataflow.round.long_records import long_rows, too_long
+from scribengin.errors import ScribenginError, TooManyBadRecords, TransformationFailed
+
+Outputs = Mapping[str, Sequence[pa.RecordBatch]]
+Run = Callable[[Mapping[str, pa.Table]], Outputs]
+"""Transforms records in hand. Raises TransformationFailed. Several threads may call it at once."""
+Undecodable = Callable[[Mapping[str, pa.Table]], Mapping[str, Mapping[int, str]]]
+"""By source, the rows that cannot be decoded, and why."""
+RUNS_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The records that a round read from one stream: rows in order, of the source's schema."""
+
+    source: str
+    stream: str
+    start: Position
+    rows: pa.Table
+    splits: tuple[tuple[int, ReadSplit], ...] = ()
+    """What was read, and how many rows each gave."""
+    long: Mapping[int, str] = field(default_factory=dict)
+    """The rows that are too long for the source, and how long they are: nobody else may be given these."""
+    cut: Mapping[int, LongRecord] = field(default_factory=dict)
+    """Of those, the ones that are not here as a whole."""
+
+    @classmethod
+    def read(
+        cls, source: str, stream: str, plan: PlannedRange, schema: pa.Schema, record_bytes_max: int | None = None
+    ) -> Piece:
+        """Read a planned range. Raises what reading its splits raises."""
+        rows = schema.empty_table()
+        counts: list[int] = []
+        long: dict[int, str] = {}
+        cut: dict[int, LongRecord] = {}
+        for split in plan.splits:
+            if isinstance(split, LongSplit):
+                cut[rows.num_rows] = whole = split.examine()
+                long[rows.num_rows] = too_long(whole.size_bytes, split.bytes_max)
+                table = _row_of(whole.beginning, schema)
+            else:
+                table = pa.Table.from_batches(list(split.read()), schema=schema)
+                if record_bytes_max is not None:
+                    sizes = {row: table.slice(row, 1).nbytes for row in long_rows(table, record_bytes_max)}
+                    long |= {rows.num_rows + row: too_long(size, record_bytes_max) for row, size in sizes.items()}
+            counts.append(table.num_rows)
+            rows = pa.concat_tables([rows, table])
+        return cls(source, stream, plan.start, rows, tuple(zip(counts, plan.splits, strict=True)), long, cut)
+
+    def places(self, indices: Sequence[int]) -> list[str]:
+        """Where some of the rows stand, for people: as the source says it, or else as the position does."""
+        told = [f"record {index} after {json.dumps(self.start)}" for index in indices]
+        first = 0
+        for count, split in self.splits:
+            here = [n for n, index in enumerate(indices) if first <= index < first + count]
+            rows = self.rows.take(pa.array([indices[n] for n in here], pa.int64()))
+            # What cannot be read again just now must not hide what was found: the position says it, too.
+            with suppress(ScribenginError, OSError):
+                places = split.places([indices[n] - first for n in here], rows) if here else []
+                for n, place in zip(here, places, strict=True):
+                    told[n] = place
+            first += count
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """One record that failed alone: the `index`-th of the range that starts at `start`."""
+
+    source: str
+    stream: str
+    start: Position
+    index: int
+    row: pa.Table
+    reason: str
+    place: str
+    cut: LongRecord | None = None
+    """What is known of the payload as a whole, if `row` has not all of it."""
+
+    def describe(self) -> str:
+        """Where it stands, for people."""
+        return f"{self.place}, of {self.source}/{self.stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """What became of a failing range: the outputs of its good records, in order, and the bad ones."""
+
+    outputs: dict[str, list[pa.RecordBatch]]
+    bad: list[BadRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Isolating:
+    """How far a search is: after `runs` runs, so many records are bad, and so many ranges hold at least one more.
+    `reason` is what the last run that failed said."""
+
+    records: int
+    runs: int
+    bad: int
+    pending: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The good records [first, end), which failed together; `at` is the one where that run seems to have stopped."""
+
+    first: int
+    end: int
+    at: int | None = None
+
+    def cut(self) -> list[tuple[int, int]]:
+        """Its parts, in order."""
+        marks = [(self.first + self.end) // 2] if self.at is None else [self.at, self.at + 1]
+        edges = [self.first, *marks, self.end]
+        return [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+
+
+def isolate(
+    pieces: Sequence[Piece],
+    run: Run,
+    undecodable: Undecodable,
+    bad_max: int,
+    *,
+    stop_at_first: bool,
+    reason: str = "",
+    told: Callable[[Isolating], None] = lambda _: None,
+) -> Isolated:
+    """Find the bad records of a range that failed as a whole (for `reason`), and what becomes of all others.
+
+    Raises TooManyBadRecords beyond `bad_max`; with `stop_at_first` the result has the first bad record only. `told` is
+    called before each step, and at the end.
+    """
+    return _Search(pieces, run, bad_max, reason, told).search(undecodable, stop_at_first=stop_at_first)
+
+
+class _Search:
+    """One search. Records have numbers: all pieces are laid end to end. `_good` are the numbers of those decoded."""
+
+    def __init__(
+        self, pieces: Sequence[Piece], run: Run, bad_max: int, reason: str, told: Callable[[Isolating], None]
+    ) -> None:
+        self._pieces, self._run, self._bad_max, self._told = pieces, run, bad_max, told
+        self._total = sum(piece.rows.num_rows for piece in pieces)
+        self._bad: dict[int, str] = {}
+        self._done: dict[int, Outputs] = {}
+        self._runs, self._reason, self._guessing = 0, reason, True
+
+    def search(self, undecodable: Undecodable, *, stop_at_first: bool) -> Isolated:
+        self._tell(1)
+        long = _numbered_by_piece(self._pieces, [piece.long for piece in self._pieces])
+        numbers = [number for number in range(self._total) if number not in long]
+        held = _without(self._pieces, long)
+        found = _numbered(held, undecodable(_tables(held, 0, len(numbers)))) if numbers else {}
+        self._bad = long | {numbers[n]: why for n, why in found.items()}
+        self._good = [number for number in numbers if number not in self._bad]
+        self._rows = _without(held, found)
+        whole = (0, len(self._good))
+        if stop_at_first and self._bad:
+            return self._result(stop_at_first=stop_at_first)
+        if not self._good:
+            pending = []
+        elif self._bad:
+            pending = self._tried([whole])
+        else:  # as a whole they have just failed
+            pending = [_Failed(*whole)]
+        while pending:
+            narrow = stop_at_first or len(self._bad) + len(pending) > self._bad_max
+            if narrow and self._bad:
+                break
+            self._tell(len(pending))
+            step, later = (pending[:1], pending[1:]) if narrow else (pending, [])
+            pending = self._tried([part for failed in step for part in failed.cut()]) + later
+            self._guessing = self._guessing and all(self._good[f.at] in self._bad for f in step if f.at is not None)
+        self._tell(0)
+        if len(self._bad) + len(pending) > self._bad_max and not stop_at_first:
+            raise TooManyBadRecords(self._too_many())
+        return self._result(stop_at_first=stop_at_first)
+
+    def _tried(self, ranges: Sequence[tuple[int, int]]) -> list[_Failed]:
+        """Run ranges of good records, side by side. Those that failed are returned, or are one record, which is bad."""
+        self._runs += len(ranges)
+        with ThreadPoolExecutor(min(RUNS_AT_ONCE, len(ranges)), thread_name_prefix="isolating") as threads:
+            runs = [threads.submit(self._run, _tables(self._rows, first, end)) for first, end in ranges]
+        failed = []
+        for (first, end), run in zip(ranges, runs, strict=True):
+            try:
+                self._done[first] = run.result()
+            except TransformationFailed as error:
+                self._reason = error.reason
+                if end - first == 1:
+                    self._bad[self._good[first]] = error.reason
+                else:
+                    failed.append(_Failed(first, end, self._guess(first, end, error)))
+        return failed
+
+    def _guess(self, first: int, end: int, error: TransformationFailed) -> int | None:
+        at = first + error.row if error.row is not None else end
+        return at if self._guessing and at < end else None
+
+    def _result(self, *, stop_at_first: bool) -> Isolated:
+        outputs: dict[str, list[pa.RecordBatch]] = {}
+        for first in sorted(self._done):
+            for name, batches in self._done[first].items():
+                outputs.setdefault(name, []).extend(batches)
+        numbers = sorted(self._bad)[: 1 if stop_at_first else None]
+        return Isolated(outputs, _bad_records(self._pieces, {number: self._bad[number] for number in numbers}))
+
+    def _too_many(self) -> str:
+        first = self._result(stop_at_first=True).bad[0]
+        return (
+            f"more than errors.records_max = {self._bad_max} of the {self._total} records of one round failed, so it "
+            f"is not the records; the first is {first.describe()}: {first.reason}"
+        )
+
+    def _tell(self, pending: int) -> None:
+        self._told(Isolating(self._total, self._runs, len(self._bad), pending, self._reason))
+
+
+def _numbered(pieces: Sequence[Piece], undecodable: Mapping[str, Mapping[int, str]]) -> dict[int, str]:
+    """The reasons of rows of sources, by the numbers of the records."""
+    result: dict[int, str] = {}
+    begun: Counter[str] = Counter()
+    at = 0
+    for piece in pieces:
+        size, before = piece.rows.num_rows, begun[piece.source]
+        rows = undecodable.get(piece.source, {})
+        result.update({at + row - before: why for row, why in rows.items() if before <= row < before + size})
+        begun[piece.source] += size
+        at += size
+    return result
+
+
+def _numbered_by_piece(pieces: Sequence[Piece], of_rows: Sequence[Mapping[int, str]]) -> dict[int, str]:
+    """The reasons of rows of pieces, by the numbers of the records."""
+    firsts = itertools.accumulate((piece.rows.num_rows for piece in pieces), initial=0)
+    return {first + row: why for first, rows in zip(firsts, of_rows, strict=False) for row, why in rows.items()}
+
+
+def _row_of(payload: bytes, schema: pa.Schema) -> pa.Table:
+    """One record that is nothing but a payload."""
+    columns = [pa.array([payload if field.name == PAYLOAD else None], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _without(pieces: Sequence[Piece], bad: Collection[int]) -> list[Piece]:
+    """The pieces without those records."""
+    result, at = [], 0
+    for piece in pieces:
+        size = piece.rows.num_rows
+        kept = [at + row not in bad for row in range(size)]
+        result.append(piece if all(kept) else replace(piece, rows=piece.rows.filter(pa.array(kept))))
+        at += size
+    return result
+
+
+def error_batch(bad: Sequence[BadRecord], bytes_max: int | None = None) -> pa.RecordBatch:
+    """The error route's records: one JSON object a bad record, with where it stood, why it failed and what it was. Cut
+    to what its sink takes at most, `bytes_max`."""
+    fit = fair_share(bytes_max, len(bad))
+    payloads = [
+        error_record(
+            source=record.source,
+            stream=record.stream,
+            after=record.start,
+            index=record.index,
+            place=record.place,
+            reason=record.reason,
+            row=record.row,
+            whole=record.cut,
+            bytes_max=fit,
+        )
+        for record in bad
+    ]
+    return pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])
+
+
+def _tables(pieces: Sequence[Piece], first: int, end: int) -> dict[str, pa.Table]:
+    """Rows [first, end) of all pieces laid end to end, as one table a source (empty where the slice misses it)."""
+    slices: dict[str, list[pa.Table]] = {}
+    at = 0
+    for piece in pieces:
+        begin, stop = max(first - at, 0), min(end - at, piece.rows.num_rows)
+        slices.setdefault(piece.source, []).append(piece.rows.slice(begin, max(stop - begin, 0)))
+        at += piece.rows.num_rows
+    return {source: pa.concat_tables(tables) for source, tables in slices.items()}
+
+
+def _bad_records(pieces: Sequence[Piece], reasons: Mapping[int, str]) -> list[BadRecord]:
+    """The records with these numbers, ascending."""
+    found = []
+    first = 0
+    for piece in pieces:
+        indices = [number - first for number in reasons if first <= number < first + piece.rows.num_rows]
+        for at, place in zip(indices, piece.places(indices), strict=True):
+            row, why = piece.rows.slice(at, 1), reasons[first + at]
+            whole = piece.cut.get(at)
+            found.append(BadRecord(piece.source, piece.stream, piece.start, at, row, why, place, whole))
+        first += piece.rows.num_rows
+    return found

@@ -1,0 +1,257 @@
+"""Owning a task: its locks, its commit logs, and the one transaction that is a round's commit.
+
+Rules, each of which the crash tests hold:
+1. Fence, then look. `take` rewrites every commit log of the task, version-checked, before anybody acts on what they
+   say.
+2. A lock is a courtesy, not a fence: it tells operators and other workers who is there. The versions of the commit logs
+   are the fence. A lock of a lower lease is broken at once: the master gave the task away because its owner is gone.
+3. After an unknown outcome nothing is concluded: `sync`, and take over again from oneself.
+4. Fencing keeps a prepared round as it is: only the system that decides about it can say what becomes of it.
+5. Every change says of whose dataflow it is: it holds that the owner's `member` node stands. Versions begin anew where
+   nodes are deleted and made again, with the dataflow; names of its workers never do (numbers.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from scribengin.base.commit_log import CommitLog, Decision, Judgement
+from scribengin.base.failpoints import effect
+from scribengin.base.model import Position
+from scribengin.dataflow.registry import paths
+from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
+from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+
+TRANSACTION_BYTES_MAX = 256 * 1024
+_TRIES_MAX = 20
+
+
+class TaskOwnership:
+    """The streams of one task, on behalf of one owner under one lease. Used by one thread."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        dataflow: str,
+        task: str,
+        owner: str,
+        lease: int,
+        streams: Sequence[str],
+        member: str | None = None,
+    ) -> None:
+        """`streams` are the registry paths of the task's streams (paths.py); `owner` is unique to this attempt. Once
+        the node `member` is gone (its worker's; None: there is no such node) nothing is written any more."""
+        self._registry = registry
+        self._dataflow = dataflow
+        self._task = task
+        self.owner = owner
+        self.lease = lease
+        self._member = member
+        self._streams = tuple(streams)
+        self._logs: dict[str, CommitLog] = {}
+        self._versions: dict[str, int] = {}
+
+    @property
+    def logs(self) -> Mapping[str, CommitLog]:
+        """What the commit log of each stream says, as of the last `take` or `commit`."""
+        return self._logs
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this ownership: higher than any before it on any of the streams."""
+        return max(log.epoch for log in self._logs.values())
+
+    @property
+    def round(self) -> int:
+        """The last round that any of the streams took part in."""
+        return max(log.round for log in self._logs.values())
+
+    def take(self) -> None:
+        """Lock every stream and fence every commit log.
+
+        Raises StaleOwner when a later lease owns one of them, and after some tries what was in the way: a lost reply
+        (OutcomeUnknown), or somebody who moves as fast. Then nothing is settled, and `take` may be called again.
+        """
+        for tries_left in reversed(range(_TRIES_MAX)):
+            try:
+                self._refuse_if_removed()
+                for stream in self._streams:
+                    self._lock(stream)
+                self._fence()
+            except (OutcomeUnknown, VersionConflict, NodeExists, NodeMissing):
+                # The reply was lost, or somebody moved in between: what stands there now decides, so look again.
+                if not tries_left:
+                    raise
+                self._registry.sync()
+                continue
+            return
+
+    def begin(self, positions: Mapping[str, Position]) -> None:
+        """Write down where streams are read from that have no position yet, before anything is read there.
+
+        Otherwise "latest" would be a later place for every owner that comes before the first commit. Raises
+        VersionConflict (this owner was fenced), OutcomeUnknown.
+        """
+        moved = {path: self._logs[path].model_copy(update={"position": at}) for path, at in positions.items()}
+        operations = self._operations(moved)
+        with self._as_member(), effect("ownership.begin"):
+            versions = self._registry.commit(self._by_member(operations))
+        self._moved(moved, versions)
+
+    def commit(self, moved: Mapping[str, CommitLog]) -> None:
+        """The round's commit: move these commit logs, all or none.
+
+        Raises CommitTooLarge before anything was sent, VersionConflict (this owner was fenced), OutcomeUnknown.
+        """
+        operations = self._bounded_operations(moved)
+        with self._as_member(), effect("round.commit"):
+            versions = self._registry.commit(self._by_member(operations))
+        self._moved(moved, versions)
+
+    def prepare(self, moved: Mapping[str, CommitLog], decision: Decision) -> dict[str, CommitLog]:
+        """Say in these commit logs what they would become, all or none, and return what they do become once the round
+        is decided. Raises as `commit`."""
+        prepared = {path: self._logs[path].preparing(log, decision) for path, log in moved.items()}
+        operations = self._bounded_operations(prepared)
+        with self._as_member(), effect("round.prepare"):
+            versions = self._registry.commit(self._by_member(operations))
+        self._moved(prepared, versions)
+        return {path: log.forward() for path, log in prepared.items()}
+
+    def resolve(self, judgement: Judgement) -> None:
+        """Bring a prepared round to its end, as was decided. Raises VersionConflict (fenced), OutcomeUnknown."""
+        operations = self._operations(judgement.changed)
+        with self._as_member(), effect("ownership.resolve"):
+            versions = self._registry.commit(self._by_member(operations))
+        self._moved(judgement.changed, versions)
+
+    def refuse_if_stale(self) -> None:
+        """Raise StaleOwner if the task has a later owner than this one: before a contradiction is blamed on anything
+        else."""
+        for path, mine in self._logs.items():
+            log = CommitLog.from_bytes(self._registry.get(path).data, path=path)
+            if log.epoch != mine.epoch:
+                raise StaleOwner(f"{path}: {log.owner} owns it under epoch {log.epoch}; {self.owner} has {mine.epoch}")
+
+    def release(self) -> None:
+        """Give the locks back. What the commit logs say stays: it is the next owner's beginning."""
+        for stream in self._streams:
+            path = paths.lock(stream)
+            node = self._registry.find(path)
+            if node is not None and _holder(node) == (self.owner, self.lease):
+                with effect("ownership.release"):
+                    self._registry.delete(path, node.version)
+
+    def moved(self, path: str, **changes: object) -> CommitLog:
+        """The commit log at `path` as this owner's next round would leave it."""
+        return self._logs[path].model_copy(update={"round": self.round + 1, **changes})
+
+    def _by_member(self, operations: Sequence[Operation]) -> list[Operation]:
+        """The same, and that the owner's worker was not removed."""
+        return [*operations, *([] if self._member is None else [Check(self._member, ANY_VERSION)])]
+
+    @contextmanager
+    def _as_member(self) -> Iterator[None]:
+        """Around a transaction: raises StaleOwner when it was refused because the owner's worker was removed."""
+        try:
+            yield
+        except NodeMissing:
+            self._refuse_if_removed()
+            raise
+
+    def _refuse_if_removed(self) -> None:
+        if self._member is not None and self._registry.find(self._member) is None:
+            raise self._removed(self._member)
+
+    def _removed(self, member: str) -> StaleOwner:
+        return StaleOwner(f"{member} is gone: {self.owner} was removed, and task {self._task} is others' now")
+
+    def _bounded_operations(self, moved: Mapping[str, CommitLog]) -> list[Set]:
+        operations = self._operations(moved)
+        size = sum(len(operation.data) + len(operation.path) for operation in operations)
+        if size > TRANSACTION_BYTES_MAX:
+            raise CommitTooLarge(
+                f"the commit of task {self._task} of {self._dataflow} would be {size} bytes, and the registry takes "
+                f"{TRANSACTION_BYTES_MAX}: give the dataflow more tasks, so that each has fewer streams"
+            )
+        return operations
+
+    def _operations(self, moved: Mapping[str, CommitLog]) -> list[Set]:
+        return [Set(path, log.to_bytes(), self._versions[path]) for path, log in moved.items()]
+
+    def _moved(self, moved: Mapping[str, CommitLog], versions: Sequence[int]) -> None:
+        self._logs.update(moved)
+        self._versions.update(zip(moved, versions[: len(moved)], strict=True))
+
+    def _lock(self, stream: str) -> None:
+        path = paths.lock(stream)
+        data = json.dumps({"owner": self.owner, "lease": self.lease, "task": self._task}).encode()
+        node = self._registry.find(path)
+        operations: list[Operation] = [Create(path, data, ephemeral=True)]
+        if node is not None:
+            holder, lease = _holder(node)
+            if (holder, lease) == (self.owner, self.lease) and node.owner_session == self._registry.session_id:
+                return
+            if lease > self.lease:
+                raise StaleOwner(f"{path} belongs to {holder} under lease {lease}; {self.owner} has lease {self.lease}")
+            operations.insert(0, Delete(path, node.version))
+        elif self._registry.find(stream) is None:
+            with effect("ownership.create"):
+                self._registry.create(stream, parents=True)
+        with self._as_member(), effect("ownership.lock"):
+            self._registry.commit(self._by_member(operations))
+
+    def _fence(self) -> None:
+        """Rewrite every commit log with a higher epoch and this owner's name, in one version-checked transaction."""
+        nodes = {stream: self._registry.find(paths.commit_log(stream)) for stream in self._streams}
+        found = {
+            paths.commit_log(stream): None
+            if node is None
+            else CommitLog.from_bytes(node.data, path=paths.commit_log(stream))
+            for stream, node in nodes.items()
+        }
+        for path, log in found.items():
+            if log is not None:
+                self._refuse(path, log)
+        last = max((log.epoch for log in found.values() if log is not None), default=0)
+        epoch = max(self.lease, 1 + last)  # leases grow for ever; what stands in a commit log may have been deleted
+        fenced = {path: self._taken(log, epoch) for path, log in found.items()}
+        operations: list[Operation] = []
+        for (path, log), node in zip(fenced.items(), nodes.values(), strict=True):
+            operations.append(Create(path, log.to_bytes()) if node is None else Set(path, log.to_bytes(), node.version))
+        with self._as_member(), effect("ownership.fence"):
+            versions = self._registry.commit(self._by_member(operations))
+        self._logs = fenced
+        self._versions = dict(zip(fenced, versions[: len(fenced)], strict=True))
+
+    def _refuse(self, path: str, log: CommitLog) -> None:
+        if log.lease > self.lease:
+            raise StaleOwner(f"{path} was taken by {log.owner} under lease {log.lease}; {self.owner} has {self.lease}")
+        if log.prepared is not None and (log.dataflow, log.task) != (self._dataflow, self._task):
+            raise DecisionMissing(
+                f"{path} has a prepared round of task {log.task} of {log.dataflow}, which only that task can bring to "
+                f"its end; start {log.dataflow} again, and then stop it in order or delete it"
+            )
+
+    def _taken(self, log: CommitLog | None, epoch: int) -> CommitLog:
+        mine = {
+            "dataflow": self._dataflow,
+            "task": self._task,
+            "owner": self.owner,
+            "lease": self.lease,
+            "epoch": epoch,
+        }
+        # A sink may have had another dataflow before: what that one committed last is still completed by the next
+        # owner.
+        return CommitLog.model_validate({"round": 0, **(log.model_dump() if log else {}), **mine})
+
+
+def _holder(node: Node) -> tuple[str, int]:
+    try:
+        value = json.loads(node.data)
+        return str(value["owner"]), int(value["lease"])
+    except (ValueError, KeyError, TypeError):
+        return "an unreadable lock", 0

@@ -1,0 +1,1 @@
+"""File systems that keep what they were told to keep: local, HDFS, whatever fsspec reaches."""

@@ -1,0 +1,244 @@
+"""Everything else that fsspec opens: for reading always, for writing where it is known how files are moved.
+
+fsspec is imported in this package only, and its file systems only when a path names them.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import zip_longest
+from typing import Any
+
+import fsspec
+from fsspec.asyn import AsyncFileSystem
+from fsspec.core import url_to_fs
+from fsspec.spec import AbstractFileSystem
+
+from scribengin.errors import ConfigInvalid
+from scribengin.filesystems.contract import (
+    DurableFileSystem,
+    FileInfo,
+    FileSystem,
+    NewFile,
+    clear_errors,
+    is_hidden,
+)
+
+OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss"})
+"""A file appears whole, once it is complete, and is moved by a copy that appears whole, and a deletion."""
+RENAMING = frozenset({"file", "local", "sftp", "ssh", "smb"})
+"""Files are moved by a rename of the server's."""
+_BLOCK_BYTES = 1024 * 1024
+_MS_PER_S = 1000
+_MODIFIED_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified")
+"""Where the file systems of fsspec say when a file was written to; each has its own word."""
+
+_VERSION_KEYS = ("generation", "ETag", "etag", "content_md5", "created")
+
+
+def open_url(url: str) -> tuple[FileSystem, str]:
+    """The file system of a URL, and the path in it. Raises ConfigInvalid when fsspec does not know the protocol or
+    misses a package for it."""
+    protocol = url.partition("://")[0]
+    try:
+        fs, path = url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise ConfigInvalid(f"'{protocol}://' cannot be opened here: {error}") from None
+    kind = FsspecDurableFileSystem if protocol in OBJECT_STORES | RENAMING else FsspecFileSystem
+    return kind(fs), str(path)
+
+
+class FsspecFileSystem(FileSystem):
+    """One file system of fsspec's, for reading. Paths are in the form that it returns."""
+
+    def __init__(self, fs: fsspec.AbstractFileSystem) -> None:
+        self._fs: Any = fs
+
+    def is_directory(self, path: str) -> bool:
+        with clear_errors("look at", path):
+            self._fs.invalidate_cache()
+            return bool(self._fs.isdir(path))
+
+    def find(self, root: str, depth_max: int | None = None) -> list[FileInfo]:
+        root = str(self._fs._strip_protocol(root)).rstrip("/")  # the form in which fsspec returns paths
+        with clear_errors("look for files in", root):
+            self._fs.invalidate_cache()
+            found = self._found(root, depth_max)
+            if not found and not self._fs.exists(root):
+                raise FileNotFoundError(errno.ENOENT, "there is no such file", root)
+        shown = {path: info for path, info in found.items() if path == root or not is_hidden(_below(root, path))}
+        infos = [_info(root, path, info) for path, info in shown.items() if info["type"] == "file"]
+        return sorted(infos, key=lambda info: info.name)
+
+    def _found(self, root: str, depth_max: int | None) -> dict[str, dict[str, Any]]:
+        """fsspec's own way of finding takes a directory that cannot be listed for an empty one: its files would be
+        forgotten, and read once more. So where a file system has none of its own, this is it."""
+        find = getattr(type(self._fs), "_find", type(self._fs).find)
+        if find not in (AbstractFileSystem.find, AsyncFileSystem._find):
+            return dict(self._fs.find(root, maxdepth=depth_max, detail=True))
+        if self._fs.isfile(root):
+            return {root: self._fs.info(root)}
+        found: dict[str, dict[str, Any]] = {}
+        left = [(root, 1)]
+        while left:
+            folder, depth = left.pop()
+            with suppress(FileNotFoundError):  # deleted since it was seen
+                below = {str(info["name"]).rstrip("/"): info for info in self._fs.ls(folder, detail=True)}
+                found.update((path, info) for path, info in below.items() if info["type"] != "directory")
+                folders = [path for path, info in below.items() if info["type"] == "directory" and path != folder]
+                left += [(path, depth + 1) for path in folders if depth_max is None or depth < depth_max]
+        return found
+
+    def read(self, path: str, start: int, end: int) -> bytes:
+        with clear_errors("read", path):
+            return bytes(self._fs.cat_file(path, start=start, end=end))
+
+
+class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
+    """Writing where fsspec can, with what it cannot promise.
+
+    - `create` looks first and creates then: nothing but our own unique names keeps two writers apart.
+    - `sync` ends the file. It is as durable then as the system makes what it has taken: an object store has it on
+      several machines, `memory` in this process only, a server behind sftp or smb in its cache perhaps.
+    - `rename` on an object store is a copy and a deletion. What a crash leaves between the two is two equal files, and
+      the next `rename` ends that. Nobody sees half a file.
+    """
+
+    @property
+    def promise(self) -> str:
+        protocol = self._protocol
+        if protocol in OBJECT_STORES:
+            return f"{protocol}: durable once the store has a file; moved by a copy and a deletion"
+        return f"{protocol}: as durable as its server makes it, without a sync"
+
+    def resource(self, path: str) -> str:
+        path = self.canonical(path)
+        host, port = (self._fs.storage_options.get(name) for name in ("host", "port"))
+        if self._protocol in RENAMING and host:  # fsspec's own URL of it leaves the server out
+            address = str(host).lower() if port is None else f"{str(host).lower()}:{port}"
+            return f"{self._protocol}://{address}/{path.strip('/')}"
+        return str(self._fs.unstrip_protocol(path)).rstrip("/")
+
+    def canonical(self, path: str) -> str:
+        """What names a file on an object store is no path: it is taken as it is."""
+        return path if self._protocol in OBJECT_STORES else super().canonical(path)
+
+    @property
+    def _protocol(self) -> str:
+        protocol = self._fs.protocol
+        return str(protocol if isinstance(protocol, str) else protocol[0])
+
+    def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
+        opened = []
+        for path in paths:
+            with clear_errors("read", path):
+                opened.append(self._fs.open(path, "rb"))
+        return [self._blocks(path, file) for path, file in zip(paths, opened, strict=True)]
+
+    def _blocks(self, path: str, file: Any) -> Iterator[bytes]:
+        with file:
+            while True:
+                with clear_errors("read", path):
+                    block = bytes(file.read(_BLOCK_BYTES))
+                if not block:
+                    return
+                yield block
+
+    def _make_directory(self, path: str) -> None:
+        self._fs.makedirs(path, exist_ok=True)
+
+    def _settle_directory(self, parent: str) -> None:
+        """Nothing: there is no sync."""
+
+    def _names(self, path: str) -> list[str]:
+        self._fs.invalidate_cache()
+        found = [posixpath.basename(str(name).rstrip("/")) for name in self._fs.ls(path, detail=False)]
+        return [name for name in found if name]
+
+    def _size(self, path: str) -> int:
+        self._fs.invalidate_cache()
+        return int(self._fs.info(path)["size"])
+
+    def _create(self, path: str) -> NewFile:
+        if self.size(path) is not None:
+            raise FileExistsError(errno.EEXIST, "is there already", path)
+        return _FsspecFile(path, self._fs.open(path, "wb"))
+
+    def _sync_directory(self, path: str) -> None:
+        """Nothing: there is no sync."""
+
+    def _rename(self, path: str, to: str) -> None:
+        size, moved = self._size(path), self.size(to)
+        if moved is not None:
+            if size != moved or not self._equal(path, to):
+                raise FileExistsError(errno.EEXIST, "is there already", to)
+            self._fs.rm_file(path)  # the copy was made, and its maker died before it could delete
+            return
+        self._fs.mv(path, to)
+
+    def _equal(self, path: str, other: str) -> bool:
+        return all(a == b for a, b in zip_longest(*self.snapshots([path, other])))
+
+    def _remove(self, path: str) -> None:
+        self._fs.rm_file(path)
+
+
+class _FsspecFile(NewFile):
+    def __init__(self, path: str, file: Any) -> None:
+        super().__init__(path)
+        self._file = file
+        self._failed = False
+
+    def _append(self, data: memoryview) -> None:
+        try:
+            self._file.write(data)
+        except OSError:
+            self._failed = True
+            raise
+
+    def _sync(self) -> None:
+        self._end()
+
+    def _close(self) -> None:
+        if not self._failed:
+            self._end()
+
+    def _end(self) -> None:
+        """Complete the file; after an error there is nothing to complete."""
+        try:
+            self._file.close()
+        except OSError:
+            self._failed = True
+            raise
+
+
+def _info(root: str, path: str, info: dict[str, Any]) -> FileInfo:
+    name = _below(root, path) or root.rpartition("/")[2]
+    return FileInfo(name, int(info["size"]), _modified_ms(info), _identity(info))
+
+
+def _identity(info: dict[str, Any]) -> str:
+    """An inode, or what an object store calls a version of an object: those are written as a whole."""
+    if info.get("ino"):
+        return f"{info['ino']:x}"
+    version = next((info[key] for key in _VERSION_KEYS if info.get(key)), "")
+    return f"={version}" if version else ""
+
+
+def _below(root: str, path: str) -> str:
+    return path.removeprefix(root).lstrip("/")
+
+
+def _modified_ms(info: dict[str, Any]) -> int:
+    """0 where it is not said: such a file's last line counts as complete at once."""
+    value = next((info[key] for key in _MODIFIED_KEYS if info.get(key) is not None), 0)
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    try:
+        return int(float(value) * _MS_PER_S)
+    except ValueError:
+        return int(datetime.fromisoformat(str(value).replace("Z", "+00:00")).timestamp() * _MS_PER_S)

@@ -1,0 +1,1 @@
+"""What runs inside of the application: the launcher, its containers."""

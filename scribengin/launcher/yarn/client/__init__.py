@@ -1,0 +1,1 @@
+"""YARN as its users see it: applications, their logs, its nodes' pages."""

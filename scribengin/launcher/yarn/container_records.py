@@ -1,0 +1,111 @@
+"""What stands in the registry of a dataflow's containers on YARN: one node each, from before it is asked for.
+
+    <dataflow>/containers/<container>       TraceDescriptor
+
+A master that dies leaves its traces; the next one goes by them. Each is changed by compare-and-set, so that a master
+that was replaced changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from scribengin.base.model import Descriptor
+from scribengin.errors import LauncherError
+from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, ExitKind
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+
+
+class ExitDescriptor(Descriptor):
+    """`ContainerExit`, as it stands in the registry."""
+
+    kind: ExitKind
+    code: int | None
+    reason: str
+
+
+class TraceDescriptor(Descriptor):
+    """A container and what became of it: asked for (no `yarn_id` yet), given room (`yarn_id`), ended (`exit`).
+
+    `node` is the NodeManager as host:port, `web` its address for logs.
+    """
+
+    container: ContainerDescriptor
+    yarn_id: str | None = None
+    node: str | None = None
+    web: str | None = None
+    exit: ExitDescriptor | None = None
+
+    def placed(self, yarn_id: str, node: str, web: str) -> TraceDescriptor:
+        """YARN has given it room there."""
+        return self.model_copy(update={"yarn_id": yarn_id, "node": node, "web": web})
+
+    def ended(self, how: ContainerExit) -> TraceDescriptor:
+        """It has ended so."""
+        return self.model_copy(update={"exit": ExitDescriptor(kind=how.kind, code=how.code, reason=how.reason)})
+
+    @property
+    def how_ended(self) -> ContainerExit | None:
+        """How it ended, or None."""
+        return None if self.exit is None else ContainerExit(self.exit.kind, self.exit.code, self.exit.reason)
+
+
+class Traces:
+    """The traces below one node, which is made when it is needed; its parent is not: a dataflow that was deleted stays
+    deleted."""
+
+    def __init__(self, registry: Registry, path: str) -> None:
+        self._registry = registry
+        self._path = path
+        self._versions: dict[str, int] = {}
+
+    def all(self) -> list[TraceDescriptor]:
+        """Every trace, oldest first. Raises RegistryUnreachable, DescriptorUnreadable."""
+        try:
+            names = self._registry.children(self._path)
+        except NodeMissing:
+            return []
+        found = []
+        for name in names:
+            node = self._registry.find(f"{self._path}/{name}")
+            if node is not None:
+                self._versions[name] = node.version
+                found.append(TraceDescriptor.from_bytes(node.data, path=f"{self._path}/{name}"))
+        return sorted(found, key=lambda trace: (trace.container.launched_ms, trace.container.id))
+
+    def create(self, trace: TraceDescriptor) -> None:
+        """Leave the first trace of a container. Raises NodeMissing (there is no such dataflow), RegistryUnreachable,
+        OutcomeUnknown: it may be there."""
+        name = trace.container.id
+        if self._registry.find(self._path) is None:
+            with contextlib.suppress(NodeExists):
+                self._registry.create(self._path)
+        self._registry.create(f"{self._path}/{name}", trace.to_bytes())
+        self._versions[name] = 0
+
+    def write(self, trace: TraceDescriptor) -> None:
+        """Replace a trace. Raises LauncherError when somebody else has changed it, RegistryUnreachable,
+        OutcomeUnknown: then call it again."""
+        name = trace.container.id
+        path = f"{self._path}/{name}"
+        try:
+            self._versions[name] = self._registry.set(path, trace.to_bytes(), self._versions.get(name, -1))
+        except OutcomeUnknown:
+            self._registry.sync()
+            node = self._registry.find(path)
+            if node is None or node.data != trace.to_bytes():
+                raise
+            self._versions[name] = node.version
+        except VersionConflict as error:
+            raise LauncherError(f"container {name} is another master's by now") from error
+        except NodeMissing as error:
+            raise LauncherError(f"container {name} was forgotten by somebody ({path} is gone)") from error
+
+    def forget(self, container: str) -> None:
+        """Delete the trace of one that has ended."""
+        self._versions.pop(container, None)
+        try:
+            self._registry.delete(f"{self._path}/{container}")
+        except NodeMissing:
+            return

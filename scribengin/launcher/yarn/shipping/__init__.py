@@ -1,0 +1,1 @@
+"""What a YARN application takes along: Python, packages, files."""

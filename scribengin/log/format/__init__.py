@@ -1,0 +1,1 @@
+"""The bytes of the log store: records, entries, positions."""

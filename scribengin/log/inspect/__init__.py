@@ -1,0 +1,1 @@
+"""Segments and logs looked at end to end."""

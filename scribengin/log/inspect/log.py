@@ -1,0 +1,328 @@
+"""Looking at all that a log holds, without touching it: its metadata (metadata/check.py), every visible entry in its
+place and both its checksums (audit.py), and whether the two agree. Works beside the log's writer.
+
+An entry is visible when it lies before the end of its segment: what the descriptor of a completed segment says, or the
+`.tail` of the one that is being written. What lies behind that end (entries on their way, a staged round, the torn end
+of a writer that died) belongs to nobody yet, or to nobody any more, and is no damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from scribengin.errors import LogNotFound
+from scribengin.log.format.dlsn import DLSN
+from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
+from scribengin.log.format.records import TXID_NONE
+from scribengin.log.metadata.check import Finding, LogSurvey, survey
+from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor
+from scribengin.log.retention.holds import RegisteredReaders
+from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentAudit
+from scribengin.log.scan.unfinished import scan
+from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
+from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
+from scribengin.log.write.restored import aside_of, records_in, size_of, unnamed
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes that were looked at since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The index of a segment as it is kept: its rows, and how many of them point to no such entry (it is a hint: those
+    that use it notice, and rebuild it)."""
+
+    rows: int = 0
+    wrong: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """What one segment holds.
+
+    `end` is how far readers see it; `file_bytes` is the size of its file, None if that is missing. `entries` (by type),
+    `records`, and the transaction ids are what could be read, sequence ids are [start_sequence, end.sequence). Of a
+    segment that has a compressed copy beside it, the copy's findings are among the others.
+    """
+
+    segment: SegmentDescriptor
+    path: str
+    file_bytes: int | None
+    end: Tail
+    entries: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    first_txid: int | None = None
+    last_txid: int | None = None
+    index: IndexState = IndexState()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes that were looked at, in all its files."""
+        return self.end.end if self.segment.in_progress else _bytes_of(self.segment)
+
+    @property
+    def bytes_beyond(self) -> int:
+        """Bytes behind the visible end: on their way, staged, or given up by recovery."""
+        return max(0, (self.file_bytes or 0) - self.end.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """What stands in a segment's file behind what `.tail` has shown to readers.
+
+    `unshown_records` are whole and behind the tail: their writer died before it could show them. `staged_records` await
+    (or awaited) the verdict of their commit log, in entries from `staged_entry` on (None: nothing is staged).
+    `torn_bytes` come after everything that is whole.
+    """
+
+    unshown_records: int
+    staged_entry: int | None
+    staged_records: int
+    torn_bytes: int
+
+
+class LogInspection:
+    """One log, read from beginning to end. Made by `LogNamespace.inspect`."""
+
+    def __init__(self, metadata: LogMetadata, store: SegmentStore) -> None:
+        self._metadata, self._store = metadata, store
+        self.survey: LogSurvey = survey(metadata)
+        """The log's metadata, as it was when this was made."""
+
+    def segments(self, *, bodies: bool = True, progress: Progress | None = None) -> Iterator[SegmentReport]:
+        """A report of every segment, in order. Without `bodies` only headers are looked at.
+
+        A segment that was removed meanwhile is left out. Raises what the registry raises.
+        """
+        txid = TXID_NONE if self._begins_at_the_beginning() else TXID_UNKNOWN
+        for segment in self.survey.segments:
+            report = self._report(segment, txid, bodies=bodies, progress=progress)
+            if report is not None:
+                yield report
+            txid = TXID_UNKNOWN if segment.in_progress else segment.last_txid
+
+    def entries(self, number: int | None = None) -> Iterator[tuple[SegmentDescriptor, EntryPlace | Finding]]:
+        """Every visible entry of segment `number`, or of all, and what is wrong, in order. Raises LogNotFound."""
+        for segment in self.survey.segments:
+            if number in (None, segment.segment):
+                view = self._store.open(segment.file)
+                try:
+                    for found in SegmentAudit(view, segment, _visible_end(segment, view)):
+                        yield segment, found
+                finally:
+                    view.close()
+
+    def remainder(self, number: int) -> Remainder | None:
+        """What stands behind the tail of segment `number`, as recovery sees it; None: no such segment, or no file."""
+        segment = next((found for found in self.survey.segments if found.segment == number), None)
+        view = None if segment is None else self._opened(segment.raw_file)
+        if segment is None or view is None:
+            return None
+        try:
+            tail = view.tail()
+            found = scan(view, segment, start_txid=TXID_NONE)
+            staged = found.staged
+            end = found.visible if staged is None else staged.end
+            return Remainder(
+                unshown_records=found.visible.sequence - (segment.start_sequence if tail is None else tail.sequence),
+                staged_entry=None if staged is None else staged.first_entry,
+                staged_records=end.sequence - found.visible.sequence,
+                torn_bytes=view.size() - end.end,
+            )
+        finally:
+            view.close()
+
+    def strays(self) -> list[SegmentName]:
+        """Files of segments that the registry does not name: what a crash has left, which purging or the next writer
+        removes, or a segment that is just being made. Not those that `unnamed` tells of."""
+        segments = self.survey.segments
+        named = {segment.raw_file for segment in segments} | {segment.copy_file for segment in segments}
+        named |= set(self.unnamed())
+        return [name for name in self._store.names(self.survey.log.directory) if name not in named]
+
+    def unnamed(self) -> list[SegmentName]:
+        """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
+        directory, now = self.survey.log.directory, self._metadata.head()[0]
+        last = self.survey.head.max_segment
+        found = [
+            name
+            for name in unnamed(self._store.names(directory), self._state())
+            if not last < name.segment <= now.max_segment  # it was registered while we looked
+        ]
+        found += self._store.names(aside_of(directory))
+        return [name for name in found if size_of(self._store, name)]
+
+    def missing(self) -> list[SegmentDescriptor]:
+        """Completed segments that have no file, from the first on."""
+        there = {(name.segment, name.epoch) for name in self._store.names(self.survey.log.directory)}
+        return list(takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.survey.segments))
+
+    def out_of_place(self) -> Iterator[Finding]:
+        """What the registry says that the log's files contradict: files it does not name, readers where no record is
+        or was. Raises what the registry raises."""
+        for name in self.unnamed():
+            with suppress(LogNotFound):
+                yield Finding(
+                    f"the file {self._store.path(name)} holds {records_in(self._store, name):,} records that the "
+                    "registry does not name: it went back, as to an older backup; `scribengin log recover` takes them "
+                    "back",
+                    name.segment,
+                )
+        yield from self._readers_out_of_place()
+
+    def _readers_out_of_place(self) -> Iterator[Finding]:
+        readers = RegisteredReaders(self._metadata).positions()
+        if not readers:
+            return
+        now = survey(self._metadata)  # after the readers: what they have read was there before
+        head, end = now.head, self._end_of(now)
+        for reader, place in readers.items():
+            if place > end:
+                yield Finding(
+                    f"reader '{reader}' stands at {place}, behind its end {end}: the log or the registry went back; "
+                    "`scribengin log recover` looks for what is missing"
+                )
+            elif place < head.first and not head.given_up_to <= place:
+                yield Finding(
+                    f"reader '{reader}' stands at {place}, and the records before {head.first} were given up: "
+                    "register it anew there"
+                )
+
+    def _end_of(self, found: LogSurvey) -> DLSN:
+        last = found.segments[-1] if found.segments else None
+        if last is None or not last.in_progress:
+            return DLSN(found.head.max_segment + 1, 0, 0)
+        view = self._opened(last.file)
+        if view is None:
+            return DLSN(last.segment, 0, 0)
+        try:
+            return DLSN(last.segment, _visible_end(last, view).entries, 0)
+        finally:
+            view.close()
+
+    def _state(self) -> LogState:
+        return LogState(self.survey.head, self.survey.head_version, self.survey.segments)
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes there are to look at."""
+        return sum(self._size(segment) for segment in self.survey.segments)
+
+    def _begins_at_the_beginning(self) -> bool:
+        return bool(self.survey.segments) and self.survey.segments[0].segment == DLSN.INITIAL.segment
+
+    def _report(
+        self, segment: SegmentDescriptor, start_txid: int, *, bodies: bool, progress: Progress | None
+    ) -> SegmentReport | None:
+        path = self._store.path(segment.file)
+        view = self._opened(segment.file)
+        if view is None:
+            now = self._metadata.completed_segment(segment.segment)
+            if now is None or now.node != segment.node:  # it was completed or removed, or is kept otherwise by now
+                return None if now is None else self._report(now, start_txid, bodies=bodies, progress=progress)
+            return SegmentReport(segment, path, None, _said_end(segment), findings=(_missing(segment, path),))
+        try:
+            end = _visible_end(segment, view, start_txid)
+            audit = self._audit(segment, view, end, start_txid, bodies=bodies)
+            findings = [*_findings(audit, progress), *self._copy_findings(segment, start_txid, bodies, progress)]
+            return SegmentReport(
+                segment=segment,
+                path=path,
+                file_bytes=view.size(),
+                end=end,
+                entries=dict(audit.entries),
+                records=audit.records,
+                first_txid=audit.first_txid,
+                last_txid=audit.last_txid,
+                index=_index_state(view, self._store.load_index(segment.file), end.end),
+                findings=tuple(findings),
+            )
+        finally:
+            view.close()
+
+    def _copy_findings(
+        self, segment: SegmentDescriptor, start_txid: int, bodies: bool, progress: Progress | None
+    ) -> Iterator[Finding]:
+        """What is wrong with the compressed copy beside a segment, if it has both."""
+        name, made = segment.copy_file, segment.compressed
+        if name is None or made is None or name == segment.file:
+            return
+        view = self._opened(name)
+        if view is None:
+            if self._metadata.completed_segment(segment.segment) is not None:
+                yield _missing(segment, self._store.path(name), "its copy")
+            return
+        try:
+            audit = self._audit(segment, view, replace(_said_end(segment), end=made.bytes), start_txid, bodies=bodies)
+            for finding in _findings(audit, progress):
+                yield replace(finding, what=f"in its copy: {finding.what}")
+        finally:
+            view.close()
+
+    def _audit(
+        self, segment: SegmentDescriptor, view: SegmentView, end: Tail, start_txid: int, *, bodies: bool
+    ) -> SegmentAudit:
+        log = self.survey.log  # once it was configured anew, older segments may have been written without the check
+        check_txids = log.config.check_txids and log.config_version == 0
+        return SegmentAudit(view, segment, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
+
+    def _size(self, segment: SegmentDescriptor) -> int:
+        if not segment.in_progress:
+            return _bytes_of(segment)
+        view = self._opened(segment.file)
+        if view is None:
+            return 0
+        try:
+            return _visible_end(segment, view).end
+        finally:
+            view.close()
+
+    def _opened(self, name: SegmentName) -> SegmentView | None:
+        try:
+            return self._store.open(name)
+        except LogNotFound:
+            return None
+
+
+def _findings(audit: SegmentAudit, progress: Progress | None) -> Iterator[Finding]:
+    for found in audit:
+        if isinstance(found, Finding):
+            yield found
+        elif progress is not None:
+            progress(found.header.size)
+
+
+def _missing(segment: SegmentDescriptor, path: str, what: str = "its file") -> Finding:
+    return Finding(f"{what} {path} is missing", segment.segment)
+
+
+def _bytes_of(segment: SegmentDescriptor) -> int:
+    """Of a completed segment, and its copy beside it."""
+    beside = segment.compressed is not None and segment.copy_file != segment.file
+    return segment.file_bytes + (segment.compressed.bytes if beside and segment.compressed is not None else 0)
+
+
+def _said_end(segment: SegmentDescriptor) -> Tail:
+    return Tail(segment.file_bytes, segment.entries, segment.last_txid, segment.end_sequence)
+
+
+def _visible_end(segment: SegmentDescriptor, view: SegmentView, start_txid: int = TXID_UNKNOWN) -> Tail:
+    if not segment.in_progress:
+        return _said_end(segment)
+    tail = view.tail()
+    return Tail(0, 0, start_txid, segment.start_sequence) if tail is None else tail
+
+
+def _index_state(view: SegmentView, kept: bytes, end: int) -> IndexState:
+    rows = [row for row in rows_of(kept) if row.offset < end]
+    wrong = sum(not _holds(view, row) for row in rows)
+    return IndexState(len(rows), wrong)
+
+
+def _holds(view: SegmentView, row: IndexRow) -> bool:
+    header = read_header(view.read(row.offset, HEADER_BYTES))
+    return not isinstance(header, Damage) and IndexRow.of(header, row.offset) == row

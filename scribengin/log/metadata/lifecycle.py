@@ -1,0 +1,213 @@
+"""A log's node from its beginning to its end: created, configured, deleted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from scribengin.base.clock import Clock
+from scribengin.base.failpoints import effect
+from scribengin.base.model import from_node_name, node_name
+from scribengin.errors import ConfigConflict, DescriptorUnreadable, InconsistentLog, LogBusy, LogExists
+from scribengin.log.config import LogConfig
+from scribengin.log.metadata.check import LogSurvey, survey
+from scribengin.log.metadata.segments import (
+    ATTEMPTS_MAX,
+    LockDescriptor,
+    LogDescriptor,
+    LogMetadata,
+    SegmentsHead,
+)
+from scribengin.log.store.contract import SegmentStore
+from scribengin_registry.batches import batches
+from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
+from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
+
+
+def create_log(metadata: LogMetadata, store: SegmentStore, config: LogConfig, clock: Clock) -> LogDescriptor:
+    """Create the log: its directory first, so that a node never names one that is not there.
+
+    Raises LogExists, LogWriteFailed, LogNotFound (the request was lost, and nothing was created).
+    """
+    log = LogDescriptor(
+        name=metadata.log,
+        directory=f"{node_name(metadata.log)}-{uuid.uuid4().hex[:12]}",
+        created_ms=clock.now_ms(),
+        config=config,
+    )
+    store.create_log(log.directory)
+    operations = [
+        Create(metadata.path, log.to_bytes()),
+        Create(metadata.segments_path, SegmentsHead(directory=log.directory).to_bytes()),
+    ]
+    try:
+        with effect("log.create"):
+            metadata.registry.commit(operations)
+    except NodeExists:
+        store.delete_log(log.directory)
+        if finish_deletion(metadata, store):
+            return create_log(metadata, store, config, clock)
+        raise LogExists(
+            f"log '{log.name}' exists already in {metadata.namespace}; open it, or choose another"
+        ) from None
+    except OutcomeUnknown:
+        metadata.registry.sync(metadata.path)
+        if metadata.descriptor().directory != log.directory:  # raises LogNotFound if it was not created
+            raise LogExists(f"log '{log.name}' was created by somebody else just now; open it") from None
+    return log
+
+
+def configure_log(metadata: LogMetadata, config: LogConfig, version: int | None) -> LogDescriptor:
+    """Replace the log's configuration, if its version still is `version` (None: whatever it is).
+
+    Raises LogNotFound, ConfigConflict.
+    """
+    for _attempt in range(ATTEMPTS_MAX):
+        node = metadata.registry.find(metadata.path)
+        if node is None:
+            raise metadata.not_found()
+        log = LogDescriptor.from_bytes(node.data, path=metadata.path)
+        if log.deleting:
+            raise metadata.not_found()
+        if version is not None and log.config_version != version:
+            if (log.config_version, log.config) == (version + 1, config):
+                return log  # it was this call's own request, whose reply was lost
+            raise ConfigConflict(
+                f"log '{metadata.log}': its configuration is version {log.config_version} by now, not {version}; "
+                "look at it, and try again from there"
+            )
+        after = log.model_copy(update={"config": config, "config_version": log.config_version + 1})
+        try:
+            with effect("log.configure"):
+                metadata.registry.set(metadata.path, after.to_bytes(), node.version)
+            return after
+        except (VersionConflict, NodeMissing):
+            continue
+        except OutcomeUnknown:
+            metadata.registry.sync(metadata.path)
+            if metadata.descriptor() == after:
+                return after
+    raise ConfigConflict(f"log '{metadata.log}': its configuration keeps changing; try again")
+
+
+def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> None:
+    """Delete the log's nodes, then its files. With `force`, whoever writes it is fenced, and a log whose metadata
+    contradicts itself is deleted, too.
+
+    One transaction deletes it for everybody. Where its nodes are too many for one, that transaction only says so, and
+    the nodes follow: a crash in between leaves them to whoever deletes or creates a log of that name next.
+    Raises LogNotFound, LogBusy, InconsistentLog (not with `force`).
+    """
+    registry = metadata.registry
+    if finish_deletion(metadata, store):
+        return
+    log = metadata.descriptor()
+    for _attempt in range(ATTEMPTS_MAX):
+        found = survey(metadata)
+        if found.head.directory != log.directory:
+            break  # a lost request has deleted it, and somebody has created it again
+        if not force:  # who takes the lock after this look moves the head's version
+            _refuse_if_written(metadata)
+            _refuse_if_inconsistent(found)
+        for segment in found.segments:
+            if segment.in_progress:
+                store.fence(segment.file)
+        try:
+            _delete_for_everybody(metadata, found)
+            break
+        except (NodeMissing, NodeNotEmpty, VersionConflict):
+            continue  # something was added or removed meanwhile: look again
+        except OutcomeUnknown:
+            registry.sync(metadata.path)
+            there = metadata.find_descriptor()
+            if there is None or there[0].deleting:
+                break
+    else:
+        raise LogBusy(f"log '{log.name}' keeps changing and could not be deleted; stop its users and try again")
+    if not finish_deletion(metadata, store):
+        store.delete_log(log.directory)
+
+
+def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
+    """Delete what is left of a log that is being deleted, and say whether there was anything."""
+    begun = metadata.find_descriptor()
+    there = begun
+    while there is not None and there[0].deleting:
+        check = Check(metadata.path, there[1])  # not one that was created since
+        try:
+            for batch in batches(_deletes(metadata.registry, metadata, ANY_VERSION)):
+                last = batch[-1] == Delete(metadata.path)
+                with effect("log.delete_rest"):
+                    metadata.registry.commit([*([] if last else [check]), *batch[:-1], _versioned(batch[-1], check)])
+        except (NodeMissing, NodeNotEmpty, VersionConflict):
+            pass  # somebody else deletes it, too
+        except OutcomeUnknown:
+            metadata.registry.sync(metadata.path)
+        there = metadata.find_descriptor()
+    if begun is None or not begun[0].deleting:
+        return False
+    store.delete_log(begun[0].directory)
+    return True
+
+
+def standing(registry: Registry, logs_path: str, nodes: Sequence[str]) -> list[str]:
+    """The names of those of the nodes that are logs. One whose deletion was cut short is none, as for
+    `LogNamespace.exists`; one that cannot be read is, so that whoever uses it is told."""
+    found = registry.find_all([f"{logs_path}/{node}" for node in nodes])
+    return [
+        from_node_name(node)
+        for node, there in zip(nodes, found, strict=True)
+        if there is not None and not _is_deleting(there)
+    ]
+
+
+def _is_deleting(node: Node) -> bool:
+    try:
+        return LogDescriptor.from_bytes(node.data, path="").deleting
+    except DescriptorUnreadable:
+        return False
+
+
+def _versioned(operation: Operation, check: Check) -> Operation:
+    return Delete(check.path, check.version) if operation == Delete(check.path) else operation
+
+
+def _delete_for_everybody(metadata: LogMetadata, found: LogSurvey) -> None:
+    deletes = _deletes(metadata.registry, metadata, found.head_version)
+    if len(list(batches(deletes))) > 1:
+        there = metadata.find_descriptor()
+        if there is None:
+            return
+        log, version = there
+        head = found.head.model_copy(update={"epoch": found.head.epoch + 1, "deleting": True})
+        deletes = [
+            Set(metadata.path, log.model_copy(update={"deleting": True}).to_bytes(), version),
+            Set(metadata.segments_path, head.to_bytes(), found.head_version),
+        ]
+    with effect("log.delete"):
+        metadata.registry.commit(deletes)
+
+
+def _refuse_if_written(metadata: LogMetadata) -> None:
+    lock = metadata.registry.find(metadata.lock_path)
+    if lock is not None:
+        owner = LockDescriptor.from_bytes(lock.data, path=metadata.lock_path).owner
+        raise LogBusy(f"log '{metadata.log}' is being written by {owner}: end that first, or delete it by force")
+
+
+def _refuse_if_inconsistent(found: LogSurvey) -> None:
+    if found.findings:
+        raise InconsistentLog(f"log '{found.log.name}': {found.findings[0]}; look into it, or delete it by force")
+
+
+def _deletes(registry: Registry, metadata: LogMetadata, head_version: int) -> list[Operation]:
+    """Everything below the log's node, deepest first. The head's version makes it fail if a segment came or went."""
+    deletes: list[Operation] = []
+
+    def below(path: str) -> None:
+        for child in registry.children(path):
+            below(f"{path}/{child}")
+        deletes.append(Delete(path, head_version if path == metadata.segments_path else ANY_VERSION))
+
+    below(metadata.path)
+    return deletes

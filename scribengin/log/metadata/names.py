@@ -1,0 +1,78 @@
+"""Names of logs and namespaces, under DistributedLog's rules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from scribengin.base.model import node_name
+from scribengin.errors import ConfigInvalid, InvalidLogName, LogError
+
+WILDCARD = re.compile(r"[*?\[]")
+"""What makes a name a pattern, as fnmatch takes it."""
+_NODE_NAME_BYTES_MAX = 200
+"""A log's name becomes one node and one directory, and file systems take 255 bytes."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_URI = re.compile(r"distributedlog(-[a-z]+)?://([^/]+)(/.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUri:
+    """`distributedlog-file://hosts/path`, taken apart. `hosts` is empty if the URI was a bare path."""
+
+    hosts: str
+    path: str
+
+    @classmethod
+    def parse(cls, uri: str) -> NamespaceUri:
+        """Raises ConfigInvalid."""
+        if uri.startswith("/"):
+            return cls("", _node_path(uri, uri))
+        match = _URI.fullmatch(uri)
+        if match is None:
+            raise ConfigInvalid(
+                f"'{uri}' is no namespace: expected distributedlog-file://<zookeeper hosts>/<path>, "
+                "as in distributedlog-file://localhost:2181/logs"
+            )
+        store, hosts, path = match[1], match[2], match[3] or "/"
+        if store not in (None, "-file"):
+            raise ConfigInvalid(f"'{uri}': the store '{store[1:]}' is not supported; use distributedlog-file://")
+        return cls(hosts, _node_path(path, uri))
+
+
+def check_log_name(name: str) -> str:
+    """`name` without a leading slash. Raises InvalidLogName."""
+    bare = name.removeprefix("/")
+    parts = bare.split("/")
+    why = None
+    if not bare:
+        why = "it is empty"
+    elif _SURROGATE.search(bare):
+        why = "it holds half of a surrogate pair, which is no text"
+    elif any(character.isspace() or ord(character) < 32 for character in bare):
+        why = "it has a space or a control character"
+    elif any(part in ("", ".", "..") for part in parts):
+        why = "one of its parts is empty, '.' or '..'"
+    elif bare.startswith("."):
+        why = "names that begin with '.' are reserved"
+    elif len(node_name(bare)) > _NODE_NAME_BYTES_MAX:
+        why = f"it takes more than {_NODE_NAME_BYTES_MAX} bytes"
+    if why is not None:
+        shown = name.encode(errors="backslashreplace").decode()
+        raise InvalidLogName(f"'{shown}' cannot be the name of a log: {why}; use names as in flights/0")
+    return bare
+
+
+def check_reader_name(log: str, reader: str) -> str:
+    """The name of a subscriber or registered reader. Raises LogError."""
+    if not reader or _SURROGATE.search(reader):
+        shown = reader.encode(errors="backslashreplace").decode()
+        raise LogError(f"log '{log}': '{shown}' cannot be the name of a reader: give it one, of whole characters")
+    return reader
+
+
+def _node_path(path: str, uri: str) -> str:
+    trimmed = "/" + path.strip("/")
+    if trimmed == "/" or "//" in trimmed:
+        raise ConfigInvalid(f"'{uri}' names no node for the namespace: append a path as in /logs")
+    return trimmed

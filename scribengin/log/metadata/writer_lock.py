@@ -1,0 +1,211 @@
+"""Becoming the writer of a log: its lock, and a new epoch, in one transaction.
+
+The lock is for politeness: it makes a second writer wait. What is safe is the epoch. From the moment it is raised,
+every change of metadata by the old writer fails; its appends end with the fence (recovery.py).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import uuid
+from collections.abc import Callable
+
+from scribengin.base.clock import Clock
+from scribengin.base.failpoints import effect
+from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
+from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata, Owner, SegmentsHead
+from scribengin.log.metadata.waiting_line import WaitingLine
+from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, SessionState, Set, Watch
+from scribengin_registry.errors import (
+    NodeExists,
+    NodeMissing,
+    OutcomeUnknown,
+    RegistryUnreachable,
+    SessionLost,
+    VersionConflict,
+)
+
+_RETRY_S = 1.0
+_CANCEL_POLL_S = 0.05
+_SESSION_POLL_S = 1.0
+
+
+def acquire(
+    metadata: LogMetadata, clock: Clock, *, timeout_s: float, steal: bool, cancel: threading.Event | None = None
+) -> Owner:
+    """Wait for the log's lock, behind all who wait for it already, or with `steal` take it from its owner at once, and
+    raise the epoch.
+
+    Raises OwnershipAcquireFailed after `timeout_s` and as soon as `cancel` is set, LogNotFound, SessionLost (the place
+    in the line went with the session), RegistryClosed.
+    """
+    lock = LockDescriptor(owner=f"{platform.node()}:{os.getpid()}", token=uuid.uuid4().hex)
+    line = WaitingLine(metadata, lock)
+    deadline_s = clock.monotonic_s() + timeout_s
+    changed = threading.Event()
+    watch = _setter(changed)
+    try:
+        while True:
+            changed.clear()
+            held = metadata.registry.find(metadata.lock_path, watch)
+            holder = None if held is None else LockDescriptor.from_bytes(held.data, path=metadata.lock_path)
+            mine = holder is not None and holder.token == lock.token
+            if steal or mine or (not line.ahead(watch) and holder is None):
+                owner = _take(metadata, lock, held, line)
+                if owner is not None:
+                    return owner
+            elif line.place is None:
+                line.join()  # and look again: whoever was ahead may have gone meanwhile
+            elif not _waited(metadata.registry, changed, cancel, clock, deadline_s):
+                by = "others who wait for it" if holder is None else f"by {holder.owner}"
+                why = "the wait was cancelled" if cancel and cancel.is_set() else f"no lock within {timeout_s:g} s"
+                raise OwnershipAcquireFailed(
+                    f"log '{metadata.log}' is being written {by}: {why}; "
+                    "wait for that writer to close, or open with steal=True to replace it"
+                )
+    except BaseException:
+        line.leave()
+        raise
+    finally:
+        metadata.registry.unwatch(watch)
+
+
+def _waited(
+    registry: Registry, changed: threading.Event, cancel: threading.Event | None, clock: Clock, until_s: float
+) -> bool:
+    """Wait for a change, or the end of the session; False if there was none in time, or `cancel` was set."""
+    slice_s = _SESSION_POLL_S if cancel is None else _CANCEL_POLL_S
+    while cancel is None or not cancel.is_set():
+        left_s = until_s - clock.monotonic_s()
+        if changed.wait(max(0.0, min(slice_s, left_s))) or registry.state is SessionState.CLOSED:
+            return True  # no watch tells of the end of a session that this process has closed
+        if left_s <= 0:
+            break
+    return False
+
+
+class HeldLock:
+    """A writer's lock, kept while the writer is open: when it went with a session, and nobody has the log since, it is
+    taken again; otherwise `ended` is told why the writer has lost the log.
+
+    Costs nothing while nothing happens: one watch, and a thread from when that fires until all is well again.
+    """
+
+    def __init__(self, metadata: LogMetadata, owner: Owner, ended: Callable[[ScribenginError], None]) -> None:
+        self._metadata, self._owner, self._ended = metadata, owner, ended
+        self._guard = threading.Lock()
+        """Of the three below."""
+        self._changed = False
+        self._running = False
+        self._let_go = threading.Event()
+        self._looking = threading.Lock()
+        """Held during each look: none is under way once `let_go` has returned."""
+
+    def keep(self) -> None:
+        """Begin. Raises what the registry raises."""
+        try:
+            self._look()
+        except BaseException:
+            self.let_go()
+            raise
+
+    def let_go(self) -> None:
+        """From here on the lock is not taken again, whatever becomes of it. Idempotent."""
+        self._let_go.set()
+        with self._looking:
+            self._metadata.registry.unwatch(self._on_change)
+
+    def _on_change(self, _event: object) -> None:
+        with self._guard:
+            self._changed = True
+            if self._running or self._let_go.is_set():
+                return
+            self._running = True
+        threading.Thread(target=self._run, name=f"log-lock {self._metadata.log}", daemon=True).start()
+
+    def _run(self) -> None:
+        while self._pending():
+            try:
+                self._look()
+            except (RegistryUnreachable, OutcomeUnknown, SessionLost, InconsistentLog):
+                self._changed = True  # nobody knows yet: look again when it answers
+                self._let_go.wait(_RETRY_S)
+            except LogNotFound as error:
+                self._end(Fenced(f"log '{self._metadata.log}' was deleted under its writer: {error}"))
+            except ScribenginError as error:
+                self._end(error)
+
+    def _end(self, error: ScribenginError) -> None:
+        if not self._let_go.is_set():
+            self._let_go.set()
+            self._metadata.registry.unwatch(self._on_change)
+            self._ended(error)
+
+    def _pending(self) -> bool:
+        with self._guard:
+            self._running = self._changed and not self._let_go.is_set()
+            self._changed = False
+            return self._running
+
+    def _look(self) -> None:
+        with self._looking:
+            if self._let_go.is_set():
+                return
+            held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
+            if held is None or not self._is_ours(held):
+                self._metadata.change(self._owner, self._taken_again)  # its own watch has it looked at once more
+
+    def _taken_again(self, head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        held = self._metadata.registry.find(self._metadata.lock_path)
+        if held is not None and self._is_ours(held):
+            return head, []
+        lock = LockDescriptor(owner=f"{platform.node()}:{os.getpid()}", token=self._owner.token)
+        return head, [Create(self._metadata.lock_path, lock.to_bytes(), ephemeral=True)]
+
+    def _is_ours(self, held: Node) -> bool:
+        return LockDescriptor.from_bytes(held.data, path=self._metadata.lock_path).token == self._owner.token
+
+
+def _setter(event: threading.Event) -> Watch:
+    return lambda _change: event.set()
+
+
+def release(metadata: LogMetadata, owner: Owner) -> None:
+    """Give the lock back, if it still is ours. Raises what the registry raises."""
+    try:
+        for _attempt in range(ATTEMPTS_MAX):  # a lost reply leaves open whether the lock was given back: look
+            if not metadata.release_operations(owner):
+                return
+            metadata.change(owner, lambda head: (head, metadata.release_operations(owner)))
+    except (Fenced, LogNotFound):
+        return  # then it is not ours any more
+
+
+def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> Owner | None:
+    head, version = metadata.head()
+    after = head.model_copy(update={"epoch": head.epoch + 1})
+    operations: list[Operation] = [Set(metadata.segments_path, after.to_bytes(), version)]
+    if held is not None:
+        operations.append(Delete(metadata.lock_path, held.version))
+    operations.append(Create(metadata.lock_path, lock.to_bytes(), ephemeral=True))
+    operations += line.operations()
+    owner = Owner(after.directory, after.epoch, lock.token)
+    try:
+        with effect("log.lock"):
+            metadata.registry.commit(operations)
+        return owner
+    except (VersionConflict, NodeExists, NodeMissing):
+        return None  # somebody was faster: look again
+    except OutcomeUnknown:
+        return _settle(metadata, owner)
+
+
+def _settle(metadata: LogMetadata, owner: Owner) -> Owner | None:
+    metadata.registry.sync(metadata.lock_path)
+    held = metadata.registry.find(metadata.lock_path)
+    if held is None or LockDescriptor.from_bytes(held.data, path=metadata.lock_path).token != owner.token:
+        return None
+    head, _version = metadata.head()
+    return owner if (head.directory, head.epoch) == (owner.directory, owner.epoch) else None

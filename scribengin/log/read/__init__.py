@@ -1,0 +1,1 @@
+"""Reading a log: the catalog of its segments, cursors, ranges, readers."""

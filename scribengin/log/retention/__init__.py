@@ -1,0 +1,1 @@
+"""What a log gives up: truncation, purges, holds against them, compressed copies."""

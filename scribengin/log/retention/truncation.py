@@ -1,0 +1,193 @@
+"""Giving up the beginning of a log: truncation says where it begins, purging removes the segments before that.
+
+Truncation is metadata, exact to the record. Purging takes whole segments, from the first on, and stops at the first one
+that holds anything that is kept: their nodes in one transaction that checks the version of the log's head, their files
+after it. A crash between the two leaves files that no node names; numbers only grow, so whoever purges next removes
+whatever is older than the first segment there is. Readers that have such a file open read on in it.
+
+Neither goes past a registered reader (retention/holds.py), unless a person forces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from scribengin.base.clock import Clock
+from scribengin.errors import DamagedEntry, LogNotFound, PositionTruncated, ReaderBehind
+from scribengin.log.config import LogConfig
+from scribengin.log.format.dlsn import DLSN
+from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor, SegmentsHead
+from scribengin.log.read.catalog import LogCatalog
+from scribengin.log.retention.compression import drop_raw_segments, is_dead_copy
+from scribengin.log.retention.holds import RegisteredReaders, check_visible
+from scribengin.log.store.contract import SegmentName, SegmentStore
+from scribengin_registry.batches import BATCH_OPERATIONS_MAX, batches
+from scribengin_registry.contract import Delete, Operation
+
+_MS_AN_HOUR = 3_600_000
+
+OpenCatalog = Callable[[], LogCatalog]
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What went while a log was purged: how many segments of its list, and how many bytes of files."""
+
+    segments: int
+    bytes: int
+
+
+def truncate_log(metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN, *, force: bool) -> bool:
+    """Let the log begin at `before`, and say whether that changed anything.
+
+    Raises InconsistentLog (it has no such position), ReaderBehind.
+    """
+    changed = False
+
+    def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        nonlocal changed
+        with closing(open_catalog()) as catalog:
+            if before <= head.first:  # another was faster; or this very change was applied, and its reply lost
+                changed = changed and head.first == before
+                return head, []
+            check_visible(catalog, before)
+            given_up_to = _given_up_to(catalog, head, before)
+        slowest = None if force else RegisteredReaders(metadata).slowest()
+        if slowest is not None and slowest[1] < given_up_to:
+            raise ReaderBehind(
+                f"log '{metadata.log}': reader '{slowest[0]}' stands at {slowest[1]} and still wants what lies before "
+                f"{before}; wait for it, unregister it, or truncate by force"
+            )
+        changed = True
+        return head.truncated(before, given_up_to), []
+
+    if before <= metadata.head()[0].first:
+        return False
+    metadata.change(None, change)
+    return changed
+
+
+def purge_log(
+    metadata: LogMetadata,
+    store: SegmentStore,
+    open_catalog: OpenCatalog,
+    clock: Clock,
+    state: LogState,
+    *,
+    sweep: bool = True,
+) -> Purged:
+    """Remove the segments that lie wholly before the first record kept, or are older than the log's configuration wants
+    them, raw files that it wants only as their compressed copy, and with `sweep` (every file is
+    looked at) what earlier purges have left. Idempotent; anybody may do it, at any time, several at once.
+
+    Raises LogNotFound, InconsistentLog, LogWriteFailed (a file could not be removed: the next purge tries again),
+    DamagedEntry (a compressed copy does not hold: its raw file is kept, all else was done).
+    """
+    before = state.head.begin
+    freed = 0
+    while _droppable_now(metadata, state, clock):
+        dropped, state = _drop(metadata, open_catalog, clock, state)
+        freed += sum(store.remove(name) for segment in dropped for name in _files(segment))
+    now_ms = clock.now_ms()
+    try:
+        drop_raw_segments(metadata, store, state, metadata.descriptor().config, now_ms)
+    finally:
+        if sweep:
+            dead = [name for name in store.names(state.head.directory) if is_dead(name, state, now_ms)]
+            freed += sum(store.remove(name) for name in dead)
+    return Purged(state.head.begin - before, freed)
+
+
+def _files(segment: SegmentDescriptor) -> list[SegmentName]:
+    return [segment.raw_file] + ([] if segment.copy_file is None else [segment.copy_file])
+
+
+def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: int) -> tuple[SegmentDescriptor, ...]:
+    """The segments, from the first on, that a purge removes next. `slowest` is where the slowest registered reader
+    stands.
+
+    Retention goes by the time at which a segment was completed, as the wall clock had it then and has it now.
+    """
+    dropped = []
+    for segment in state.segments:
+        if segment.completed_ms is None:
+            break
+        read = slowest is None or _lies_before(segment, slowest)
+        expired = (
+            config.retention_hours is not None
+            and not config.explicit_truncation
+            and segment.completed_ms + config.retention_hours * _MS_AN_HOUR <= now_ms
+        )
+        if not (_lies_before(segment, state.head.first) or (expired and read)):
+            break
+        dropped.append(segment)
+        if len(dropped) == BATCH_OPERATIONS_MAX:
+            break
+    return tuple(dropped)
+
+
+def is_dead(name: SegmentName, state: LogState, now_ms: int) -> bool:
+    """Whether nobody will ever open that file again, whatever happens after `state` was read."""
+    if name.segment < state.head.begin:
+        return True
+    listed = state.find(name.segment) if name.copy or state.head.revisions else None  # else it has no copies
+    return listed is not None and is_dead_copy(name, listed, now_ms)
+
+
+def _drop(
+    metadata: LogMetadata, open_catalog: OpenCatalog, clock: Clock, state: LogState
+) -> tuple[Sequence[SegmentDescriptor], LogState]:
+    """Remove segments from the list, as many as one transaction takes: these, and the log's state now."""
+    dropped: Sequence[SegmentDescriptor] = ()
+
+    def change(_head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        nonlocal dropped, state
+        state = metadata.state(state)  # if it is not the one whose version is checked, the transaction fails
+        found = _droppable_now(metadata, state, clock)
+        if not found:
+            return state.head, []
+        dropped = found
+        with closing(open_catalog()) as catalog:
+            return _head_without(found, state.head, catalog), _deletes(metadata, found)
+
+    metadata.change(None, change)
+    return dropped, metadata.state(state)
+
+
+def _deletes(metadata: LogMetadata, segments: Sequence[SegmentDescriptor]) -> list[Operation]:
+    return [Delete(f"{metadata.segments_path}/{segment.node}") for segment in segments]
+
+
+def _droppable_now(metadata: LogMetadata, state: LogState, clock: Clock) -> Sequence[SegmentDescriptor]:
+    slowest = RegisteredReaders(metadata).slowest()
+    config = metadata.descriptor().config
+    found = droppable(state, config, None if slowest is None else slowest[1], clock.now_ms())
+    return found[: len(next(batches(_deletes(metadata, found)), []))]  # as many as one transaction takes
+
+
+def _head_without(dropped: Sequence[SegmentDescriptor], head: SegmentsHead, catalog: LogCatalog) -> SegmentsHead:
+    first = DLSN(dropped[-1].segment + 1, 0, 0)
+    after = head.without(dropped)
+    return after if head.first >= first else after.truncated(first, _given_up_to(catalog, head, first))
+
+
+def _given_up_to(catalog: LogCatalog, head: SegmentsHead, first: DLSN) -> DLSN:
+    """The position behind the last record before `first`: whoever stands there loses nothing when the log begins with
+    `first`. If damage hides it, `first` itself: then a reader that has read everything may be told otherwise."""
+    try:
+        end = catalog.sequence_at(first)
+        if end == catalog.sequence_at(head.first):
+            return head.given_up_to
+        last = catalog.position_of(end - 1)
+    except (DamagedEntry, LogNotFound, PositionTruncated):
+        return first
+    return DLSN(last.segment, last.entry, last.slot + 1)
+
+
+def _lies_before(segment: SegmentDescriptor, position: DLSN) -> bool:
+    """Whether the whole of a completed segment lies before `position`."""
+    return (position.segment, position.entry) >= (segment.segment + 1, 0) or (
+        position.segment == segment.segment and position.entry >= segment.entries
+    )

@@ -1,0 +1,1 @@
+"""Entries read past damage, and past the end that readers see."""

@@ -1,0 +1,1 @@
+"""Where segments live: the contract of a store, and the store on a directory."""

@@ -1,0 +1,301 @@
+"""The embedded segment store: a directory of files, mapped by any process of the machine.
+
+    <directory>/<18 digits>-<epoch>.log      the segment
+                                   .idx      its index, a hint
+                                   .keys     the least and greatest keys in it, a hint
+                                   .tail     two slots of 32 bytes, written in turn: one of them always holds
+                                   .fence    its writer has been fenced
+
+An append is one `writev`, one `fdatasync`, then a look for `.fence`. Whoever fences creates that file first and scans
+afterwards: an append that was acknowledged looked before, so it was written before, so the scan sees it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from scribengin.base.failpoints import effect
+from scribengin.base.private import PRIVATE_MODE
+from scribengin.errors import Fenced, LogNotFound, LogWriteFailed
+from scribengin.log.store.contract import (
+    IndexKind,
+    PlacedEntry,
+    SegmentAppender,
+    SegmentName,
+    SegmentStore,
+    SegmentView,
+    Tail,
+)
+from scribengin.log.store.index import INTERVAL_BYTES, IndexRow
+from scribengin.log.store.mapped import DiskView, FileView, close_all
+from scribengin.log.store.mark import check_mark
+from scribengin.log.store.tail import SLOT_BYTES, slot_of
+
+_INDEX_SUFFIXES: dict[IndexKind, str] = {"positions": ".idx", "keys": ".keys"}
+_SUFFIXES = (*_INDEX_SUFFIXES.values(), ".tail", ".fence", ".log")
+"""All files of a segment. The segment itself is removed last: while it is there, the rest is found again."""
+_ANY_FILE = re.compile(r"(\d{18})-(\d+)(?:\.([a-z0-9]+-[a-z0-9]+))?\.(?:log|idx|keys|tail|fence)")
+_ATTEMPTS_MAX = 3
+_BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
+
+
+class FileSegmentStore(SegmentStore):
+    """Segments as files under one root directory. With a `token`, only while that stands there (mark.py)."""
+
+    def __init__(self, root: str | Path, token: str | None = None) -> None:
+        self._root = Path(root)
+        self._token = token
+
+    def check_mounted(self) -> None:
+        if self._token is not None:
+            check_mark(self._root, self._token)
+
+    def create_log(self, directory: str) -> None:
+        self.check_mounted()
+        path = self._root / directory
+        try:
+            make_directory(path)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot make the log directory {path}: {error.strerror}") from error
+
+    def delete_log(self, directory: str) -> None:
+        self.check_mounted()
+        path = self._root / directory
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                with effect("log.log_directory_remove"):
+                    shutil.rmtree(path)
+            except FileNotFoundError:
+                if not path.exists():
+                    return
+            except OSError as error:  # a writer that does not know yet may have added a file meanwhile
+                if attempt + 1 == _ATTEMPTS_MAX:
+                    raise LogWriteFailed(f"cannot remove {path}: {error.strerror}; remove it by hand") from error
+
+    def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        path = Path(self.path(name))
+        try:
+            with effect("log.segment_create"):
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+                try:
+                    sync_directory(path.parent)
+                except OSError:  # the caller may try again: no file may be in its way
+                    os.close(file)
+                    path.unlink()
+                    raise
+        except FileNotFoundError:
+            self.check_mounted()
+            raise Fenced(f"the log directory {path.parent} is gone: the log was deleted; create it again") from None
+        except OSError as error:
+            raise LogWriteFailed(f"cannot create segment {path}: {error.strerror}") from error
+        return FileAppender(path, file, fsync=fsync, check_mounted=self.check_mounted)
+
+    def fence(self, name: SegmentName) -> None:
+        path = Path(self.path(name)).with_suffix(".fence")
+        try:
+            with effect("log.fence"):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+            sync_directory(path.parent)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot fence segment {path}: {error.strerror}") from error
+
+    def settle(self, name: SegmentName) -> None:
+        path = self.path(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                with effect("log.settle"):
+                    os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot make segment {path} durable: {error.strerror}") from error
+
+    def open(self, name: SegmentName, *, from_disk: bool = False) -> SegmentView:
+        try:
+            return DiskView(self.path(name)) if from_disk else FileView(self.path(name))
+        except LogNotFound:
+            self.check_mounted()
+            raise
+
+    def path(self, name: SegmentName) -> str:
+        return f"{self._root / str(name)}.log"
+
+    def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:
+        try:
+            return Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind]).read_bytes()
+        except OSError:
+            return b""
+
+    def save_index(self, name: SegmentName, index: bytes, kind: IndexKind = "positions") -> bool:
+        path = Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind])
+        private = path.with_suffix(f"{path.suffix}-{os.getpid()}")
+        try:
+            with effect("log.index_save"):
+                private.write_bytes(index)
+                os.replace(private, path)
+        except OSError:
+            return False
+        return True
+
+    def names(self, directory: str) -> list[SegmentName]:
+        self.check_mounted()
+        try:
+            files = os.listdir(self._root / directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        matches = map(_ANY_FILE.fullmatch, files)
+        found = {(int(m[1]), int(m[2]), m[3] or "") for m in matches if m is not None}
+        return [SegmentName(directory, *name) for name in sorted(found)]
+
+    def remove(self, name: SegmentName) -> int:
+        self.check_mounted()
+        path = Path(self.path(name))
+        try:
+            size = path.stat().st_size if path.exists() else 0
+            with effect("log.segment_remove"):
+                for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
+                    path.with_suffix(suffix).unlink(missing_ok=True)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot remove segment {path}: {error.strerror}; remove it by hand") from error
+        return size
+
+    def move(self, name: SegmentName, to: SegmentName) -> None:
+        old, new = Path(self.path(name)), Path(self.path(to))
+        try:
+            make_directory(new.parent)
+            with effect("log.segment_move"):
+                for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
+                    with suppress(FileNotFoundError):
+                        os.rename(old.with_suffix(suffix), new.with_suffix(suffix))
+            sync_directory(new.parent)
+            sync_directory(old.parent)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot move segment {old} to {new}: {error.strerror}") from error
+
+
+class FileAppender(SegmentAppender):
+    """Writes one segment file, which it has just created."""
+
+    def __init__(self, path: Path, descriptor: int, *, fsync: bool, check_mounted: Callable[[], None]) -> None:
+        self._path, self._check_mounted = path, check_mounted
+        self._fence_path = str(path.with_suffix(".fence"))
+        self._fsync = fsync
+        self._file = descriptor
+        self._tail_file = self._index_file = -1
+        self._tails = 0
+        self._indexed_end = 0
+        self._index_rows: list[IndexRow] = []
+
+    def write(self, entries: Sequence[PlacedEntry]) -> None:
+        buffers: list[memoryview] = []
+        for entry in entries:
+            buffers.append(memoryview(entry.header.to_bytes()))
+            buffers.extend(memoryview(buffer) for buffer in entry.encoded.buffers if len(buffer))
+            if entry.offset - self._indexed_end >= INTERVAL_BYTES:
+                self._index_rows.append(IndexRow.of(entry.header, entry.offset))
+                self._indexed_end = entry.offset
+        try:
+            with effect("log.segment_write"):
+                _write_all(self._file, buffers)
+        except OSError as error:
+            raise self._failed("write to", error) from error
+
+    def sync(self) -> None:
+        try:
+            with effect("log.segment_sync"):
+                if self._fsync:
+                    os.fdatasync(self._file)
+        except OSError as error:
+            raise self._failed("sync", error) from error
+        fenced = os.path.exists(self._fence_path)
+        if fenced or not os.path.exists(self._path):
+            if not fenced:
+                self._check_mounted()
+            raise Fenced(
+                f"segment {self._path} was fenced: another writer owns the log now; open a new writer to go on"
+            )
+
+    def settle(self) -> None:
+        try:
+            with effect("log.segment_settle"):
+                os.fdatasync(self._file)  # the kernel tells each descriptor of a failure since it was opened, once
+        except OSError as error:
+            raise self._failed("sync", error) from error
+
+    def publish(self, tail: Tail) -> None:
+        try:
+            with effect("log.tail_write"):
+                if self._tail_file < 0:
+                    self._tail_file = os.open(self._path.with_suffix(".tail"), os.O_WRONLY | os.O_CREAT, 0o644)
+                if os.pwrite(self._tail_file, slot_of(tail), self._tails % 2 * SLOT_BYTES) < SLOT_BYTES:
+                    raise OSError(errno.ENOSPC, "the disk took less than was written")
+            self._tails += 1
+            self._write_index_rows()
+        except OSError as error:
+            raise self._failed("write the tail of", error) from error
+
+    def close(self) -> None:
+        descriptors = (self._file, self._tail_file, self._index_file)
+        self._file = self._tail_file = self._index_file = -1
+        close_all(descriptors)
+
+    def _write_index_rows(self) -> None:
+        if not self._index_rows:
+            return
+        with effect("log.index_write"):
+            if self._index_file < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                self._index_file = os.open(self._path.with_suffix(".idx"), flags, 0o644)
+            os.write(self._index_file, b"".join(row.to_bytes() for row in self._index_rows))
+        self._index_rows.clear()
+
+    def _failed(self, what: str, error: OSError) -> LogWriteFailed:
+        return LogWriteFailed(
+            f"cannot {what} segment {self._path}: {error.strerror}; what was not acknowledged may not be in the log: "
+            "make room or replace the disk, then open a new writer"
+        )
+
+
+def _write_all(file: int, buffers: list[memoryview]) -> None:
+    """One call for a group that fits into it; more only after a short write, as a full disk or a signal cause."""
+    while buffers:
+        written = os.writev(file, buffers[:_BUFFERS_A_CALL])
+        done = 0
+        while done < len(buffers) and written >= len(buffers[done]):
+            written -= len(buffers[done])
+            done += 1
+        del buffers[:done]
+        if written:
+            buffers[0] = buffers[0][written:]
+
+
+def make_directory(path: Path) -> None:
+    """Make `path` and what is missing above it, so that all of it survives a power failure.
+
+    What is there may have been made a moment ago, by somebody who has not synced it yet, or was killed before that.
+    """
+    if path.is_dir():
+        with suppress(PermissionError):  # who may not look into a directory did not make anything in it
+            sync_directory(path.parent)
+        return
+    make_directory(path.parent)
+    with effect("log.log_directory"):
+        path.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make what was made, renamed or removed in a directory survive a power failure. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with effect("log.directory_sync"):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Writing a log: the writer, its groups and segments, and the recovery of what one left."""

@@ -1,0 +1,300 @@
+"""Group commit: a queue of entries, and the thread that writes all that waits there with one call and one fsync."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from scribengin.base.clock import Clock
+from scribengin.errors import LogClosed, OverCapacity
+from scribengin.log.config import LogConfig
+from scribengin.log.format.dlsn import DLSN
+from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry
+from scribengin.log.format.records import Record
+from scribengin.log.write.limits import WriteLimits
+from scribengin.log.write.pending import Pending, PendingBulk, PendingKeepAlive, PendingRecords
+from scribengin.log.write.results import Ack
+from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.transmit import TransmitPolicy
+
+_GROUP_BYTES_MAX = 16 * 1024 * 1024
+"""A larger group would write no faster, and its first record would wait longer. A single batch may be larger."""
+
+
+class GroupCommit:
+    """The queue and its thread. Callers submit under a lock of their own: the order of submission is the log's."""
+
+    def __init__(
+        self,
+        chain: SegmentChain,
+        config: LogConfig,
+        log: str,
+        *,
+        clock: Clock,
+        limits: WriteLimits,
+        on_completed: Callable[[], None] | None = None,
+    ) -> None:
+        self._chain, self._config, self._log, self._clock = chain, config, log, clock
+        self._limits, self._metrics, self._on_completed = limits, chain.metrics, on_completed
+        self._policy = TransmitPolicy.of(config)
+        self._entry_bytes_max, self._pending_bytes_max = config.entry_bytes_max, config.pending_bytes_max
+        self._keep_alive_s = config.keep_alive_ms / 1000
+        self._changed = threading.Condition()
+        """Guards everything below."""
+        self._queue: deque[Pending] = deque()
+        self._pending_bytes = self._waiting_bytes = 0
+        """Memory of all that is not written yet; bytes of bodies in the queue."""
+        self._submitted = self._taken = self._finished = self._wanted = 0
+        """Items, counted from the first. Up to `_wanted` somebody waits for them."""
+        self._waiting_since_s = self._active_s = clock.monotonic_s()
+        """When the first of the queue came, when the writer last wrote."""
+        self._last_dlsn = DLSN.INVALID
+        self._failure: BaseException | None = None
+        self._failure_raised = self._stopping = self._held = False
+        self._thread: threading.Thread | None = None
+        if self._keep_alive_s:
+            with self._changed:
+                self._start_thread()
+
+    @property
+    def unseen_failure(self) -> BaseException | None:
+        """What ended the writer, if no call has raised it yet."""
+        return None if self._failure_raised else self._failure
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    def submit_record(self, record: Record) -> Future[DLSN]:
+        """Queue one record. Blocks while too much is pending. Raises OverCapacity, and what ended the writer."""
+        size = record.size_bytes
+        self._admit(1)
+        with self._changed:
+            refusal = self._wait_for_room()
+            if refusal is not None:
+                self._refuse(refusal, 1)
+            last = self._queue[-1] if self._queue else None
+            if not isinstance(last, PendingRecords) or last.body_bytes + size > self._entry_bytes_max:
+                last = PendingRecords(durable=self._config.durable_writes)
+                self._enqueue(last)
+            future, held_bytes = last.add(record, size)
+            self._add_bytes(size, held_bytes)
+        return future
+
+    def submit_bulk(self, entries: Sequence[EncodedEntry], ack: Ack[Any]) -> None:
+        """Queue the entries of one batch. Blocks while too much is pending.
+
+        Raises OverCapacity, and what ended the writer, if nothing of the batch was queued; otherwise the future does.
+        """
+        records = left = sum(entry.records for entry in entries)
+        self._admit(records)
+        if not self._config.durable_writes:
+            ack.queued(records)
+        for start in range(0, len(entries), GROUP_ENTRIES_MAX):
+            end = start + GROUP_ENTRIES_MAX
+            item = PendingBulk(entries[start:end], ack, last=end >= len(entries))
+            with self._changed:
+                refusal = self._wait_for_room()
+                if refusal is not None and not start:
+                    self._refuse(refusal, left)
+                elif refusal is not None:
+                    self._limits.release(left)
+                    ack.fail(refusal)  # what came before may be written: no caller may take this for "not written"
+                    return
+                self._enqueue(item)
+                self._add_bytes(item.body_bytes, item.size_bytes)
+                left -= item.records
+
+    def flush(self) -> DLSN:
+        """Wait until all that was submitted before is durable. Raises what ended the writer."""
+        with self._changed:
+            self._flush()
+            return self._last_dlsn
+
+    @contextmanager
+    def exclusively(self, *, last: bool = False) -> Iterator[SegmentChain]:
+        """The chain, with nothing pending. The caller keeps others from submitting. An exception ends the writer.
+
+        With `last` nothing is written afterwards, by the thread neither: no keep-alive follows a seal.
+        """
+        with self._changed:
+            self._held = True  # before the wait: the thread must find nothing to do when it ends
+        try:
+            self.flush()
+            try:
+                yield self._chain
+            except BaseException as error:
+                self._fail(error, [])
+                self._failure_raised = True
+                raise
+        finally:
+            with self._changed:
+                self._held = last
+                self._active_s = self._clock.monotonic_s()
+                self._changed.notify_all()
+        self._tell_completed()
+
+    def end(self, error: BaseException) -> None:
+        """Let the writer fail with `error`, unless it has failed already: it has lost the log. From any thread."""
+        self._fail(error, [])
+
+    def raise_failure(self) -> None:
+        """Raise what ended the writer, if anything did."""
+        if self._failure is not None:
+            self._failure_raised = True
+            raise self._failure
+
+    def stop(self) -> None:
+        """End the thread after the group it is writing. What is still queued fails with LogClosed."""
+        with self._changed:
+            self._stopping = True
+            dropped = list(self._queue)
+            self._queue.clear()
+            self._changed.notify_all()
+        self._drop(dropped, self._closed())
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _admit(self, records: int) -> None:
+        """Count records as unacknowledged. Raises OverCapacity."""
+        if not self._limits:
+            return
+        try:
+            within = self._limits.acquire(records)
+        except OverCapacity:
+            self._metrics.over_capacity(records)
+            raise
+        if not within:
+            self._metrics.over_capacity(records)
+
+    def _flush(self) -> None:
+        wanted = self._wanted = self._submitted
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: self._finished >= wanted or self._failure is not None or self._stopping)
+        self.raise_failure()
+        if self._finished < wanted:
+            raise self._closed()
+
+    def _wait_for_room(self) -> BaseException | None:
+        """None once there is room; why there never will be."""
+        while self._pending_bytes >= self._pending_bytes_max and self._failure is None and not self._stopping:
+            self._changed.wait()
+        return self._failure or (self._closed() if self._stopping else None)
+
+    def _refuse(self, refusal: BaseException, records: int) -> NoReturn:
+        self._limits.release(records)
+        self._failure_raised = True
+        raise refusal
+
+    def _closed(self) -> LogClosed:
+        return LogClosed(f"log '{self._log}': the writer was closed before this was written; open a new one")
+
+    def _enqueue(self, item: Pending) -> None:
+        if self._policy.delays and not self._queue:
+            self._waiting_since_s = self._clock.monotonic_s()
+        self._queue.append(item)
+        self._submitted += 1
+        if self._thread is None:
+            self._start_thread()
+        self._changed.notify_all()
+
+    def _add_bytes(self, body_bytes: int, held_bytes: int) -> None:
+        self._waiting_bytes += body_bytes
+        self._pending_bytes += held_bytes
+        if self._policy.delays and self._wait_s() == 0:
+            self._changed.notify_all()
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"log-writer {self._log}", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def _run(self) -> None:
+        while group := self._take():
+            try:
+                self._write(group)
+                self._tell_completed()
+            except BaseException as error:  # noqa: BLE001  a thread's outermost loop: recorded, later calls raise it
+                self._fail(error, group)
+                return
+
+    def _take(self) -> list[Pending]:
+        """What is to be written now, up to a group's size; nothing when the thread is to end."""
+        with self._changed:
+            while not self._stopping and (wait_s := self._wait_s()) != 0:
+                self._changed.wait(wait_s)
+            if self._stopping:
+                return []
+            if not self._queue:
+                self._enqueue(PendingKeepAlive(self._chain.last_txid))
+            group: list[Pending] = []
+            entries = size_bytes = 0
+            while self._queue and entries + self._queue[0].entries_count <= GROUP_ENTRIES_MAX:
+                if group and size_bytes + self._queue[0].size_bytes > _GROUP_BYTES_MAX:
+                    break
+                item = self._queue.popleft()
+                entries += item.entries_count
+                size_bytes += item.size_bytes
+                self._waiting_bytes -= item.body_bytes
+                group.append(item)
+            self._taken += len(group)
+            return group
+
+    def _wait_s(self) -> float | None:
+        """Seconds until something is to be written: 0 now, None until something changes."""
+        if not self._queue:
+            if not self._keep_alive_s or self._held or self._failure is not None or self._chain.staging:
+                return None
+            return max(0.0, self._active_s + self._keep_alive_s - self._clock.monotonic_s())
+        if self._taken < self._wanted:
+            return 0.0
+        waited_s = self._clock.monotonic_s() - self._waiting_since_s if self._policy.delays else 0.0
+        return self._policy.wait_s(waiting_bytes=self._waiting_bytes, held_bytes=self._pending_bytes, waited_s=waited_s)
+
+    def _write(self, group: list[Pending]) -> None:
+        begun_s = self._clock.monotonic_s()
+        parts = [item.entries(self._config.codec) for item in group]
+        places = self._chain.append([entry for part in parts for entry in part])
+        at = 0
+        last: DLSN | None = None
+        for item, part in zip(group, parts, strict=True):
+            last = item.resolve(places[at : at + len(part)]) or last
+            at += len(part)
+        records = sum(item.records for item in group)
+        self._limits.release(records)
+        now_s = self._clock.monotonic_s()
+        self._metrics.appended(
+            records=records,
+            body_bytes=sum(entry.body_bytes for part in parts for entry in part),
+            took_s=now_s - begun_s,
+        )
+        with self._changed:
+            self._finished += len(group)
+            self._pending_bytes -= sum(item.size_bytes for item in group)
+            self._last_dlsn = last or self._last_dlsn
+            self._active_s = now_s
+            self._changed.notify_all()
+
+    def _tell_completed(self) -> None:
+        if self._chain.take_completed() and self._on_completed is not None:
+            self._on_completed()
+
+    def _fail(self, error: BaseException, group: list[Pending]) -> None:
+        with self._changed:
+            first = self._failure is None
+            self._failure = self._failure or error
+            group = group + list(self._queue)
+            self._queue.clear()
+            self._changed.notify_all()
+        if first:
+            self._metrics.writer_failed()
+        self._drop(group, error)
+
+    def _drop(self, items: list[Pending], error: BaseException) -> None:
+        for item in items:
+            self._limits.release(item.records)
+            item.fail(error)

@@ -1,0 +1,134 @@
+"""Bringing a segment that was left unfinished to its end: fence, look, decide (scan/unfinished.py), make durable,
+complete.
+
+Every step may be the last one before a crash. Fencing is idempotent; deciding changes nothing; completing is one
+registry transaction that fails for anybody whose epoch is not the log's. So the next writer simply starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+from scribengin.base.clock import Clock
+from scribengin.base.commit_log import CommitLog, fence_commit_log
+from scribengin.base.failpoints import effect
+from scribengin.errors import DescriptorUnreadable, LogNotFound, RecoveryRefused
+from scribengin.log.format.staged import StagedRange
+from scribengin.log.metadata.segments import LogMetadata, LogState, Owner, SegmentDescriptor, SegmentsHead
+from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
+from scribengin.log.store.contract import SegmentStore, Tail
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeMissing, OutcomeUnknown, VersionConflict
+
+Judge = Callable[[SegmentDescriptor], StagedRange | None]
+"""Says which staged range of an unfinished segment has committed. Whoever it is has fenced the commit log before it
+looked."""
+
+_FENCE_ATTEMPTS = 20
+
+
+def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
+    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it."""
+
+    def judge(segment: SegmentDescriptor) -> StagedRange | None:
+        if segment.commit_log is None:
+            raise RecoveryRefused(f"log '{log}', segment {segment.segment} has staged entries and names no commit log")
+        path = commit_log_path(segment.commit_log, namespace)
+        found = _fenced(registry, path)
+        if found.prepared is not None:
+            decision = found.prepared.decision
+            raise RecoveryRefused(
+                f"log '{log}', segment {segment.segment}: round {decision.round} of task {found.task} of "
+                f"{found.dataflow} is staged and prepared, and '{decision.decider}' decides about it; start "
+                f"{found.dataflow}, which asks there, or delete it, which does the same"
+            )
+        committed = found.committed
+        if committed is None or committed.kind != "log":
+            return None
+        return StagedRange.from_json(committed.data, path=path)
+
+    return judge
+
+
+def commit_log_path(commit_log: str, namespace: str) -> str:
+    """The node of a commit log that a segment names. A path without a leading slash begins at `namespace`, the
+    namespace's node, so that it is the same for sessions with different roots."""
+    return commit_log if commit_log.startswith("/") else f"{namespace}/{commit_log}"
+
+
+def recover_unfinished(
+    metadata: LogMetadata, store: SegmentStore, owner: Owner, state: LogState, clock: Clock, judge: Judge
+) -> SegmentsHead:
+    """Complete the segment in progress, if there is one, and return the head. Raises RecoveryRefused, LogWriteFailed,
+    Fenced."""
+    segment = state.in_progress
+    if segment is None:
+        return state.head
+    end = _end_of(metadata.log, store, segment, state.head.last_txid, judge)
+    store.settle(segment.file)
+    with effect("log.recovery_complete"):
+        return metadata.complete_segment(owner, completed(segment, end, clock))
+
+
+def completed(segment: SegmentDescriptor, end: Tail, clock: Clock) -> SegmentDescriptor:
+    """`segment` as it came to be, ending at `end`."""
+    return segment.model_copy(
+        update={
+            "completed_ms": clock.now_ms(),
+            "bytes": end.end,
+            "entries": end.entries,
+            "records": end.sequence - segment.start_sequence,
+            "last_txid": end.last_txid,
+        }
+    )
+
+
+def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, judge: Judge) -> Tail:
+    try:
+        with closing(store.open(segment.file)) as cached:  # before anything is made beside a file that is not there
+            store.fence(segment.file)
+            tail = cached.tail()
+        store.settle(segment.file)
+        view = store.open(segment.file, from_disk=True)
+    except LogNotFound as error:
+        raise RecoveryRefused(f"log '{log}', segment {segment.segment}: {error}; bring the file back") from None
+    try:
+        found = scan(view, segment, start_txid=start_txid)
+        end = decide(segment, found, tail, _judged(segment, found, judge))
+    finally:
+        view.close()
+    if isinstance(end, Refusal):
+        raise RecoveryRefused(
+            f"log '{log}', segment {segment.segment} ({store.path(segment.file)}): {end.reason}; "
+            "nothing was cut: bring the file back from a copy, or delete the log"
+        )
+    return end
+
+
+def _judged(segment: SegmentDescriptor, found: Found, judge: Judge) -> StagedRange | None:
+    """Ask the judge only when it matters: if nothing was ever to be staged here, or nothing is and nobody can tell."""
+    if found.staged is None and segment.commit_log is None:
+        return None
+    try:
+        return judge(segment)
+    except RecoveryRefused:
+        if found.staged is None:
+            return None
+        raise
+
+
+def _fenced(registry: Registry, path: str) -> CommitLog:
+    for _attempt in range(_FENCE_ATTEMPTS):
+        try:
+            with effect("log.commit_log_fence"):
+                return fence_commit_log(registry, path)
+        except (VersionConflict, OutcomeUnknown):  # it was just committed, or rewritten by a lost request: look again
+            registry.sync(path)
+        except (NodeMissing, DescriptorUnreadable) as error:
+            raise RecoveryRefused(
+                f"the commit log {path} of staged entries cannot be read: {error}; restore it"
+            ) from None
+    raise RecoveryRefused(
+        f"the commit log {path} keeps changing: its task is running; stop it, or let it write the log"
+    )

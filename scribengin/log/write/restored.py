@@ -1,0 +1,343 @@
+"""What is done when the registry went back behind the files of a log, as a restored backup makes it.
+
+A writer registers a segment before it writes to it. So a file that no node names and that holds bytes was named once:
+somebody was told that its records are safe. The next writer therefore sets such files aside, into `aside/`, under their
+own names, and never deletes one. `take_back`, on request, makes them part of the log again, from what their entries
+say of themselves:
+
+- in place, where the log ends with the record before their first;
+- as copies at its end, where other records were written since. Such a segment says what it was `taken_from`, so a crash
+  before that file is removed does not bring its records twice.
+
+Epochs tell histories apart: a writer's is above that of every file there is (`sort_out`), so (epoch, segment) is the
+order in which files were written, and no two ever have one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.base.clock import Clock
+from scribengin.base.failpoints import effect
+from scribengin.errors import LogNotFound, RecoveryRefused
+from scribengin.log.format.dlsn import DLSN
+from scribengin.log.format.entry import HEADER_BYTES, Damage, EncodedEntry, EntryHeader, EntryType, encode, read_body
+from scribengin.log.format.staged import StagedRange
+from scribengin.log.metadata.segments import (
+    Change,
+    LogDescriptor,
+    LogMetadata,
+    LogState,
+    Owner,
+    SegmentDescriptor,
+    SegmentsHead,
+)
+from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
+from scribengin.log.store.contract import PlacedEntry, SegmentName, SegmentStore, Tail
+from scribengin.log.store.index import EntryPlace, walk
+from scribengin.log.write.recovery import Judge, completed
+from scribengin_registry.batches import batches
+from scribengin_registry.contract import Delete, Operation
+
+_ASIDE = "aside"
+_TAKING = "taking-0"
+"""Marks a file as a copy that is being written: until it is registered, what it was taken from still stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What came of it: the segments that are part of the log again, which files could not be, and why, and how many
+    segments at its beginning were given up because their files are gone."""
+
+    segments: tuple[SegmentDescriptor, ...] = ()
+    refused: tuple[str, ...] = ()
+    given_up: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.refused or self.given_up)
+
+
+def aside_of(directory: str) -> str:
+    """Where files of that log are set aside."""
+    return f"{directory}/{_ASIDE}"
+
+
+def unnamed(names: Sequence[SegmentName], state: LogState) -> list[SegmentName]:
+    """Those of a log's files that no node names, and that no purge has left: in the order in which they were written.
+
+    A compressed copy counts where there is nothing else of its segment.
+    """
+    epochs: dict[int, int] = {}
+    several: set[int] = set()
+    for name in names:  # of very many, so nothing is made for each
+        if epochs.setdefault(name.segment, name.epoch) != name.epoch:
+            several.add(name.segment)
+    last = state.head.max_segment
+    names = [name for name in names if name.segment > last or name.segment in several]
+    raw = {(name.segment, name.epoch) for name in names if not name.copy}
+    found = [
+        name
+        for name in names
+        if not _named(name, state) and not is_marker(name) and (not name.copy or (name.segment, name.epoch) not in raw)
+    ]
+    return sorted(found, key=lambda name: (name.epoch, name.segment))
+
+
+def is_marker(name: SegmentName) -> bool:
+    """Whether that file only says that another is being written."""
+    return name.copy == _TAKING
+
+
+def _named(name: SegmentName, state: LogState) -> bool:
+    """Whether the log names that segment, or has named it and purged it since."""
+    if name.segment < state.head.begin:
+        return True
+    listed = state.find(name.segment)
+    return listed is not None and listed.epoch == name.epoch
+
+
+def sort_out(store: SegmentStore, directory: str, state: LogState) -> int:
+    """Set aside what no node names and holds bytes, remove what is empty; bring back what is named again. Returns the
+    highest epoch that a file of the log has.
+
+    For the log's owner, before it makes files of its own. Raises LogWriteFailed.
+    """
+    aside = store.names(aside_of(directory))
+    for name in aside:
+        listed = state.find(name.segment)
+        if listed is not None and listed.raw_file == name._replace(directory=directory):
+            store.move(name, listed.raw_file)
+    names = store.names(directory)
+    unfinished = {(name.segment, name.epoch) for name in names if is_marker(name)}
+    for name in unnamed(names, state):
+        if size_of(store, name) and (name.segment, name.epoch) not in unfinished:
+            store.move(name, SegmentName(aside_of(directory), name.segment, name.epoch))
+        else:
+            store.remove(name)
+        for copy in names:  # what was set aside holds all that its copies do
+            if copy.copy and (copy.segment, copy.epoch) == (name.segment, name.epoch):
+                store.remove(copy)
+    for name in names:
+        if is_marker(name):
+            store.remove(name)
+    return max((name.epoch for name in (*names, *aside)), default=0)
+
+
+def size_of(store: SegmentStore, name: SegmentName) -> int:
+    """How many bytes a file has; 0 if there is none."""
+    try:
+        view = store.open(name)
+    except LogNotFound:
+        return 0
+    try:
+        return view.size()
+    finally:
+        view.close()
+
+
+def records_in(store: SegmentStore, name: SegmentName) -> int:
+    """How many records its whole entries say they have, whether they were committed or not."""
+    view = store.open(name)
+    try:
+        places = walk(view, 0, view.size())
+        headers = (place.header for place in places if isinstance(place, EntryPlace))
+        return sum(header.records for header in headers if header.carries_records)
+    finally:
+        view.close()
+
+
+def give_up_missing(metadata: LogMetadata, store: SegmentStore, owner: Owner, state: LogState) -> int:
+    """Let the log begin with the first segment that has a file, and return how many segments went.
+
+    They were purged after the backup was made. A log none of whose files are there is left alone: its disk may be away.
+    """
+    present = {(name.segment, name.epoch) for name in store.names(owner.directory)}
+    gone = list(takewhile(lambda segment: (segment.segment, segment.epoch) not in present, state.segments))
+    if len(gone) == len(state.segments):
+        return 0
+    left = list(gone)
+    while left:
+        deletes: list[Operation] = [Delete(f"{metadata.segments_path}/{segment.node}") for segment in left]
+        now = left[: len(next(batches(deletes)))]
+        metadata.change(owner, _forgetting(now, deletes[: len(now)]))
+        left = left[len(now) :]
+    return len(gone)
+
+
+def _forgetting(dropped: Sequence[SegmentDescriptor], deletes: list[Operation]) -> Change:
+    first = DLSN(dropped[-1].segment + 1, 0, 0)
+
+    def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
+        if head.begin > dropped[-1].segment:  # after a lost reply
+            return head, []
+        after = head.without(dropped)
+        return (after if head.first >= first else after.truncated(first, first)), deletes
+
+    return change
+
+
+class Restoration:
+    """Takes back what was set aside, as the log's owner."""
+
+    def __init__(
+        self,
+        metadata: LogMetadata,
+        store: SegmentStore,
+        owner: Owner,
+        log: LogDescriptor,
+        clock: Clock,
+        judge: Judge,
+    ) -> None:
+        self._metadata, self._store, self._owner, self._log = metadata, store, owner, log
+        self._clock, self._judge = clock, judge
+        self._last_epoch = 0
+
+    def take_back(self, state: LogState) -> TakenBack:
+        """All that can be, in the order in which it was written. Raises Fenced, LogWriteFailed."""
+        names = self._store.names(aside_of(self._owner.directory))
+        waiting = sorted(names, key=lambda name: (name.epoch, name.segment))
+        head = state.head
+        self._last_epoch = state.segments[-1].epoch if state.segments else 0
+        commit_log = state.segments[-1].commit_log if state.segments else None
+        taken = {segment.taken_from for segment in state.segments} - {None} if waiting else set()
+        made: list[SegmentDescriptor] = []
+        refused: list[str] = []
+        for at, name in enumerate(waiting):
+            if _label(name) in taken:  # its records are there since a run that ended before this
+                self._store.remove(name)
+                continue
+            try:
+                following = waiting[at + 1] if at + 1 < len(waiting) else None
+                segment = self._take(name, following, head, commit_log)
+            except RecoveryRefused as error:
+                refused.append(str(error))
+                continue
+            head = self._metadata.adopt_segment(self._owner, segment)
+            self._last_epoch = segment.epoch
+            if segment.taken_from is not None:
+                self._store.remove(segment.raw_file.copied(_TAKING))
+                self._store.remove(SegmentName(self._owner.directory, name.segment, name.epoch))
+            made.append(segment)
+        return TakenBack(tuple(made), tuple(refused))
+
+    def _take(
+        self, name: SegmentName, following: SegmentName | None, head: SegmentsHead, commit_log: str | None
+    ) -> SegmentDescriptor:
+        """The segment that stands for that file, complete, its file in its place; not registered yet."""
+        store, directory = self._store, self._owner.directory
+        begin = _first_header(store, name)
+        if begin is None:
+            raise RecoveryRefused(f"{store.path(name)} does not begin with an entry; it is left there")
+        segment = SegmentDescriptor(
+            segment=name.segment,
+            epoch=name.epoch,
+            directory=directory,
+            start_sequence=begin.sequence,
+            created_ms=self._clock.now_ms(),
+            commit_log=commit_log,
+        )
+        with effect("log.take_back"):
+            store.move(name, segment.raw_file)
+        try:
+            end = self._end(segment, following)
+        except RecoveryRefused:
+            store.move(segment.raw_file, name)
+            raise
+        whole = completed(segment, end, self._clock)
+        fits = (segment.segment, segment.start_sequence) == (head.max_segment + 1, head.next_sequence)
+        if fits and segment.epoch >= self._last_epoch:
+            return whole.model_copy(update={"last_txid": max(whole.last_txid, head.last_txid)})
+        return self._copied(whole, head)
+
+    def _end(self, segment: SegmentDescriptor, following: SegmentName | None) -> Tail:
+        """Where it ended, as recovery finds it; a staged round counts also if the file after it counts it."""
+        store = self._store
+        store.fence(segment.file)
+        store.settle(segment.file)
+        view = store.open(segment.file)
+        try:
+            found = scan(view, segment, start_txid=-1)
+            end = decide(segment, found, view.tail(), self._committed(segment, found, following))
+        finally:
+            view.close()
+        if isinstance(end, Refusal):
+            raise RecoveryRefused(f"{store.path(segment.file)}: {end.reason}; it is left as it was")
+        return end
+
+    def _committed(self, segment: SegmentDescriptor, found: Found, following: SegmentName | None) -> StagedRange | None:
+        if found.staged is None:
+            return None
+        after = None if following is None else _first_header(self._store, following)
+        if following is not None and after is not None and following.segment == segment.segment + 1:
+            if after.sequence != found.staged.end.sequence:
+                return None
+            return StagedRange(
+                log=self._log.name,
+                directory=segment.directory,
+                segment=segment.segment,
+                first_entry=found.staged.first_entry,
+                last_entry=found.staged.last_entry,
+                records=0,
+                bytes=0,
+            )
+        try:
+            return self._judge(segment)
+        except RecoveryRefused:  # nobody can tell: it is the round's own task that stages it again
+            return None
+
+    def _copied(self, source: SegmentDescriptor, head: SegmentsHead) -> SegmentDescriptor:
+        """A segment at the end of the log with the records of `source`."""
+        store = self._store
+        copy = source.model_copy(
+            update={
+                "segment": head.max_segment + 1,
+                "epoch": self._owner.epoch,
+                "start_sequence": head.next_sequence,
+                "taken_from": _label(source.raw_file),
+            }
+        )
+        store.create(copy.raw_file.copied(_TAKING), fsync=True).close()
+        appender, view = store.create(copy.raw_file, fsync=True), store.open(source.file)
+        try:
+            at = Tail(0, 0, head.last_txid, head.next_sequence)
+            for place in walk(view, 0, source.bytes):
+                if not isinstance(place, EntryPlace) or not place.header.carries_records:
+                    continue  # a control entry has done its work
+                stored = view.read(place.offset + HEADER_BYTES, place.header.body_bytes)
+                encoded = self._re_encoded(place.header, stored, at.last_txid)
+                header = encoded.place(entry=at.entries, group_index=0, sequence=at.sequence, epoch=copy.epoch)
+                appender.write([PlacedEntry(at.end, header, encoded)])
+                at = at.after(header)
+            appender.sync()
+        finally:
+            view.close()
+            appender.close()
+        return completed(copy, at, self._clock)
+
+    def _re_encoded(self, header: EntryHeader, stored: pa.Buffer, last_txid: int) -> EncodedEntry:
+        """The entry as it was; only where transaction ids may not decrease, those that would are raised."""
+        if self._log.config.check_txids and header.first_txid < last_txid:
+            batch = read_body(header, stored)
+            if isinstance(batch, Damage):
+                raise RecoveryRefused(f"entry {header.entry}: {batch.reason}")
+            raised = pc.max_element_wise(batch.column(0), pa.scalar(last_txid, pa.int64()))
+            return encode(batch.set_column(0, batch.schema.field(0), raised), codec=self._log.config.codec)
+        return EncodedEntry.of_stored(header, stored).as_type(EntryType.RECORDS)
+
+
+def _label(name: SegmentName) -> str:
+    return f"{name.segment:018d}-{name.epoch}"
+
+
+def _first_header(store: SegmentStore, name: SegmentName) -> EntryHeader | None:
+    view = store.open(name)
+    try:
+        place = next(walk(view, 0, view.size()), None)
+        return place.header if isinstance(place, EntryPlace) and place.header.entry == 0 else None
+    finally:
+        view.close()

@@ -1,0 +1,154 @@
+"""What becomes of a batch: its future, and, where each record counts by itself, the fate of every row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from scribengin.errors import LogError
+from scribengin.log.format.dlsn import DLSN, DlsnRange
+
+_T = TypeVar("_T")
+
+DLSN_SCHEMA = pa.schema([pa.field(name, pa.int64()) for name in ("segment", "entry", "slot")])
+
+
+class Run(NamedTuple):
+    """Records that stand in consecutive slots of one entry, from `first` on."""
+
+    first: DLSN
+    records: int
+
+    @property
+    def last(self) -> DLSN:
+        """Of the last of them."""
+        return (
+            self.first if self.first == DLSN.INVALID else self.first._replace(slot=self.first.slot + self.records - 1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that the log does not take, and why."""
+
+    row: int
+    error: LogError
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of each of `rows` rows: refused, written, or neither.
+
+    `refused` is in order of rows. Those that were not refused stand, in order, in `written`. If `failure` is set, the
+    writer ended before all of them were acknowledged: those that `written` leaves out may or may not be in the log. A
+    log with `durable_writes` off gives no positions: they are DLSN.INVALID.
+    """
+
+    rows: int
+    refused: tuple[RefusedRow, ...]
+    written: tuple[Run, ...]
+    failure: BaseException | None = None
+
+    @property
+    def records_written(self) -> int:
+        """How many rows were written."""
+        return sum(run.records for run in self.written)
+
+    def dlsns(self) -> pa.RecordBatch:
+        """The position of every row, as DLSN_SCHEMA; null where it was not written."""
+        taken = np.flatnonzero(self._taken())[: self.records_written]
+        missing = np.ones(self.rows, bool)
+        missing[taken] = False
+        columns = np.zeros((3, self.rows), np.int64)
+        if taken.size:
+            columns[:, taken] = np.concatenate([_positions(run) for run in self.written], axis=1)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, pa.int64(), mask=missing) for column in columns], schema=DLSN_SCHEMA
+        )
+
+    def error(self, row: int) -> BaseException | None:
+        """Why the row was not written, or not acknowledged; None if it was."""
+        at = bisect_left(self.refused, row, key=lambda refused: refused.row)
+        if at < len(self.refused) and self.refused[at].row == row:
+            return self.refused[at].error
+        taken_before = int(self._taken()[:row].sum())
+        return self.failure if taken_before >= self.records_written else None
+
+    def _taken(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        taken = np.ones(self.rows, bool)
+        taken[[refused.row for refused in self.refused]] = False
+        return taken
+
+
+def _positions(run: Run) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    first = run.first
+    if first == DLSN.INVALID:
+        return np.tile(np.array([first], np.int64).T, run.records)
+    slots = np.arange(first.slot, first.slot + run.records)
+    return np.stack([np.full(run.records, first.segment), np.full(run.records, first.entry), slots])
+
+
+class Ack(ABC, Generic[_T]):
+    """The future of a batch, which may be written in several groups. What is said first of its end, counts: a writer
+    may be aborted by one thread while another one is queueing the rest of the batch."""
+
+    def __init__(self) -> None:
+        self.future: Future[_T] = Future()
+        self.future.set_running_or_notify_cancel()  # what is on its way to the disk cannot be called back
+        self._runs: list[Run] = []
+
+    def written(self, runs: Sequence[Run], *, last: bool) -> None:
+        """A part was written; with `last`, it was the last part."""
+        self._runs.extend(runs)
+        if last:
+            with suppress(InvalidStateError):
+                self.future.set_result(self._result(self._runs))
+
+    def queued(self, records: int) -> None:
+        """All of it is queued, and nobody waits until it is durable."""
+        self.future.set_result(self._result([Run(DLSN.INVALID, records)]))
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> None:
+        """The rest will not be written, or nobody knows whether it was."""
+
+    @abstractmethod
+    def _result(self, runs: Sequence[Run]) -> _T: ...
+
+
+class BulkAck(Ack[DlsnRange]):
+    """Says where the batch stands, or raises."""
+
+    def fail(self, error: BaseException) -> None:
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
+
+    def _result(self, runs: Sequence[Run]) -> DlsnRange:
+        return DlsnRange(runs[0].first, runs[-1].last)
+
+
+class PartialAck(Ack[BulkResult]):
+    """Says what became of every row, and never raises."""
+
+    def __init__(self, rows: int, refused: tuple[RefusedRow, ...]) -> None:
+        super().__init__()
+        self._rows, self._refused = rows, refused
+
+    def nothing_taken(self) -> None:
+        """Every row was refused."""
+        self.future.set_result(self._result([]))
+
+    def fail(self, error: BaseException) -> None:
+        with suppress(InvalidStateError):
+            self.future.set_result(replace(self._result(self._runs), failure=error))
+
+    def _result(self, runs: Sequence[Run]) -> BulkResult:
+        return BulkResult(self._rows, self._refused, tuple(runs))

@@ -1,0 +1,317 @@
+"""The writer of a log: callers encode, one thread writes.
+
+`write` and `write_bulk` leave encoded entries in a queue; the writer's thread takes everything that waits there as one
+group (at most 256 entries), writes it with one call, makes it durable with one fsync, looks for the fence, shows it to
+readers, and only then resolves the futures. While it waits for the disk, the next group gathers.
+
+The mistake to avoid: using a writer after a failure. What was pending may or may not be in the log; only a new writer,
+which recovers the segment, knows. So the first failure is final, and every later call raises it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Literal, TypeVar, overload
+
+import pyarrow as pa
+
+from scribengin.base.clock import Clock
+from scribengin.base.closing import ClosedOrAborted
+from scribengin.base.upkeep import Upkeep
+from scribengin.errors import LogClosed, LogError, ScribenginError
+from scribengin.log.config import LogConfig
+from scribengin.log.format.dlsn import DLSN, DlsnRange
+from scribengin.log.format.entry import EncodedEntry
+from scribengin.log.format.records import Record, atomic_entry, body_of_batch, check_record, encoded_entries, frozen
+from scribengin.log.format.staged import StagedRange
+from scribengin.log.metadata import writer_lock as ownership
+from scribengin.log.metadata.segments import LogMetadata, Owner
+from scribengin.log.write.group_commit import GroupCommit
+from scribengin.log.write.limits import WriteLimiter, WriteLimits
+from scribengin.log.write.refusals import refused_alone, split_refused
+from scribengin.log.write.results import Ack, BulkAck, BulkResult, PartialAck, RefusedRow
+from scribengin.log.write.segment_chain import SegmentChain
+
+_T = TypeVar("_T")
+
+
+class LogWriter(ClosedOrAborted):
+    """Writes one log, as its only writer. Thread-safe. Made by `LogNamespace.open_writer`."""
+
+    def __init__(
+        self,
+        metadata: LogMetadata,
+        owner: Owner,
+        chain: SegmentChain,
+        config: LogConfig,
+        *,
+        stages: bool,
+        clock: Clock,
+        limiter: WriteLimiter | None = None,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        """`limiter` is shared with other writers. `upkeep` is told whenever a segment was completed, other than by the
+        writer's end."""
+        self._upkeep = upkeep
+        self._metadata, self._owner, self._chain, self._config, self._clock = metadata, owner, chain, config, clock
+        self._log = metadata.log
+        self._stages = stages
+        self._groups = GroupCommit(
+            chain,
+            config,
+            self._log,
+            clock=clock,
+            limits=WriteLimits(*_limiters(self._log, config, limiter)),
+            on_completed=None if upkeep is None else upkeep.kick,
+        )
+        self._calling = threading.RLock()
+        """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
+        self._last_txid = chain.last_txid
+        self._closed = self._released = False
+        self._lock = ownership.HeldLock(metadata, owner, self._groups.end)
+        self._lock.keep()
+
+    @property
+    def epoch(self) -> int:
+        """Of this writer; a later one's is greater."""
+        return self._owner.epoch
+
+    @property
+    def failed(self) -> bool:
+        """Whether a failure has ended the writer. What a call refuses from then on certainly was not written."""
+        return self._groups.failed
+
+    @property
+    def roll_failure(self) -> ScribenginError | None:
+        """Why a segment that is due to be completed is written on; None if none is. It is tried again."""
+        return self._chain.roll_failure
+
+    @property
+    def upkeep_failure(self) -> Exception | None:
+        """Why segments that are due to be removed are still there; None if nothing failed. It is tried again."""
+        return None if self._upkeep is None else self._upkeep.failure
+
+    def write(
+        self,
+        payload: bytes | bytearray | memoryview,
+        *,
+        txid: int | None = None,
+        key: bytes | bytearray | memoryview | None = None,
+        channel: str | None = None,
+        type: int = 0,  # noqa: A002  the column's name
+    ) -> Future[DLSN]:
+        """Append one record. The future resolves when it is durable, on the writer's thread: what it calls
+        must not call the writer, which would wait for itself.
+
+        What `payload` and `key` hold is taken now: the caller may change them as soon as this returns.
+        Without `txid` the record gets the time in ms, or the last transaction id if that is greater. `type` is a number
+        in [0, 65535] that means something to whoever reads it. Blocks while too much is pending. Raises RecordTooLarge,
+        TransactionIdOutOfOrder, OverCapacity, LogError (a round is staged), LogClosed, and the failure of a writer that
+        has failed; the future raises LogWriteFailed, Fenced.
+
+        If the log is configured with `durable_writes` off the future has resolved already, with DLSN.INVALID.
+        """
+        with self._calling:
+            self._check_appending()
+            txid = max(self._last_txid, self._clock.now_ms()) if txid is None else txid
+            record = Record(txid, channel, None if key is None else frozen(key), frozen(payload), type)
+            check_record(self._log, record, self._config, last_txid=self._last_txid)
+            future = self._groups.submit_record(record)
+            self._last_txid = max(txid, self._last_txid)
+        return future
+
+    @overload
+    def write_bulk(self, batch: pa.RecordBatch, *, partial: Literal[False] = False) -> Future[DlsnRange]: ...
+
+    @overload
+    def write_bulk(self, batch: pa.RecordBatch, *, partial: Literal[True]) -> Future[BulkResult]: ...
+
+    def write_bulk(self, batch: pa.RecordBatch, *, partial: bool = False) -> Future[DlsnRange] | Future[BulkResult]:
+        """Append the rows of `batch` (at least one): `payload`, and if they are there `txid`, `type`, `key`, `channel`.
+
+        Encodes in the caller's thread. Rows without `txid` get one as `write` gives it. Raises as `write`, before
+        anything of the batch is written, and LogError for rows that are no records.
+
+        With `partial` each row counts by itself: the future never raises, and says what became of every row. Rows
+        without payload, that are too large, or whose transaction id is out of order are left out, and the others are
+        written. A batch that is no such thing at all (a column of a wrong type) raises as ever, and so does
+        OverCapacity.
+        """
+        with self._calling:
+            self._check_batch(batch)
+            if not partial:
+                return self._submit(self._encoded(batch), BulkAck())
+            taken, refused = split_refused(self._log, batch, self._config, last_txid=self._last_txid)
+            ack = PartialAck(batch.num_rows, refused)
+            if taken.num_rows:
+                return self._submit(self._encoded(taken), ack)
+            ack.nothing_taken()
+            return ack.future
+
+    def write_atomic(self, batch: pa.RecordBatch) -> Future[DlsnRange]:
+        """Append the rows of `batch` as one entry: readers see all of them or none, and so does recovery.
+
+        Raises as `write_bulk`, and RecordTooLarge for rows that are more than `entry_bytes_max` together.
+        """
+        with self._calling:
+            self._check_batch(batch)
+            return self._submit([atomic_entry(self._log, self._body(batch), self._config)], BulkAck())
+
+    def flush(self) -> DLSN:
+        """Wait until all that was written before is durable. The DLSN of the last record that this writer wrote,
+        INVALID if there is none yet.
+
+        Raises the failure of a writer that has failed.
+        """
+        return self._groups.flush()
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest payload that the log takes."""
+        return self._config.record_bytes_max
+
+    def refused(self, batch: pa.RecordBatch) -> tuple[RefusedRow, ...]:
+        """The rows of `batch` that `stage` would refuse whatever stands beside them, and why. Writes nothing.
+
+        Raises LogError for a column of a wrong type.
+        """
+        with self._calling:
+            return refused_alone(self._log, batch, self._config, last_txid=self._last_txid)
+
+    def stage(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of `batch` so that nobody sees them until their round is committed. Needs a `commit_log`.
+
+        Raises as `write_bulk`, before anything of the batch is staged, then LogWriteFailed, Fenced.
+        """
+        if not self._stages:
+            raise LogError(f"log '{self._log}': only a writer that was opened with a commit_log can stage")
+        with self._calling:
+            self._check_open()
+            if not batch.num_rows:
+                return
+            entries = self._encoded(batch)
+            with self._exclusively() as chain:
+                chain.stage(entries)
+            self._last_txid = max(self._last_txid, entries[-1].last_txid)
+
+    def prepare(self) -> StagedRange | None:
+        """Make all that is staged durable, still invisible. None: nothing is staged. Raises LogWriteFailed, Fenced."""
+        with self._calling, self._exclusively() as chain:
+            return chain.prepare()
+
+    def commit_staged(self, staged: StagedRange) -> None:
+        """Show readers what `prepare` returned. Idempotent. Raises LogWriteFailed, Fenced, InconsistentLog."""
+        with self._calling, self._exclusively() as chain:
+            chain.commit_staged(staged)
+
+    def rollback_staged(self) -> None:
+        """Drop what is staged, if anything is. Raises Fenced, and what the registry raises."""
+        with self._calling, self._exclusively() as chain:
+            chain.rollback_staged()
+            self._last_txid = chain.last_txid
+
+    def recover(self, committed: StagedRange | None) -> None:
+        """Commit what is named, roll back the rest. Raises as `commit_staged`.
+
+        What is named may belong to a log of this name that was deleted since: then there is nothing to commit.
+        """
+        with self._calling:
+            if committed is not None and committed.directory == self._owner.directory:
+                self.commit_staged(committed)
+            self.rollback_staged()
+
+    def mark_end_of_stream(self) -> None:
+        """Flush, and seal the log: nothing can be written after it, by anybody. Raises as `flush`, Fenced."""
+        with self._calling:
+            self._check_appending()
+            with self._groups.exclusively(last=True) as chain:
+                chain.seal()
+        self.close()
+
+    def close(self) -> None:
+        """Flush, complete the segment, give the lock back. A staged round stays, for `recover` to judge. Idempotent.
+
+        Raises the failure of the writer, unless a call has raised it before.
+        """
+        with self._calling:
+            if self._closed:
+                self._shut()
+                return
+            try:
+                if self._groups.unseen_failure is not None:
+                    self._groups.raise_failure()
+                if not self._groups.failed:
+                    self._lock.let_go()
+                    with self._groups.exclusively(last=True) as chain:
+                        self._finish(chain)
+            finally:
+                self._shut()
+
+    def abort(self) -> None:
+        """Give the lock back without flushing: what is pending fails with LogClosed. Idempotent."""
+        self._groups.stop()
+        with self._calling:
+            self._shut()
+
+    def _finish(self, chain: SegmentChain) -> None:
+        if not chain.staging:
+            chain.complete(release=True)
+
+    def _shut(self) -> None:
+        """Idempotent. If the lock could not be given back the next call tries again: it would be held as long as the
+        session lives.
+        """
+        if self._released:
+            return
+        self._closed = True
+        self._groups.stop()
+        self._chain.abandon()
+        self._lock.let_go()
+        ownership.release(self._metadata, self._owner)
+        self._released = True
+        if self._upkeep is not None:
+            self._upkeep.close()  # last: it may take its time, and the next writer need not wait for it
+
+    def _submit(self, entries: list[EncodedEntry], ack: Ack[_T]) -> Future[_T]:
+        self._groups.submit_bulk(entries, ack)
+        self._last_txid = max(self._last_txid, entries[-1].last_txid)
+        return ack.future
+
+    def _encoded(self, batch: pa.RecordBatch) -> list[EncodedEntry]:
+        return encoded_entries(self._body(batch), self._config)
+
+    def _body(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        now_ms = self._clock.now_ms
+        return body_of_batch(self._log, batch, self._config, last_txid=self._last_txid, now_ms=now_ms)
+
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        self._check_appending()
+        if not batch.num_rows:
+            raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
+
+    def _exclusively(self) -> AbstractContextManager[SegmentChain]:
+        self._check_open()
+        return self._groups.exclusively()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"log '{self._log}': the writer is closed; open a new one")
+
+    def _check_appending(self) -> None:
+        self._check_open()
+        if self._chain.staging:
+            raise LogError(
+                f"log '{self._log}': a round is staged; prepare and commit it, or roll it back, before you append"
+            )
+
+
+def _limiters(log: str, config: LogConfig, shared: WriteLimiter | None) -> Iterator[WriteLimiter]:
+    if config.outstanding_writes_max is not None:
+        yield WriteLimiter(
+            config.outstanding_writes_max, dark_mode=config.outstanding_dark_mode, what=f"the writer of log '{log}'"
+        )
+    if shared is not None:
+        yield shared

@@ -1,0 +1,169 @@
+"""What a master does beside its decisions, each on a thread of its own: it may take long, and nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scribengin.base.diagnostics import complain
+from scribengin.dataflow.followers import Followers
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.owner import deciding_stream
+from scribengin.dataflow.splitting import Missing, missing_tasks, regrouped_tasks, with_sinks
+from scribengin.errors import ScribenginError
+from scribengin.master.state.events import ChoreDone, ChoreKind, Drained, MasterEvent, OutputRead, TasksFound
+from scribengin_registry.contract import Registry
+
+STREAMS_PERIOD_S = 3.0
+MAINTENANCE_PERIOD_S = 2.0
+_STOP_TIMEOUT_S = 5.0
+
+Tell = Callable[[MasterEvent], None]
+Work = Callable[[Resources, ChoreKind], None]
+
+
+class Chore:
+    """Works on the dataflow's sources and sinks every so often, until it is stopped. Tells when its trouble changes."""
+
+    def __init__(
+        self, kind: ChoreKind, period_s: float, open_resources: Callable[[], Resources], work: Work, tell: Tell
+    ) -> None:
+        self._kind = kind
+        self._period_s = period_s
+        self._open_resources = open_resources
+        self._work = work
+        self._tell = tell
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._trouble: str | None = None
+        self._outdated = False
+        self._resources: Resources | None = None
+        self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
+
+    def start(self) -> None:
+        """Begin, at once."""
+        self._thread.start()
+
+    def hurry(self) -> None:
+        """Do it now, with everything opened anew: the config has changed."""
+        self._outdated = True
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Do it now."""
+        self._woken.set()
+
+    def become(self, kind: ChoreKind) -> None:
+        """Do it now, and as `kind` from now on: of that, every attempt is told."""
+        self._kind = kind
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after what is being done now. A chore that hangs is left behind."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            kind = self._kind
+            error = self._attempt(kind)
+            if kind == "last maintenance" or error != self._trouble:
+                self._tell(ChoreDone(kind, error))
+            self._trouble = error
+            self._woken.wait(self._period_s)
+            self._woken.clear()
+        self._close()
+
+    def _attempt(self, kind: ChoreKind) -> str | None:
+        """What went wrong, if something did; then everything is opened anew the next time."""
+        try:
+            if self._outdated:
+                self._outdated = False
+                self._close()
+            if self._resources is None:
+                self._resources = self._open_resources()
+            self._work(self._resources, kind)
+        except Exception as error:  # noqa: BLE001  the thread's outermost loop: the dataflow's status tells of it
+            self._close()
+            if isinstance(error, ScribenginError):
+                return str(error)
+            complain("chore_failed", f"{kind}: {error!r}", error=error)
+            return repr(error)
+        return None
+
+    def _close(self) -> None:
+        resources, self._resources = self._resources, None
+        if resources is not None:
+            resources.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The tasks there are, and whether their streams are to be grouped anew."""
+
+    tasks: Mapping[str, TaskDescriptor]
+    anew: bool
+    drained: Drained | None = None
+    """Those whose output must have been read before they are."""
+
+
+def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tell) -> Work:
+    """List the sources' streams, and tell of the tasks that are missing for them, or which ones they join.
+
+    Before, their sink streams are made, and the sources hold back what is to be read: a worker comes only later, and
+    what somebody else has just written may be purged by then.
+    """
+
+    following: tuple[Drained, Followers] | None = None
+
+    def follow(resources: Resources, drained: Drained) -> None:
+        nonlocal following
+        if following is None or following[0] is not drained:
+            following = drained, Followers(registry, resources.config, drained.tasks)
+        tell(OutputRead(drained, tuple(map(str, following[1].unread()))))
+
+    def claim_added(resources: Resources, tasks: Mapping[str, TaskDescriptor]) -> None:
+        """A sink that an edit has added belongs to this dataflow, before a task writes there."""
+        for task in list(tasks.values())[:1]:  # they are all alike, or will be
+            written = {stream.sink for stream in task.sinks}
+            added = {name: sink for name, sink in resources.sinks.items() if name not in written}
+            if added:
+                whole = with_sinks(tasks, resources.sinks.keys(), resources.sink_streams)[task.name]
+                deciding_stream(resources.sinks, whole.sinks)
+                DataflowView(registry, resources.config.name).claim([sink.resource for sink in added.values()])
+
+    def work(resources: Resources, _: ChoreKind) -> None:
+        now = grouping()
+        if now.drained is not None:
+            follow(resources, now.drained)
+            return
+        wanted, streams = resources.config.tasks, resources.source_streams()
+        if now.anew:
+            missing = Missing(regrouped_tasks(now.tasks, streams, wanted, resources.sink_streams))
+        else:
+            missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams, resources.sinks.keys())
+        found = (*missing.tasks, *missing.grown)
+        claim_added(resources, now.tasks)
+        if found:
+            for name, source in resources.sources.items():
+                source.hold_back([stream for task in found for stream in task.sources if stream.source == name])
+            for name, sink in resources.sinks.items():
+                sink.create([stream for task in found for stream in task.sinks if stream.sink == name])
+            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, resources.guarantees()))
+
+    return work
+
+
+def maintain_sinks(registry: Registry) -> Work:
+    """Have every sink put its house in order."""
+
+    def work(resources: Resources, kind: ChoreKind) -> None:
+        for sink in resources.sinks.values():
+            sink.maintain(registry, idle=kind == "last maintenance")
+
+    return work

@@ -1,0 +1,1 @@
+"""What can be seen of dataflows: the overview, stalls, metrics and their server."""

@@ -1,0 +1,144 @@
+"""`ChainConfig`: one file that describes several dataflows and the logs and topics between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from scribengin.base.model import Config
+from scribengin.base.yaml_text import parse_yaml
+from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig
+from scribengin.connectors.kafka.sink.config import KafkaSinkConfig, TopicConfig
+from scribengin.connectors.log.source import DEFAULT_NAMESPACE
+from scribengin.dataflow.config import NAME_PATTERN, DataflowConfig, load_config
+from scribengin.errors import ConfigInvalid
+from scribengin.log import LogConfig
+
+STREAMS_MAX = 10_000
+
+
+class ChainLogConfig(Config):
+    """Logs that the chain creates where they are missing: with `streams`, `<name>/0` and so on, else the one of that
+    name."""
+
+    streams: int | None = Field(default=None, ge=1, le=STREAMS_MAX)
+    namespace: str = DEFAULT_NAMESPACE
+    config: LogConfig = LogConfig()
+
+    def logs(self, name: str) -> list[str]:
+        """The logs that it means."""
+        return [name] if self.streams is None else [f"{name.strip('/')}/{k}" for k in range(self.streams)]
+
+
+class ChainTopicConfig(KafkaConnectionConfig):
+    """A topic that the chain makes if it is missing."""
+
+    create: TopicConfig = TopicConfig()
+
+
+class ChainConfig(Config):
+    """Several dataflows and what lies between them. `dataflows` are complete; their names are `<chain>-<their key>`."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    logs: dict[str, ChainLogConfig] = {}
+    topics: dict[str, ChainTopicConfig] = {}
+    dataflows: dict[str, DataflowConfig] = Field(min_length=1)
+
+    @field_validator("logs", "topics", mode="before")
+    @classmethod
+    def _nothing_is_a_default(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: {} if settings is None else settings for name, settings in value.items()}
+
+
+def is_chain(source: str | Path) -> bool:
+    """Whether a file describes a chain rather than one dataflow. False for what cannot be read: that is told by who
+    reads it."""
+    try:
+        value = parse_yaml(Path(source).read_text(encoding="utf-8"), source=str(source), aliases=True)
+    except (OSError, UnicodeDecodeError, ConfigInvalid):
+        return False
+    return isinstance(value, dict) and "dataflows" in value
+
+
+def load_chain(path: str | Path, overrides: Mapping[str, str] | None = None) -> ChainConfig:
+    """Read a chain's file. Each of its `dataflows` is a descriptor, or the path of one beside the file.
+
+    `overrides` are dotted keys of a dataflow, `<dataflow>.<key>`, to YAML values. Relative paths of packages are taken
+    from where their descriptor stands. Raises ConfigInvalid.
+    """
+    path = Path(path)
+    value = _read(path)
+    flows = value.get("dataflows")
+    if not isinstance(flows, dict) or not flows:
+        raise ConfigInvalid(f"{path}: dataflows: give at least one, as `<name>: <descriptor, or the path of one>`")
+    of_flow = _overrides_by_flow(overrides or {}, flows)
+    chain = str(value.get("name", ""))
+    value["dataflows"] = {
+        str(key): _dataflow(path, chain, str(key), flow, of_flow.get(str(key), {})) for key, flow in flows.items()
+    }
+    return with_topics(ChainConfig.parse(value, source=str(path)))
+
+
+def with_topics(chain: ChainConfig) -> ChainConfig:
+    """The chain with sinks that make the topics which it describes."""
+    flows = {key: flow.model_copy(update={"sinks": _made(flow, chain)}) for key, flow in chain.dataflows.items()}
+    return chain.model_copy(update={"dataflows": flows})
+
+
+def _made(flow: DataflowConfig, chain: ChainConfig) -> dict[str, Any]:
+    sinks: dict[str, Any] = {}
+    for name, sink in flow.sinks.items():
+        topic = chain.topics.get(sink.topic) if isinstance(sink, KafkaSinkConfig) else None
+        sinks[name] = sink if topic is None else sink.model_copy(update={"create": topic.create})
+    return sinks
+
+
+def _dataflow(path: Path, chain: str, key: str, flow: Any, overrides: Mapping[str, str]) -> dict[str, Any]:
+    """A dataflow of the chain, complete and under its full name."""
+    if isinstance(flow, str):
+        loaded = load_config(path.parent / flow, overrides)
+    elif isinstance(flow, dict):
+        if "name" in flow:
+            raise ConfigInvalid(f"{path}: dataflows.{key}: its name is '{key}' already; leave `name` out")
+        package = str((path.parent / str(flow.get("package", "."))).resolve())
+        try:
+            loaded = load_config({**flow, "name": key, "package": package}, overrides)
+        except ConfigInvalid as error:
+            raise ConfigInvalid(f"{path}: dataflows.{key}: {str(error).removeprefix('the dataflow: ')}") from None
+    else:
+        raise ConfigInvalid(f"{path}: dataflows.{key}: give a descriptor, or the path of one")
+    return {**loaded.model_dump(mode="json", exclude_none=True), "name": full_name(chain, key)}
+
+
+def full_name(chain: str, key: str) -> str:
+    """The name in the registry of a chain's dataflow."""
+    return f"{chain}-{key}"
+
+
+def _overrides_by_flow(overrides: Mapping[str, str], flows: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for dotted, text in overrides.items():
+        flow, _, key = dotted.partition(".")
+        if flow not in flows or not key:
+            names = ", ".join(map(str, flows))
+            raise ConfigInvalid(f"--set {dotted}: of a chain, write DATAFLOW.KEY=VALUE (its dataflows: {names})")
+        found.setdefault(flow, {})[key] = text
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        raise ConfigInvalid(f"{path}: there is no such file; name a chain's file (YAML or JSON)") from None
+    except UnicodeDecodeError:
+        raise ConfigInvalid(f"{path} is not text: name a chain's file (YAML or JSON)") from None
+    value = parse_yaml(text, source=str(path), aliases=True)
+    if not isinstance(value, dict):
+        raise ConfigInvalid(f"{path} holds no mapping: a chain begins with keys like name and dataflows")
+    return value

@@ -1,0 +1,210 @@
+"""Which dataflow of a chain feeds which, told from its configuration alone. Pure: nothing is asked.
+
+A sink and a source meet where they name the same logs, topic or directory. How many streams a sink will have is not
+known here, so a pattern that matches any of the first STREAMS_TRIED is one that matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from scribengin.connectors import AnySinkConfig, AnySourceConfig
+from scribengin.connectors.files import FileSinkConfig, FileSourceConfig
+from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
+from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.log.metadata.names import WILDCARD
+from scribengin.operations.chain.config import STREAMS_MAX, ChainConfig
+
+STREAMS_TRIED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What `writer` writes to its sink is read by `reader` as its source. `place` names it for people."""
+
+    writer: str
+    sink: str
+    place: str
+    reader: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainGraph:
+    """A chain as it flows: dataflows in the order of `order`, no writer after one of its readers, and its edges.
+
+    `problems` are what is wrong with it, a line each. With a cycle there is no such order, and `order` is the file's.
+    """
+
+    order: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    problems: tuple[str, ...]
+
+    def feeding(self, reader: str) -> tuple[Edge, ...]:
+        """The edges into a dataflow."""
+        return tuple(edge for edge in self.edges if edge.reader == reader)
+
+    def fed_by(self, writer: str) -> tuple[Edge, ...]:
+        """The edges out of a dataflow."""
+        return tuple(edge for edge in self.edges if edge.writer == writer)
+
+    def is_fed(self, reader: str, source: str) -> bool:
+        """Whether a dataflow of the chain writes what that source reads."""
+        return any(edge.source == source for edge in self.feeding(reader))
+
+
+def graph_of(chain: ChainConfig) -> ChainGraph:
+    """The graph of a chain."""
+    flows = chain.dataflows
+    edges = tuple(_edges(flows))
+    order, left = _sorted(list(flows), edges)
+    problems = [*_cycles(left, edges), *_two_writers(flows), *_late_starts(flows, edges), *_unused(chain)]
+    return ChainGraph(tuple(flows) if left else tuple(order), edges, tuple(problems))
+
+
+def place_of(endpoint: AnySinkConfig | AnySourceConfig) -> str:
+    """What a source or a sink names, in a few words."""
+    if isinstance(endpoint, LogSinkConfig):
+        return f"log {endpoint.log.strip('/')}"
+    if isinstance(endpoint, LogSourceConfig):
+        return f"log {endpoint.logs}"
+    if isinstance(endpoint, KafkaSinkConfig):
+        return f"topic {endpoint.topic}"
+    if isinstance(endpoint, KafkaSourceConfig):
+        return f"topic {', '.join(endpoint.topics) or endpoint.pattern}"
+    if isinstance(endpoint, FileSinkConfig | FileSourceConfig):
+        return f"files {endpoint.path}"
+    return "table of Spark"
+
+
+def meets(sink: AnySinkConfig, source: AnySourceConfig) -> bool:
+    """Whether the source reads what the sink writes."""
+    if isinstance(sink, LogSinkConfig) and isinstance(source, LogSourceConfig):
+        return sink.namespace == source.namespace and _matches_a_stream(source.logs, sink.log.strip("/"))
+    if isinstance(sink, KafkaSinkConfig) and isinstance(source, KafkaSourceConfig):
+        return _same_cluster(sink.bootstrap, source.bootstrap) and source.means(sink.topic)
+    if isinstance(sink, FileSinkConfig) and isinstance(source, FileSourceConfig):
+        return f"{source.path.rstrip('/')}/".startswith(f"{sink.path.rstrip('/')}/")
+    return False
+
+
+def unawaited(flows: Mapping[str, DataflowConfig], writer: str) -> Edge | None:
+    """An edge behind `writer`, right behind it or further on, whose reader nobody waits for when streams go on in
+    another task (followers.py): what is read there is no log, or is not held back. None: everybody is waited for."""
+    edges, found = tuple(_edges(flows)), [writer]
+    for flow in found:  # which grows
+        for edge in (edge for edge in edges if edge.writer == flow):
+            source = flows[edge.reader].sources[edge.source]
+            if not isinstance(source, LogSourceConfig) or not source.hold_back:
+                return edge
+            found += [edge.reader] if edge.reader not in found else []
+    return None
+
+
+def _matches_a_stream(pattern: str, log: str) -> bool:
+    """Whether the pattern matches any of `<log>/0` and so on. Of a hundred dataflows nearly all pairs differ before the
+    first wildcard already, and trying a thousand names of each would take seconds."""
+    begun, streams = WILDCARD.split(pattern, maxsplit=1)[0], f"{log}/"
+    if not (streams.startswith(begun) or begun.startswith(streams)):
+        return False
+    return any(fnmatchcase(f"{streams}{k}", pattern) for k in range(STREAMS_TRIED))
+
+
+def _edges(flows: Mapping[str, DataflowConfig]) -> Iterator[Edge]:
+    for writer, writing in flows.items():
+        for sink_name, sink in writing.sinks.items():
+            for reader, reading in flows.items():
+                for source_name, source in reading.sources.items():
+                    if meets(sink, source):
+                        yield Edge(writer, sink_name, place_of(sink), reader, source_name)
+
+
+def _sorted(names: list[str], edges: tuple[Edge, ...]) -> tuple[list[str], list[str]]:
+    """The dataflows in order, each after all that feed it, and those for which there is no order."""
+    order: list[str] = []
+    left = names
+    while ready := [n for n in left if not any(e.reader == n and e.writer in left for e in edges)]:
+        order += ready
+        left = [name for name in left if name not in ready]
+    return order, left
+
+
+def _cycles(left: list[str], edges: tuple[Edge, ...]) -> Iterator[str]:
+    """One line of a cycle among what could not be ordered: each of these is fed by another one of them."""
+    if not left:
+        return
+    path = [left[0]]
+    while True:
+        before = next(e.writer for e in edges if e.reader == path[-1] and e.writer in left)
+        if before in path:
+            ring = [before, *reversed(path[path.index(before) + 1 :]), before]
+            yield f"{' feeds '.join(ring)}: a chain flows in one direction; let one of them write somewhere else"
+            return
+        path.append(before)
+
+
+def _two_writers(flows: Mapping[str, DataflowConfig]) -> Iterator[str]:
+    seen: dict[tuple[str, ...], str] = {}
+    for name, flow in flows.items():
+        for sink_name, sink in flow.sinks.items():
+            key, here = _identity(sink), f"{name}.{sink_name}"
+            if key is None:
+                continue
+            if key in seen:
+                yield f"{seen[key]} and {here} both write {place_of(sink)}: a sink has one writer, so give each its own"
+            seen.setdefault(key, here)
+
+
+def _identity(sink: AnySinkConfig) -> tuple[str, ...] | None:
+    if isinstance(sink, LogSinkConfig):
+        return "log", sink.namespace, sink.log.strip("/")
+    if isinstance(sink, KafkaSinkConfig):
+        return "kafka", ",".join(sorted(sink.bootstrap.split(","))), sink.topic
+    return ("files", sink.path.rstrip("/")) if isinstance(sink, FileSinkConfig) else None
+
+
+def _late_starts(flows: Mapping[str, DataflowConfig], edges: tuple[Edge, ...]) -> Iterator[str]:
+    """Who starts behind the beginning of what another dataflow writes would miss what was written before."""
+    for edge in edges:
+        start = getattr(flows[edge.reader].sources[edge.source], "start", "earliest")
+        if start != "earliest":
+            yield (
+                f"{edge.reader}.{edge.source} reads what {edge.writer} writes and has `start: {start}`, so it would "
+                "miss what is written before it runs: within a chain, `start` is earliest"
+            )
+
+
+def _unused(chain: ChainConfig) -> Iterator[str]:
+    """What the chain would create and nobody writes or reads: a mistyped name."""
+    sources = [source for flow in chain.dataflows.values() for source in flow.sources.values()]
+    sinks = [sink for flow in chain.dataflows.values() for sink in flow.sinks.values()]
+    for name, log in chain.logs.items():
+        made = LogSinkConfig(kind="log", log=name, namespace=log.namespace)
+        read = any(isinstance(s, LogSourceConfig) and _reads(s, log.namespace, log.logs(name)) for s in sources)
+        if not read and _identity(made) not in [_identity(sink) for sink in sinks]:
+            yield f"logs.{name}: no dataflow of the chain reads or writes it; correct the name, or leave it out"
+    for topic in chain.topics:
+        read = any(isinstance(s, KafkaSourceConfig) and s.means(topic) for s in sources)
+        if not read and not any(isinstance(s, KafkaSinkConfig) and s.topic == topic for s in sinks):
+            yield f"topics.{topic}: no dataflow of the chain reads or writes it; correct the name, or leave it out"
+
+
+def _reads(source: LogSourceConfig, namespace: str, logs: list[str]) -> bool:
+    return source.namespace == namespace and any(fnmatchcase(log, source.logs) for log in logs[:STREAMS_MAX])
+
+
+def declares(chain: ChainConfig, source: AnySourceConfig) -> bool:
+    """Whether the chain creates what the source reads."""
+    if isinstance(source, LogSourceConfig):
+        return any(_reads(source, log.namespace, log.logs(name)) for name, log in chain.logs.items())
+    return isinstance(source, KafkaSourceConfig) and any(
+        source.means(topic) and _same_cluster(made.bootstrap, source.bootstrap) for topic, made in chain.topics.items()
+    )
+
+
+def _same_cluster(one: str, other: str) -> bool:
+    return bool(set(one.split(",")) & set(other.split(",")))

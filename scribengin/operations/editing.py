@@ -1,0 +1,182 @@
+"""Editing the config of a dataflow: what every command that changes a running dataflow does in the end.
+
+An edit is judged here before it is written, by the rules of the master itself, so what would be refused is not even
+written. The master has the last word all the same: `verdict` waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.masking import masked, unmasked
+from scribengin.base.yaml_text import parse_yaml
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.edits import EditPlan, plan_edit
+from scribengin.dataflow.registry.config_node import as_json
+from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
+from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, write_edit
+from scribengin.dataflow.registry.view import DataflowView, Versioned
+from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict
+from scribengin.operations.author import author
+from scribengin.operations.lifecycle import refuse_without_master
+from scribengin.operations.watching import Change
+
+_TRIES_MAX = 10
+_VERDICT_S = 10.0
+_LOOK_S = 0.5
+_MISSING = object()
+
+ConfigChange = Callable[[DataflowConfig], DataflowConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """An edit that was written as `version`; nothing was, if it changed nothing."""
+
+    version: int
+    plan: EditPlan
+    written: bool
+    meanwhile: str = ""
+    """What others have edited while this was being written; it stays as well."""
+
+
+def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None) -> Edited:
+    """Apply `change` to the config as it stands, again and again while others edit it.
+
+    For changes that mean the same whatever else is edited. An edit that the master has refused is replaced by the
+    config in force: else this one would be refused with it. `by` is who edits; default: who runs this process. Raises
+    ConfigInvalid (it would be refused; nothing was written), DataflowBusy when others keep editing, DataflowNotFound.
+    """
+    first: int | None = None
+    for _attempt in range(_TRIES_MAX):
+        found = view.config_to_edit()
+        first = found.version if first is None else first
+        try:
+            edited = replace_config(view, found, change(found.value), by)
+        except EditConflict:
+            continue
+        since = edited_since(view, first, upto=found.version) if found.version > first else ""
+        return replace(edited, meanwhile=since)
+    raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
+
+
+def replace_config(
+    view: DataflowView, found: Versioned[DataflowConfig], config: DataflowConfig, by: str | None = None
+) -> Edited:
+    """Replace the config that was `found`. Raises ConfigInvalid (it would be refused), EditConflict."""
+    refuse_invalid(view, config)
+    plan = plan_edit(found.value, config, running=bool(view.workers()))
+    if config == found.value and view.registry.find(view.paths.config) is not None:
+        return Edited(found.version, plan, written=False)
+    version = write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
+    return Edited(version, plan, written=True)
+
+
+def rolled_back(view: DataflowView, version: int) -> ConfigChange:
+    """The change that makes the config what it was at that version. Whether the dataflow runs, is paused or stops is
+    left as it is. Raises ConfigInvalid: that version is not kept."""
+    old = config_of_version(view, version)
+
+    def back(config: DataflowConfig) -> DataflowConfig:
+        return old.model_copy(update={"desired_state": config.desired_state, "rebalance": config.rebalance})
+
+    return back
+
+
+def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
+    """Raise ConfigInvalid for what the master would refuse."""
+    state = view.status().state
+    if state == "deleting":
+        raise DataflowBusy(
+            f"the deletion of '{view.dataflow}' was cut short: `scribengin delete {view.dataflow}` ends it"
+        )
+    refusal = plan_edit(view.config_in_force().value, config, running=bool(view.workers())).refusal
+    if refusal is not None:
+        raise ConfigInvalid(refusal)
+
+
+def refuse_unless_led(view: DataflowView) -> DataflowStatus:
+    """The status of a dataflow that has not ended and has a master to carry edits out. Raises DataflowBusy."""
+    status = view.status()
+    name = view.dataflow
+    if status.state == "deleting":
+        refuse_invalid(view, view.config_in_force().value)
+    if status.state in FINAL_STATES:
+        raise DataflowBusy(f"dataflow '{name}' is {status.state}: `scribengin start {name}` first")
+    if status.state == "stopping":
+        raise DataflowBusy(f"dataflow '{name}' is stopping: wait until it has, then `scribengin start {name}`")
+    refuse_without_master(view)
+    return status
+
+
+def verdict(view: DataflowView, version: int) -> ConfigEdit | None:
+    """What a master made of the version; None if none has looked at it within some seconds. Raises ConfigInvalid when
+    it refused it."""
+    path = view.paths.edit(version)
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + _VERDICT_S
+    with Change(view.registry) as changed:
+        while SYSTEM_CLOCK.monotonic_s() < deadline_s:
+            changed.clear()
+            node = view.registry.find(path, changed)
+            if node is None:
+                return None
+            edit = ConfigEdit.from_bytes(node.data, path=path)
+            if edit.outcome == "refused":
+                raise ConfigInvalid(f"the master refuses version {version}: {edit.error}")
+            if edit.outcome == "accepted":
+                return edit
+            changed.wait(_LOOK_S)
+    return None
+
+
+def with_values(config: DataflowConfig, values: Mapping[str, str]) -> DataflowConfig:
+    """The config with other values: dotted keys to YAML. An empty value is the default. Raises ConfigInvalid."""
+    edited: dict[str, Any] = as_json(config)
+    for key, text in values.items():
+        *above, last = key.split(".")
+        node: Any = edited
+        for part in above:
+            node = node.setdefault(part, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise ConfigInvalid(f"{key}: '{'.'.join(above)}' holds no keys")
+        value = unmasked(parse_yaml(text, source=f"{key}: the value"), None, None, tuple(key.split(".")))
+        if value is None:
+            node.pop(last, None)
+        else:
+            node[last] = value
+    return DataflowConfig.parse(edited, source="the edit")
+
+
+def shown_json(config: DataflowConfig, *, secrets: bool = False) -> dict[str, Any]:
+    """A config to look at: what looks like a secret is masked, unless it is asked for."""
+    whole = as_json(config)
+    return whole if secrets else {key: masked(value, key) for key, value in whole.items()}
+
+
+def value_at(config: DataflowConfig, key: str, *, secrets: bool = False) -> Any:
+    """What stands at a dotted key. Raises ConfigInvalid."""
+    node: Any = shown_json(config, secrets=secrets)
+    for part in key.split("."):
+        node = node.get(part, _MISSING) if isinstance(node, dict) else _MISSING
+    if node is _MISSING and key in DataflowConfig.model_fields:
+        return None
+    if node is _MISSING:
+        raise ConfigInvalid(f"the config has no '{key}' (it has {', '.join(as_json(config))})")
+    return node
+
+
+def as_yaml(config: DataflowConfig, *, secrets: bool = False) -> str:
+    """A config for people. What looks like a secret is masked, unless it is asked for."""
+    return yaml.safe_dump(shown_json(config, secrets=secrets), sort_keys=False, allow_unicode=True, width=100)
+
+
+def from_yaml(text: str, before: DataflowConfig) -> DataflowConfig:
+    """The config that people made of `before`, as `as_yaml` showed it: what they left masked is what it was. Raises
+    ConfigInvalid."""
+    value = unmasked(parse_yaml(text, source="this"), as_json(before), shown_json(before))
+    return DataflowConfig.parse(value, source="the edit")

@@ -1,0 +1,237 @@
+"""What belongs to nobody, over the registry, the log stores and this machine: found, and removed if asked for.
+
+Everything is made by somebody who then writes down that it is his, or taken down by somebody who has struck it out
+before. A crash between the two leaves it. So a suspect is listed first, and who it could belong to is looked up
+afterwards; and what is younger than an hour may be about to be written down.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.model import from_node_name
+from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.names import SOURCES_NODE
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.config_node import owner_of_resource
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
+from scribengin.errors import DataflowNotFound, DescriptorUnreadable, LogNotFound
+from scribengin.launcher.local.launcher import LocalLauncher
+from scribengin.log import LogNamespace
+from scribengin.log.metadata.segments import NamespaceDescriptor
+from scribengin.operations.chain.registry import chain_names, get_chain
+from scribengin.operations.leftover_claims import asked_for, claim_remains, next_step_of
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import NodeMissing
+
+SETTLED_S = 3600.0
+"""What is younger may be in the making."""
+_DEPTH_MAX = 6
+_SINKS_NODE = f"{paths.ROOT}/locks/sinks"
+_INDEX_DRAFT = re.compile(r".+\.(?:idx|keys)-\d+")
+_SINGLE_JOB = re.compile(r"job-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something that belongs to nobody: `what` and where, for people. `remove` is None where people have to decide;
+    then `next_step` says how."""
+
+    kind: str
+    what: str
+    remove: Callable[[], object] | None = None
+    next_step: str = ""
+
+    @property
+    def line(self) -> str:
+        """The whole, for people."""
+        return f"{self.kind}: {self.what}" + (f"; {self.next_step}" if self.next_step else "")
+
+
+def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> Iterator[Leftover]:
+    """Everything of this registry, of its log stores and of this machine that belongs to nobody. Changes nothing."""
+    yield from _of_dataflows(registry)
+    for path, descriptor in namespaces(registry):
+        yield from _of_namespace(registry, path, Path(descriptor.location), clock.now_ms() / 1000)
+    yield from _containers(registry, home)
+
+
+def namespaces(
+    registry: Registry, path: str = "/", depth: int = _DEPTH_MAX
+) -> Iterator[tuple[str, NamespaceDescriptor]]:
+    """The namespaces of logs below a node, with what each is bound to."""
+    for name in _children(registry, path):
+        child = f"{path.rstrip('/')}/{name}"
+        if depth == 0 or child in (paths.ROOT, "/zookeeper"):
+            continue
+        node = registry.find(child)
+        try:
+            yield child, NamespaceDescriptor.from_bytes(node.data if node else b"", path=child)
+        except DescriptorUnreadable:
+            yield from namespaces(registry, child, depth - 1)
+
+
+def _of_dataflows(registry: Registry) -> Iterator[Leftover]:
+    """Positions and claims of dataflows that are not there, and dataflows that are half deleted."""
+    sources = {child: from_node_name(child).split(".", 1)[0] for child in _children(registry, SOURCES_NODE)}
+    sinks: dict[str, str] = {}
+    for child in _children(registry, _SINKS_NODE):
+        node = registry.find(f"{_SINKS_NODE}/{child}")
+        if node is not None and (owner := owner_of_resource(node)):
+            sinks[child] = owner
+    there = dataflow_names(registry)
+    for child, owner in sources.items():
+        if owner not in there:
+            remove = partial(_delete, registry, f"{SOURCES_NODE}/{child}")
+            yield Leftover("positions", f"{from_node_name(child)}, of dataflow '{owner}', which is not there", remove)
+    logs = [path for path, _ in namespaces(registry)]
+    for child, owner in sinks.items():
+        if owner not in there:
+            yield from _of_claim(registry, f"{_SINKS_NODE}/{child}", owner, logs)
+    for name in there:
+        with suppress(DataflowNotFound, DescriptorUnreadable):
+            if DataflowView(registry, name).status().state == "deleting":
+                yield Leftover(
+                    "dataflow",
+                    f"the deletion of '{name}' was cut short",
+                    next_step=f"`scribengin delete {name}` ends it",
+                )
+
+
+def _of_claim(registry: Registry, claim: str, owner: str, logs: Sequence[str]) -> Iterator[Leftover]:
+    """The sink of a dataflow that is not there: files that it never output, then, if nothing waits there, the claim."""
+    remains = claim_remains(registry, claim, owner, logs)
+    if owner in dataflow_names(registry):
+        return  # it was submitted again meanwhile
+    gone = f"of dataflow '{owner}', which is not there"
+    for found in remains.files:
+        remove = partial(_unless_back, registry, owner, found.remove_strays)
+        yield Leftover("staged files", f"{len(found.strays)} in {found.directory}, {gone}", remove)
+    what = f"{from_node_name(claim.rpartition('/')[2])}, {gone}"
+    if remains.awaited is None:
+        yield Leftover("claim", what, partial(_unless_back, registry, owner, partial(_delete, registry, claim)))
+    else:
+        why, next_step = remains.awaited
+        yield Leftover("claim", f"{what}; {why}", next_step=next_step)
+
+
+def _unless_back(registry: Registry, dataflow: str, remove: Callable[[], object]) -> None:
+    if dataflow not in dataflow_names(registry):
+        remove()
+
+
+def _of_namespace(registry: Registry, path: str, store: Path, now_s: float) -> Iterator[Leftover]:
+    directories = sorted(entry for entry in store.glob("*") if entry.is_dir())
+    with LogNamespace.open(path, registry=registry) as namespace:
+        readers = [(log, reader) for log in namespace.names() for reader in _readers(namespace, log)]
+        known = set(dataflow_names(registry)) | _to_come(registry)
+        for log, reader in readers:
+            held_by = HeldBy.of(reader)
+            if held_by is not None and held_by.dataflow not in known:
+                what = f"log '{log}' of {path} keeps records for dataflow '{held_by.dataflow}', which is not there"
+                yield Leftover("hold", what, partial(_let_go, registry, path, log, reader))
+        named = {namespace.info(log).log.directory for log in namespace.names()}
+    for directory in directories:
+        if directory.name not in named:
+            yield from _stray_directory(directory, now_s)
+        else:
+            yield from _index_drafts(directory, now_s)
+    with LogNamespace.open(path, registry=registry) as namespace:
+        yield from _spark_jobs(registry, namespace, now_s)
+
+
+def _readers(namespace: LogNamespace, log: str) -> list[str]:
+    try:
+        return list(namespace.registered_readers(log))
+    except (LogNotFound, DescriptorUnreadable):
+        return []  # deleted since it was listed, or nobody's to judge
+
+
+def _to_come(registry: Registry) -> set[str]:
+    """The dataflows of chains: logs hold back for them before they are there."""
+    return {member.dataflow for name in chain_names(registry) for member in get_chain(registry, name).members}
+
+
+def _let_go(registry: Registry, path: str, log: str, reader: str) -> None:
+    with LogNamespace.open(path, registry=registry) as namespace, suppress(LogNotFound):
+        namespace.unregister_reader(log, reader)
+
+
+def _stray_directory(directory: Path, now_s: float) -> Iterator[Leftover]:
+    """A crash in `create` leaves it empty, one in `delete` with segments. But a registry that was restored from an
+    older copy does not name it either: what may be somebody's records is nobody's to remove but his."""
+    try:
+        held = sum(file.stat().st_size for file in directory.glob("*.log"))
+        young = now_s - directory.stat().st_mtime < SETTLED_S
+    except FileNotFoundError:
+        return
+    what = f"{directory}, which no log names"
+    if held:
+        step = "if the log was deleted, and no older registry was restored, remove the directory by hand"
+        yield Leftover("log directory", f"{what}, with {held:,} bytes of segments", next_step=step)
+    elif not young:
+        yield Leftover("log directory", what, partial(shutil.rmtree, directory, ignore_errors=True))
+
+
+def _index_drafts(directory: Path, now_s: float) -> Iterator[Leftover]:
+    for file in sorted(directory.iterdir()):
+        if _INDEX_DRAFT.fullmatch(file.name):
+            with suppress(FileNotFoundError):
+                if now_s - file.stat().st_mtime >= SETTLED_S:
+                    yield Leftover("index draft", str(file), partial(file.unlink, missing_ok=True))
+
+
+def _spark_jobs(registry: Registry, namespace: LogNamespace, now_s: float) -> Iterator[Leftover]:
+    """Commit logs of single jobs that failed, or died between their commit and forgetting them. What a job has
+    committed stands in its logs, unless one was left unfinished: whoever takes that next asks its commit log."""
+    for child in _children(registry, f"{namespace.path}/spark"):
+        folder = f"{namespace.path}/spark/{child}"
+        node = registry.find(folder)
+        if node is None or not _SINGLE_JOB.fullmatch(child):
+            continue
+        logs = {log: registry.find(f"{folder}/{log}") for log in _children(registry, folder)}
+        found = {log: node for log, node in logs.items() if node is not None}
+        if now_s - max(one.modified_ms for one in (node, *found.values())) / 1000 < SETTLED_S:
+            continue
+        said = [CommitLog.from_bytes(one.data, path=f"{folder}/{log}") for log, one in found.items()]
+        end = "has died after its commit" if any(one.round for one in said) else "has failed"
+        what = f"{folder}, of a job that {end}"
+        asked = {from_node_name(log): asked_for(namespace, from_node_name(log), f"{folder}/{log}") for log in found}
+        waiting = next(((log, why) for log, why in asked.items() if why is not None), None)
+        if waiting is None:
+            yield Leftover("Spark job", what, partial(_delete, registry, folder))
+        else:
+            log, why = waiting
+            yield Leftover("Spark job", f"{what}; {why}", next_step=next_step_of(log, namespace.path))
+
+
+def _containers(registry: Registry, home: Path) -> Iterator[Leftover]:
+    """Of dataflows that were deleted: their output, and what of them still runs."""
+    with LocalLauncher(home) as launcher:
+        found = [container for name in launcher.dataflows() for container in launcher.all_containers(name)]
+        there = set(dataflow_names(registry))
+        for container in found:
+            if container.registry == registry.hosts and container.dataflow not in there:
+                runs = " (it runs)" if launcher.poll(container) is None else ""
+                what = f"{container.directory}, of dataflow '{container.dataflow}', which is not there{runs}"
+                yield Leftover("container", what, partial(launcher.forget, container))
+
+
+def _delete(registry: Registry, path: str) -> None:
+    with suppress(NodeMissing):  # somebody else was as quick
+        registry.delete(path, recursive=True)
+
+
+def _children(registry: Registry, path: str) -> list[str]:
+    try:
+        return registry.children(path)
+    except NodeMissing:
+        return []

@@ -1,0 +1,46 @@
+"""What a name on a command line means: a dataflow, a chain, or `CHAIN/NAME`, a dataflow of a chain."""
+
+from __future__ import annotations
+
+from scribengin.dataflow.registry.paths import DataflowPaths
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import ChainNotFound, ConfigInvalid, DataflowExists
+from scribengin.operations.chain.registry import ChainDescriptor, find_chain, get_chain, refuse_reserved
+from scribengin_registry.contract import Registry
+
+
+def view_of(registry: Registry, name: str) -> DataflowView:
+    """The one dataflow that is meant; whether it exists is for its nodes to tell. Raises ChainNotFound, and
+    ConfigInvalid for a chain."""
+    chain_name, slash, key = name.partition("/")
+    if slash:
+        chain = get_chain(registry, chain_name)
+        member = chain.member(key)
+        if member is None:
+            raise ChainNotFound(f"chain '{chain_name}' has no dataflow '{key}' (it has: {_keys(chain)})")
+        return DataflowView(registry, member.dataflow)
+    found = chain_of(registry, name)
+    if found is not None:
+        raise ConfigInvalid(
+            f"'{name}' is a chain, and this is done to one dataflow: name one of {_keys(found, f'{name}/')}"
+        )
+    return DataflowView(registry, name)
+
+
+def chain_of(registry: Registry, name: str) -> ChainDescriptor | None:
+    """The chain that is meant; None if a dataflow is."""
+    if "/" in name or registry.find(DataflowPaths(name).root) is not None:
+        return None
+    return find_chain(registry, name)
+
+
+def refuse_name_of_chain(registry: Registry, dataflow: str) -> None:
+    """Raise DataflowExists for a dataflow's name that a chain has, because commands could not tell the two apart, or
+    that it has kept for one of its dataflows."""
+    if find_chain(registry, dataflow) is not None:
+        raise DataflowExists(f"'{dataflow}' is the name of a chain: give the dataflow another one")
+    refuse_reserved(registry, dataflow)
+
+
+def _keys(chain: ChainDescriptor, prefix: str = "") -> str:
+    return ", ".join(f"{prefix}{member.key}" for member in chain.members)

@@ -1,0 +1,164 @@
+"""Having a dataflow that is paused or has ended read its sources from another place: new positions, old sinks.
+
+All streams move in one registry transaction that checks every commit log's version, so a crash leaves all of them moved
+or none, and an owner that comes in between makes it fail. What the sinks hold stays: records that are read again are
+written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.failpoints import effect
+from scribengin.base.model import Position
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
+from scribengin_registry.contract import Create, Delete, Operation, Set
+from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
+
+TRANSACTION_BYTES_MAX = 768 * 1024
+"""What ZooKeeper takes in one transaction, with room to spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """One stream: where it was to be read on (None: it was never read), and where it is to be now."""
+
+    task: str
+    source: str
+    stream: str
+    before: Position | None
+    after: Position
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A stream's move, and the commit log as it was found; version None: there is none."""
+
+    told: Rewound
+    stream: SourceStreamDescriptor
+    path: str
+    log: CommitLog
+    version: int | None
+
+
+class Rewind:
+    """The move of all streams of a dataflow, or of one source. Nothing is changed before `apply`."""
+
+    def __init__(self, view: DataflowView, at: StartAt, source: str | None, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Look where everything stands. Raises ConfigInvalid (no such source or place), DataflowBusy (somebody owns a
+        stream, or a round of it is undecided), and what opening the sources raises."""
+        self._view = view
+        config = view.config_in_force().value
+        if source is not None and source not in config.sources:
+            raise ConfigInvalid(
+                f"dataflow '{view.dataflow}' has no source '{source}' (it has {', '.join(config.sources)})"
+            )
+        wanted = {name: value for name, value in config.sources.items() if source in (None, name)}
+        environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock, has_tasks=lambda: True)
+        only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
+        self._at, self._open = at, partial(Resources, only_sources, environment)
+        with self._open() as resources:
+            self._moves = [
+                self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))
+                for task, stream in self._streams()
+                if stream.source in wanted
+            ]
+        if not self._moves:
+            raise ConfigInvalid(f"dataflow '{view.dataflow}' has read nothing yet: there is nothing to rewind")
+
+    @property
+    def streams(self) -> list[Rewound]:
+        """What is going to move."""
+        return [move.told for move in self._moves]
+
+    def apply(self) -> None:
+        """Move all streams, or none.
+
+        Raises DataflowBusy when a task has been taken over meanwhile, or retention has taken what was to be read again,
+        CommitTooLarge; then nothing was changed. And OutcomeUnknown.
+        """
+        operations = [self._operation(move) for move in self._moves]
+        size = sum(len(operation.path) + len(operation.data) for operation in operations)
+        if size > TRANSACTION_BYTES_MAX:
+            raise CommitTooLarge(
+                f"the positions of {len(operations)} streams are {size} bytes, and they move in one transaction of "
+                f"{TRANSACTION_BYTES_MAX} at most: rewind one source after the other (--source)"
+            )
+        for move in self._moves:
+            if move.version is None:
+                self._make_room(move.path.rpartition("/")[0])
+        everything: list[Operation] = [*operations]
+        try:
+            with effect("rewind.commit"):
+                versions = self._view.registry.commit(everything)
+        except (VersionConflict, NodeExists, NodeMissing):
+            raise DataflowBusy(
+                f"a task of '{self._view.dataflow}' was taken over meanwhile: nothing was rewound; pause it, then try "
+                "again"
+            ) from None
+
+        if self._at.kind in ("dlsn", "time", "offset"):  # the ends of a stream move, and are where they are
+            self._keep_or_move_back(versions)
+
+    def _keep_or_move_back(self, versions: Sequence[int]) -> None:
+        """A log is held back for the dataflow only from where that stands. So until the positions had moved anybody
+        could take what lies before; from now on nobody can. Raises DataflowBusy."""
+        try:
+            with self._open() as resources:
+                for move in self._moves:
+                    with closing(resources.sources[move.stream.source].open_reader(move.stream)) as reader:
+                        reader.lag(move.told.after)
+        except PositionTruncated as error:
+            back: list[Operation] = [
+                Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
+                for move, version in zip(self._moves, versions, strict=True)
+            ]
+            with effect("rewind.back"):
+                self._view.registry.commit(back)
+            raise DataflowBusy(
+                f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
+                "rewind it to a later place"
+            ) from None
+
+    def _streams(self) -> Iterator[tuple[str, SourceStreamDescriptor]]:
+        for name, task in self._view.tasks().items():
+            for stream in task.sources:
+                yield name, stream
+
+    def _move(self, task: str, stream: SourceStreamDescriptor, after: Callable[[Position | None], Position]) -> _Move:
+        root = self._view.paths.source_stream(stream.source, stream.name)
+        if self._view.registry.find(paths.lock(root)) is not None:
+            raise DataflowBusy(
+                f"{stream.source}/{stream.name} of '{self._view.dataflow}' is being read: pause the dataflow first"
+            )
+        path = paths.commit_log(root)
+        node = self._view.registry.find(path)
+        if node is None:
+            log = CommitLog(dataflow=self._view.dataflow, task=task, owner="rewind", lease=0, epoch=0, round=0)
+            return _Move(Rewound(task, stream.source, stream.name, None, after(None)), stream, path, log, None)
+        log = CommitLog.from_bytes(node.data, path=path)
+        if log.prepared is not None:
+            raise DataflowBusy(
+                f"a round of {task} is prepared and not decided yet: let '{self._view.dataflow}' run, then pause it"
+            )
+        told = Rewound(task, stream.source, stream.name, log.position, after(log.position))
+        return _Move(told, stream, path, log, node.version)
+
+    def _operation(self, move: _Move) -> Create | Set:
+        data = move.log.model_copy(update={"position": move.told.after}).to_bytes()
+        return Create(move.path, data) if move.version is None else Set(move.path, data, move.version)
+
+    def _make_room(self, path: str) -> None:
+        if self._view.registry.find(path) is None:
+            with effect("rewind.create"):
+                self._view.registry.create(path, parents=True)

@@ -1,0 +1,140 @@
+"""Everything about a dataflow that can be checked without running it.
+
+`submit` refuses what `explain` finds wrong. Each check stands alone, so that one run shows all that is wrong and not
+the first thing only. The transformation, which takes Spark some seconds, is looked at once the rest is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from scribengin.base.model import Descriptor
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import Guarantee
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.config_node import already_there, owner_of_resource, refuse_taken, refuse_too_large
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.view import dataflow_names
+from scribengin.errors import (
+    ConfigError,
+    ConfigInvalid,
+    DataflowError,
+    LogError,
+    ScribenginError,
+    SystemUnreachable,
+)
+from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
+from scribengin_registry.contract import Registry
+
+_TOLD = (ConfigError, LogError, DataflowError, SystemUnreachable)
+
+
+class Explanation(Descriptor):
+    """What a dataflow would be, and what is wrong with it."""
+
+    dataflow: str
+    sources: dict[str, list[str]] = {}
+    """The streams of each source."""
+    sinks: dict[str, str] = {}
+    """The resource of each sink."""
+    guarantees: dict[str, Guarantee] = {}
+    """What each sink promises of the output after a crash."""
+    rests_on: dict[str, str] = {}
+    """What that rests on, where it is not the same for all sinks of a kind."""
+    tasks: list[TaskDescriptor] = []
+    inputs: dict[str, str] = {}
+    """The columns of each source as the transformation sees them, as DDL."""
+    outputs: dict[str, str] = {}
+    """The columns that the transformation gives each sink, as DDL."""
+    operators: list[str] = []
+    """The operators of the executed plan."""
+    problems: list[str] = []
+    """What is wrong, a line each. Empty: it can be submitted."""
+
+
+def explain(
+    registry: Registry,
+    config: DataflowConfig,
+    environment: Environment,
+    check_transformation: Callable[[Callable[[], TransformationSpec]], CheckedPlan],
+    *,
+    exists: bool = False,
+    expected: tuple[type[ScribenginError], ...] = (),
+) -> tuple[Explanation, list[ScribenginError]]:
+    """Check a dataflow that is not submitted yet, or `exists` and is to become this. Returns what it would be, and the
+    errors behind `problems`.
+
+    `check_transformation` is given what makes the specification, which may need Spark: a table's columns do. That takes
+    long, so it is asked only when nothing else is wrong but what is `expected`. Changes nothing. Raises only what makes
+    every answer impossible (the registry is away).
+    """
+    errors: list[ScribenginError] = []
+    found = Explanation(dataflow=config.name)
+    with _collected(errors):
+        refuse_too_large(config)
+    with _collected(errors):
+        if not exists:
+            _check_name(registry, config)
+    with _collected(errors), Resources(config, environment) as resources:
+        found = found.model_copy(
+            update={
+                "sinks": {name: sink.resource for name, sink in resources.sinks.items()},
+                "guarantees": resources.guarantees(),
+                "rests_on": {name: sink.rests_on for name, sink in resources.sinks.items() if sink.rests_on},
+            }
+        )
+        with _collected(errors):
+            _check_resources(registry, config, found.sinks)
+        if config.launcher == "local":  # elsewhere it is not this machine that writes
+            for sink in resources.sinks.values():
+                with _collected(errors):
+                    sink.refuse_unwritable()
+        with _collected(errors):
+            streams = resources.source_streams()
+            found = found.model_copy(
+                update={
+                    "sources": {name: [s.name for s in of_source] for name, of_source in streams.items()},
+                    "tasks": resources.tasks(streams),
+                }
+            )
+        with _collected(errors):
+            if any(not isinstance(error, expected) for error in errors):
+                return _with_problems(found, errors), errors
+            plan = check_transformation(resources.transformation_spec)
+            found = found.model_copy(
+                update={"inputs": plan.inputs, "outputs": plan.outputs, "operators": list(plan.operators)}
+            )
+    return _with_problems(found, errors), errors
+
+
+def _with_problems(found: Explanation, errors: Sequence[ScribenginError]) -> Explanation:
+    return found.model_copy(update={"problems": [str(error) for error in errors]})
+
+
+@contextmanager
+def _collected(errors: list[ScribenginError]) -> Iterator[None]:
+    try:
+        yield
+    except _TOLD as error:
+        errors.append(error)
+
+
+def _check_name(registry: Registry, config: DataflowConfig) -> None:
+    if config.name in dataflow_names(registry):
+        raise already_there(config.name)
+
+
+def _check_resources(registry: Registry, config: DataflowConfig, resources: dict[str, str]) -> None:
+    by_resource: dict[str, str] = {}
+    for sink, resource in resources.items():
+        if resource in by_resource:
+            raise ConfigInvalid(
+                f"sinks '{by_resource[resource]}' and '{sink}' both write {resource}: give each its own"
+            )
+        by_resource[resource] = sink
+        node = registry.find(paths.sink_resource(resource))
+        if node is not None:
+            refuse_taken(resource, owner_of_resource(node), config.name)

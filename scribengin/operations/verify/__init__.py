@@ -1,0 +1,1 @@
+"""Whether everything that was written came out, once and in order."""

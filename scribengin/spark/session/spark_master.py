@@ -1,0 +1,73 @@
+"""Where a session's executors run: threads of this process's JVM (`local[n]`), or further containers (`yarn`).
+
+With `yarn` the worker is the driver, in client mode, and executors are sent nothing that lies on its disks. What is set
+here suits a cluster whose nodes have Python and PySpark where this machine has them; elsewhere `spark.conf` says where
+they are (`spark.yarn.dist.archives`, `spark.pyspark.python`, `spark.executorEnv.*`, `spark.yarn.archive`). How many
+executors there are, and what they get, is `spark.conf`'s to say, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pyspark
+
+from scribengin.base.jvm import configuration_directory
+from scribengin.errors import ConfigInvalid
+from scribengin_registry.java.runtime import JavaRuntime
+
+YARN = "yarn"
+_LOCAL = re.compile(r"^local(\[(\d+|\*)(\s*,\s*\d+)?\s*\])?$")
+
+
+def refuse_unknown(master: str) -> None:
+    """Raise ConfigInvalid for a master that is none of those here, or for YARN where no cluster is configured."""
+    if not master.startswith("local") and master != YARN:
+        raise ConfigInvalid(f"spark.master '{master}': choose local threads, as in local[2], or yarn")
+    if master == YARN:
+        configuration_directory()
+
+
+def files_are_shared(master: str) -> bool:
+    """Whether executors see the files of this process."""
+    return master.startswith("local")
+
+
+def makes_a_key(master: str) -> bool:
+    """Whether Spark makes the key itself by which the processes of a session know each other: unless it refuses the
+    master, which it is left to say."""
+    return master == YARN or _LOCAL.match(master) is not None
+
+
+def python_path() -> str:
+    """What workers import from: where this process does, so that its packages need not be installed for them."""
+    return os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+
+
+def settings_for(master: str, java: JavaRuntime) -> dict[str, str]:
+    """What Spark must be told for this master, and may be told otherwise by `spark.conf`."""
+    if master != YARN:
+        return {}
+    of_containers = {"JAVA_HOME": str(java.home)}
+    of_executors = {**of_containers, "PYTHONPATH": python_path()}
+    return {
+        "spark.submit.deployMode": "client",
+        "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        # The application ends with its driver: another attempt of its master would find nobody.
+        "spark.yarn.maxAppAttempts": "1",
+        "spark.yarn.am.memory": "512m",
+        # It only asks for containers: what counts is that it is there soon.
+        "spark.yarn.am.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.instances": "2",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "1g",
+        # Its path would lie in the container's directory, which is too deep for a socket.
+        "spark.python.unix.domain.socket.enabled": "false",
+        **{f"spark.yarn.appMasterEnv.{name}": value for name, value in of_containers.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in of_executors.items()},
+    }

@@ -1,0 +1,161 @@
+"""From a source's records to the columns that a transformation sees, and from its columns back. Inside Spark.
+
+Whatever cannot be decoded or encoded raises, so that the record is found: it never becomes a null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+from scribengin.connectors.contract import PAYLOAD
+from scribengin.errors import ConfigInvalid
+from scribengin.spark.transform.spec import InputSpec, OutputSpec
+
+_BESIDE = "_"
+"""What stands before the name of a column beside the payload, in a `json` format."""
+_PARSED = "scribengin parsed"  # no name that a column of the user's would have
+
+# One document a record: single quotes are no JSON, and a second document behind the first would vanish (see _pair).
+_FROM_JSON = {"mode": "FAILFAST", "allowSingleQuotes": "false"}
+_TO_JSON = {"ignoreNullFields": "false"}
+NO_DOCUMENT = "the payload is not one JSON object"
+NO_PAYLOAD = "the output's payload is null"
+
+
+def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
+    """The columns that the transformation sees of an input.
+
+    Raises ConfigInvalid for a `schema_ddl` that is none, or for `json` where records have no payload.
+    """
+    if spec.format != "json":
+        return frame
+    if PAYLOAD not in frame.columns:
+        raise ConfigInvalid(
+            f"source '{spec.name}': its records are columns already ({', '.join(frame.columns)}), not JSON payloads: "
+            "leave out format and schema_ddl"
+        )
+    schema = _schema(spec)
+    beside = [name for name in frame.columns if name != PAYLOAD]
+    own = {f"{_BESIDE}{name}".lower(): f"{_BESIDE}{name}" for name in beside}
+    if taken := sorted(own[name.lower()] for name in schema.fieldNames() if name.lower() in own):
+        raise ConfigInvalid(
+            f"source '{spec.name}': schema_ddl may not name {', '.join(taken)}: the record's own columns"
+        )
+    shown = [F.col(quoted(name)).alias(_BESIDE + name) for name in beside]
+    pairs = frame.select(_pair(F.col(PAYLOAD), schema).alias(_PARSED), *shown)
+    names = [quoted(_BESIDE + name) for name in beside]
+    documents = pairs.select(_document(F.col(quoted(_PARSED))).alias(_PARSED), *names)
+    # A generator of one row a document: Spark moves no filter of the user's below it, where it would parse again.
+    return documents.select(F.inline(F.array(quoted(_PARSED))), *names)
+
+
+def undecodable(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:
+    """The column `kept` of the records that `decode` raises on. Of `frame`, only that and the payload are looked at."""
+    pair = _tried(frame.sparkSession, _pair(F.col(PAYLOAD), _schema(spec)))
+    # A generator, as in `decode`: the filter must not be moved below it, where it would parse twice.
+    pairs = frame.select(F.inline(F.array(F.struct(F.col(quoted(kept)), pair.alias(_PARSED)))))
+    document = _tried(frame.sparkSession, _document(F.col(quoted(_PARSED))))
+    return pairs.where(document.isNull()).select(quoted(kept))
+
+
+def encode(frame: DataFrame, spec: OutputSpec) -> DataFrame:
+    """What reaches the sink of an output: its own columns (`columns`), or `payload` and what of `spec.carried` it has.
+
+    Raises ConfigInvalid for columns that do not fit.
+    """
+    if doubles := sorted({name for name in frame.columns if frame.columns.count(name) > 1}):
+        raise ConfigInvalid(f"output '{spec.name}' has two columns named '{doubles[0]}': rename or drop one")
+    if spec.format == "columns":
+        return _encode_columns(frame, spec)
+    return _encode_json(frame, spec) if spec.format == "json" else _encode_raw(frame, spec)
+
+
+def _schema(spec: InputSpec) -> StructType:
+    if spec.schema_ddl is None:
+        raise ConfigInvalid(f"source '{spec.name}': format json needs a schema_ddl, as in 'id BIGINT, carrier STRING'")
+    try:
+        schema = StructType.fromDDL(spec.schema_ddl)
+    except (ParseException, AnalysisException) as error:
+        why = (error.getMessage() or "").strip().partition("\n")[0]
+        raise ConfigInvalid(f"source '{spec.name}': schema_ddl cannot be read: {why}") from error
+    if not isinstance(schema, StructType):
+        raise ConfigInvalid(
+            f"source '{spec.name}': schema_ddl is a type, not columns, as in 'id BIGINT, carrier STRING'"
+        )
+    return schema
+
+
+def _pair(payload: Column, schema: StructType) -> Column:
+    """The document as the first of two elements of an array.
+
+    Spark's parser stops after the first document and ignores what follows. Here the document must be followed by what
+    we put there, so anything else behind it is an error, or an array of another size.
+    """
+    text = F.validate_utf8(payload.cast(StringType()))
+    return F.from_json(F.concat(F.lit("["), text, F.lit(",null]")), ArrayType(schema), _FROM_JSON)
+
+
+def _document(pair: Column) -> Column:
+    return F.coalesce(F.when(F.size(pair) == 2, F.element_at(pair, 1)), F.raise_error(F.lit(NO_DOCUMENT)))
+
+
+def _tried(session: SparkSession, column: Column) -> Column:
+    """The same, and null where it raises: Spark has this for its own functions (`try_...`) only."""
+    jvm: Any = session._jvm
+    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
+    return Column(expressions.column(tried))
+
+
+def _encode_raw(frame: DataFrame, spec: OutputSpec) -> DataFrame:
+    if PAYLOAD not in frame.columns:
+        raise ConfigInvalid(
+            f"output '{spec.name}' has no column 'payload' (it has {', '.join(frame.columns)}): "
+            f"select one, or set format: json for sink '{spec.name}'"
+        )
+    kind = frame.schema[PAYLOAD].dataType
+    if not isinstance(kind, StringType | BinaryType):
+        raise ConfigInvalid(
+            f"output '{spec.name}': 'payload' is {kind.simpleString()}, but records are string or binary: cast it, or "
+            f"set format: json for sink '{spec.name}'"
+        )
+    return frame.select(_required(F.col(PAYLOAD)), *_carried(frame, spec, ""))
+
+
+def _encode_json(frame: DataFrame, spec: OutputSpec) -> DataFrame:
+    beside = {_BESIDE + name for name in spec.carried.names}
+    own = [name for name in frame.columns if name not in beside]
+    if not own:
+        raise ConfigInvalid(f"output '{spec.name}' has no columns to make a JSON object of")
+    document = F.to_json(F.struct(*(F.col(quoted(name)) for name in own)), _TO_JSON)
+    return frame.select(_required(document), *_carried(frame, spec, _BESIDE))
+
+
+def _encode_columns(frame: DataFrame, spec: OutputSpec) -> DataFrame:
+    if not frame.columns:
+        raise ConfigInvalid(f"output '{spec.name}' has no columns: select at least one")
+    return frame
+
+
+def _required(payload: Column) -> Column:
+    return F.coalesce(payload.cast(BinaryType()), F.raise_error(F.lit(NO_PAYLOAD)).cast(BinaryType())).alias(PAYLOAD)
+
+
+def _carried(frame: DataFrame, spec: OutputSpec, prefix: str) -> list[Column]:
+    kinds = from_arrow_schema(spec.carried)
+    return [
+        F.col(quoted(prefix + field.name)).cast(field.dataType).alias(field.name)
+        for field in kinds
+        if prefix + field.name in frame.columns
+    ]
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it literally, dots and all."""
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,179 @@
+"""From a `TransformationSpec` to DataFrames: the user's function is called, or their SQL planned. Nothing runs."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import py4j
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from scribengin.errors import ConfigError, ConfigInvalid, NotNarrow, PackageInvalid, ScribenginError, SparkUnavailable
+from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line
+from scribengin.spark.transform import narrow
+from scribengin.spark.transform.encoding import decode, encode
+from scribengin.spark.transform.spec import TransformationSpec
+from scribengin.spark.transform.user_package import UserPackage, user_traceback
+from scribengin_registry.references import resolved_all
+
+
+@dataclass(frozen=True, slots=True)
+class TransformationContext:
+    """What the user's function is given beside its inputs. `package_dir` is None when the dataflow ships no package."""
+
+    dataflow: str
+    spark: SparkSession
+    package_dir: Path | None
+    settings: Mapping[str, Any]
+    _package: UserPackage
+
+    def path(self, name: str) -> str:
+        """A file of the package, as a `file:` URL for `spark.read`. Raises PackageInvalid when it is not there.
+
+        Spark looks for a path without a scheme where the cluster keeps its files, which may be HDFS. Where executors
+        are on other machines, they must have the file at the same place. Python opens `package_dir / name`.
+        """
+        return self._package.file(name)
+
+
+UserFunction = Callable[[dict[str, DataFrame], TransformationContext], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The DataFrames of one build: what the user saw of the inputs, what they gave the outputs, and that as records.
+
+    An output that the user gave None for is in neither of the latter.
+    """
+
+    inputs: dict[str, DataFrame]
+    given: dict[str, DataFrame]
+    encoded: dict[str, DataFrame]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be executed again and again, or must be built anew for each round."""
+        return all(narrow.is_repeatable(frame) for frame in self.encoded.values())
+
+
+class Recipe:
+    """How a transformation's DataFrames are made from those of its inputs. May be used by several threads."""
+
+    def __init__(self, spec: TransformationSpec) -> None:
+        """Imports the function. Raises PackageInvalid."""
+        self.spec = spec
+        self._package = UserPackage(spec.package_dir)
+        self._function: UserFunction | None = self._package.function(spec.function) if spec.function else None
+
+    def build(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> Built:
+        """Make the outputs of `inputs`, which are records as the sources have them. `session` is this caller's alone.
+
+        Raises PackageInvalid (the function raises, or gives other outputs than there are sinks), ConfigInvalid (the
+        SQL, or columns that do not fit a format), SparkUnavailable.
+        """
+        decoded = {name: decode(frame, self.spec.inputs[name]) for name, frame in inputs.items()}
+        given = self._by_sql(session, decoded) if self._function is None else self._by_function(session, decoded)
+        return Built(decoded, given, {name: encode(frame, self.spec.outputs[name]) for name, frame in given.items()})
+
+    def check(self, built: Built) -> tuple[str, ...]:
+        """The operators of the executed plans. Raises NotNarrow."""
+        operators = [name for output, frame in built.encoded.items() for name in narrow.check_narrow(frame, output)]
+        if len(built.encoded) > 1:
+            for output, frame in built.encoded.items():
+                if not narrow.is_deterministic(frame):
+                    raise NotNarrow(
+                        f"output '{output}' uses something random (rand, uuid, a nondeterministic UDF) beside other "
+                        "outputs, which would see other values for the same record: use a hash of the record instead"
+                    )
+        return tuple(dict.fromkeys(operators))
+
+    def _by_sql(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        for name, frame in inputs.items():
+            frame.createOrReplaceTempView(name)
+        frames = {}
+        for output, statement in (self.spec.sql or {}).items():
+            try:
+                frames[output] = session.sql(statement)
+            except (PySparkException, Py4JJavaError) as error:
+                raise ConfigInvalid(f"the SQL of output '{output}': {one_line(error)}") from error
+        self._expect_outputs(frames, "sql")
+        return frames
+
+    def _by_function(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        spec = self.spec
+        assert self._function is not None
+        settings = resolved_all(dict(spec.settings))  # secrets among them are here, and nowhere else
+        context = TransformationContext(spec.dataflow, session, spec.package_dir, settings, self._package)
+        try:
+            with self._package.active():
+                result = self._function(dict(inputs), context)
+        except ScribenginError:
+            raise
+        except Exception as error:
+            if _from_gateway(error):
+                raise failure(error, f"building {spec.function}") from error
+            raise PackageInvalid(f"{user_traceback(error)}\n{spec.function} raised {one_line(error)}") from error
+        return self._frames(result)
+
+    def _frames(self, result: Any) -> dict[str, DataFrame]:
+        """What the function returned, by output, without those that are None."""
+        name, outputs = self.spec.function, ", ".join(self.spec.outputs)
+        if isinstance(result, DataFrame):
+            if len(self.spec.outputs) != 1:
+                raise PackageInvalid(
+                    f"{name} returns one DataFrame, but there are sinks {outputs}: return a dict of them"
+                )
+            return {next(iter(self.spec.outputs)): result}
+        if not isinstance(result, Mapping):
+            raise PackageInvalid(
+                f"{name} returns {type(result).__name__}: return a DataFrame, or a dict of them by sink"
+            )
+        self._expect_outputs(result, str(name))
+        for output, frame in result.items():
+            if frame is not None and not isinstance(frame, DataFrame):
+                raise PackageInvalid(
+                    f"{name} returns {type(frame).__name__} for '{output}': return a DataFrame, or None"
+                )
+        frames = {output: result[output] for output in self.spec.outputs if result[output] is not None}
+        if not frames:
+            raise PackageInvalid(f"{name} returns None for every sink: at least one needs a DataFrame")
+        return frames
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """What Spark says about a plan as a whole (a cast that cannot be, 1/0) is about what the user wrote."""
+        try:
+            yield
+        except SPARK_ERRORS as error:
+            judged = failure(error, f"planning the transformation of {self.spec.dataflow}")
+            if isinstance(judged, SparkUnavailable):
+                raise judged from error
+            raise self._refused(f"the transformation of {self.spec.dataflow} cannot be planned: {judged}") from error
+
+    def _refused(self, message: str) -> ConfigError:
+        return ConfigInvalid(message) if self._function is None else PackageInvalid(message)
+
+    def _expect_outputs(self, given: Mapping[str, Any], what: str) -> None:
+        """A sink that is left out is a mistake (None says that it gets nothing); so is one that does not exist."""
+        if unknown := sorted(set(map(str, given)) - set(self.spec.outputs)):
+            raise self._refused(
+                f"{what} gives '{unknown[0]}', which is none of the sinks ({', '.join(self.spec.outputs)})"
+            )
+        if missing := [name for name in self.spec.outputs if name not in given]:
+            raise self._refused(
+                f"{what} gives nothing for sink '{missing[0]}': give it a DataFrame (None, from a function: no records)"
+            )
+
+
+def _from_gateway(error: Exception) -> bool:
+    """Whether it is the connection to the JVM that failed, and nothing in it."""
+    if isinstance(error, Py4JError):
+        return not isinstance(error, Py4JJavaError)
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, OSError) and frames[-1].filename.startswith(str(Path(py4j.__file__).parent))

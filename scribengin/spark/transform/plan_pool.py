@@ -1,0 +1,172 @@
+"""A transformation built once and executed round after round: its own session, inputs, DataFrame and way out."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from scribengin.errors import SparkUnavailable, TransformationFailed
+from scribengin.spark.session.failures import SPARK_ERRORS, failure, records_read
+from scribengin.spark.session.session import activate
+from scribengin.spark.transform.input import FORMAT, InputBinding, ReadSplit, RoundSource, TableSplit, spark_schema
+from scribengin.spark.transform.output import Drain, FileDrain, MemoryDrain
+from scribengin.spark.transform.plan_builder import Built, Recipe
+from scribengin.spark.transform.united import United, outputs_of, unite
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a lane works: into how many partitions an input is read, and whether output comes back through files."""
+
+    partitions: int
+    through_files: bool
+    remote: bool = False
+    """Whether executors are on other machines: then nothing goes through files, and every round is planned anew."""
+
+
+class Lane:
+    """Used by one thread at a time. Building it costs a second, executing it some milliseconds."""
+
+    def __init__(self, recipe: Recipe, session: SparkSession, shape: Shape, directory: Path) -> None:
+        """`directory` is empty and this lane's own. Raises what `Recipe.build` and `Recipe.check` raise."""
+        self._recipe = recipe
+        self._shape = shape
+        self._directory = directory
+        self._bindings = {name: self._binding(index) for index, name in enumerate(recipe.spec.inputs)}
+        with recipe.planning():
+            # Views and settings of the user's are private to a session; the JVM and what is broadcast are not.
+            self._session = session.newSession()
+            self._session.conf.set("spark.sql.adaptive.enabled", "false")
+            activate(self._session)
+            self._session.dataSource.register(RoundSource)
+            self._inputs = {name: self._load(name) for name in recipe.spec.inputs}
+            self.built = recipe.build(self._session, self._inputs)
+            self.operators = recipe.check(self.built)
+            united = self._united(self.built)
+            self._outputs = united.outputs
+            self._drain = self._drain_of(united) if self.built.repeatable and not shape.remote else None
+
+    def run(self, splits: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        """Execute it over `splits`. Raises TransformationFailed, SparkUnavailable, and what reading a split raises."""
+        for name, binding in self._bindings.items():
+            binding.bind(self._portable(name, splits.get(name, ())))
+        group = f"scribengin-{uuid.uuid4().hex}"
+        try:
+            drain = self._drain or self._new_drain()
+            self._session.sparkContext.setJobGroup(group, "a round")
+            batches = drain.execute()
+        except SPARK_ERRORS as error:
+            raise self._failure(error, splits, group) from error
+        finally:
+            for binding in self._bindings.values():
+                binding.unbind()
+        return outputs_of(batches, self._outputs)
+
+    def run_tables(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
+        """The same over records in hand."""
+        return self.run({name: self._bindings[name].write(table) for name, table in tables.items()})
+
+    def _new_drain(self) -> Drain:
+        """For one round: where the time, a seed or the records themselves are part of the plan."""
+        with self._recipe.planning():
+            activate(self._session)
+            if self._shape.remote:
+                self._inputs = {name: self._load(name) for name in self._inputs}
+            return self._drain_of(self._united(self._recipe.build(self._session, self._inputs)))
+
+    def _portable(self, name: str, splits: Sequence[ReadSplit]) -> Sequence[ReadSplit]:
+        """The same records where executors can read them. Raises what reading a split raises."""
+        if not self._shape.remote or self._recipe.spec.inputs[name].anywhere:
+            return splits
+        schema = self._recipe.spec.inputs[name].schema
+        return [TableSplit.of(pa.Table.from_batches(list(split.read()), schema)) for split in splits]
+
+    def _binding(self, index: int) -> InputBinding:
+        directory = self._directory / f"input-{index}"
+        directory.mkdir()
+        return InputBinding(directory, self._shape.partitions, self._shape.remote)
+
+    def _load(self, name: str) -> DataFrame:
+        binding = self._bindings[name]
+        schema = spark_schema(self._recipe.spec.inputs[name].schema, name)
+        reader = self._session.read.format(FORMAT).schema(schema)
+        return reader.options(
+            directory=str(binding.directory), partitions=binding.partitions, embedded=binding.embedded
+        ).load()
+
+    def _united(self, built: Built) -> United:
+        return unite(built.encoded, self._recipe.spec.outputs)
+
+    def _drain_of(self, united: United) -> Drain:
+        if not self._shape.through_files:
+            return MemoryDrain(united.frame)
+        directory = self._directory / "output"
+        directory.mkdir(exist_ok=True)
+        return FileDrain(united.frame, directory)
+
+    def _failure(
+        self, error: Exception, splits: Mapping[str, Sequence[ReadSplit]], group: str
+    ) -> TransformationFailed | SparkUnavailable:
+        judged = failure(error, f"running the transformation of {self._recipe.spec.dataflow}")
+        if isinstance(judged, SparkUnavailable):
+            # If it was the reading, its own exception says more than what a worker's traceback tells of it.
+            for split in (split for of_input in splits.values() for split in of_input):
+                for _ in split.read():
+                    pass
+        else:
+            judged.row = self._stopped_at(splits, group)
+        return judged
+
+    def _stopped_at(self, splits: Mapping[str, Sequence[ReadSplit]], group: str) -> int | None:
+        """The record of its only source at which a job stopped that read it in one partition, as far as one can see."""
+        counts = [sum(split.records for split in of_input) for of_input in splits.values()]
+        read = [count for count in counts if count]
+        if self._shape.partitions > 1 or len(read) != 1:
+            return None
+        done = records_read(self._session.sparkContext, group)
+        return done - 1 if done is not None and 0 < done < read[0] else None
+
+
+class Lanes:
+    """The idle lanes of one transformation: a thread takes one, and makes one when there is none."""
+
+    def __init__(self, recipe: Recipe, session: SparkSession, directory: Path) -> None:
+        self._recipe = recipe
+        self._session = session
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._idle: dict[Shape, list[Lane]] = {}
+        self._made = 0
+
+    @contextmanager
+    def take(self, shape: Shape) -> Iterator[Lane]:
+        """A lane of that shape, while the block lasts. After an error that is not the records', it is dropped."""
+        with self._lock:
+            idle = self._idle.setdefault(shape, [])
+            lane = idle.pop() if idle else None
+        if lane is None:
+            lane = self._make(shape)
+        try:
+            yield lane
+        except TransformationFailed:
+            self._give_back(shape, lane)
+            raise
+        self._give_back(shape, lane)
+
+    def _make(self, shape: Shape) -> Lane:
+        with self._lock:
+            self._made += 1
+            directory = self._directory / str(self._made)
+        directory.mkdir()
+        return Lane(self._recipe, self._session, shape, directory)
+
+    def _give_back(self, shape: Shape, lane: Lane) -> None:
+        with self._lock:
+            self._idle[shape].append(lane)

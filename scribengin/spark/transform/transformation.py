@@ -1,0 +1,131 @@
+"""A dataflow's transformation: loaded once, run round after round by any number of threads.
+
+    transformation = Transformation.load(spec, session)
+    transformation.check()                        # explain, submit: narrow, with the outputs that there are sinks for
+    outputs = transformation.run({"flights": splits})
+    outputs = transformation.run_tables({"flights": table})
+
+The user's function is called when a lane is built, not once a round: it describes what becomes of the records. Static
+tables are read, and broadcast, once a lane. A thread that finds no idle lane builds one; small and large rounds have
+lanes of their own. Where the plan holds the time or something random it is built anew for every round.
+
+The output of a round follows the order of its input, stream by stream: the records of a source in the order of its
+splits; with several outputs, each by itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from scribengin.spark.session.session import scratch_directory
+from scribengin.spark.session.spark_master import files_are_shared
+from scribengin.spark.transform.input import ReadSplit
+from scribengin.spark.transform.plan_builder import Recipe
+from scribengin.spark.transform.plan_builder import TransformationContext as TransformationContext
+from scribengin.spark.transform.plan_pool import Lanes, Shape
+from scribengin.spark.transform.screen import Screen
+from scribengin.spark.transform.spec import CheckedPlan as CheckedPlan
+from scribengin.spark.transform.spec import InputSpec as InputSpec
+from scribengin.spark.transform.spec import OutputSpec as OutputSpec
+from scribengin.spark.transform.spec import TransformationSpec as TransformationSpec
+
+SMALL_BYTES_MAX = 8 * 1024 * 1024
+SMALL_RECORDS_MAX = 50_000
+"""A round up to both is small: one partition, and its output through the JVM."""
+
+Outputs = dict[str, list[pa.RecordBatch]]
+
+
+class Transformation:
+    """The user's transformation over records. Any thread may use it."""
+
+    def __init__(self, recipe: Recipe, session: SparkSession) -> None:
+        """Use `Transformation.load`."""
+        self.spec = recipe.spec
+        self._session = session
+        self._directory = Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="lanes-"))
+        self._lanes = Lanes(recipe, session, self._directory)
+        self._lock = threading.Lock()
+        self._screens: dict[str, Screen] = {}
+        with recipe.planning():
+            local = files_are_shared(session.sparkContext.master or "")
+            parallel = max(session.sparkContext.defaultParallelism, 1)
+        self._small = Shape(1, through_files=False, remote=not local)
+        self._large = Shape(parallel, through_files=local, remote=not local)
+
+    @classmethod
+    def load(cls, spec: TransformationSpec, session: SparkSession) -> Transformation:
+        """Import the user's function. Raises PackageInvalid, SparkUnavailable."""
+        return cls(Recipe(spec), session)
+
+    def check(self) -> CheckedPlan:
+        """Build it and look at the plan. Raises NotNarrow, PackageInvalid, ConfigInvalid, SparkUnavailable."""
+        with self._lanes.take(self._small) as lane:
+            inputs = {name: frame.schema.toDDL() for name, frame in lane.built.inputs.items()}
+            outputs = {name: frame.schema.toDDL() for name, frame in lane.built.given.items()}
+            return CheckedPlan(inputs, outputs, lane.operators)
+
+    def warm_up(self) -> None:
+        """Execute it over nothing, in a small and in a large lane. Raises as `run`.
+
+        The first execution of each loads what Spark is made of, forks its Python workers and reads the static tables:
+        seconds, which are better spent before there are tasks that stand still for it.
+        """
+        for shape in (self._small, self._large):
+            with self._lanes.take(shape) as lane:
+                lane.run({})
+
+    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> Outputs:
+        """Transform one round: splits in order, by source; a source without any may be left out.
+
+        Returns batches by output (all of them; an output without records has none), with the columns that its
+        OutputSpec says.
+
+        Raises TransformationFailed for whatever their code or data did, with `reason` in one line and Spark's exception
+        as the cause; SparkUnavailable for Spark's own trouble; what reading a split raises; and what `check` raises.
+        """
+        splits = [split for of_source in inputs.values() for split in of_source]
+        if not splits:
+            return self._nothing()
+        with self._lanes.take(self._shape(sum(s.records for s in splits), sum(s.size_bytes for s in splits))) as lane:
+            return self._nothing() | lane.run(inputs)
+
+    def run_tables(self, inputs: Mapping[str, pa.Table]) -> Outputs:
+        """The same on records in hand, one table a source, in the source's schema."""
+        records = sum(table.num_rows for table in inputs.values())
+        if not records:
+            return self._nothing()
+        with self._lanes.take(self._shape(records, sum(table.nbytes for table in inputs.values()))) as lane:
+            return self._nothing() | lane.run_tables(inputs)
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        """By source, the rows on which decoding raises, and why: one job a source of format `json`, for all its rows.
+
+        Raises SparkUnavailable, ConfigInvalid.
+        """
+        found = {}
+        for name, table in inputs.items():
+            if self.spec.inputs[name].format == "json" and table.num_rows:
+                found[name] = self._screen(name).undecodable(table)
+        return found
+
+    def _screen(self, source: str) -> Screen:
+        with self._lock:
+            if source not in self._screens:
+                directory = self._directory / f"screen-{len(self._screens)}"
+                directory.mkdir()
+                spec, large = self.spec.inputs[source], self._large
+                self._screens[source] = Screen(spec, self._session, directory, large.partitions, remote=large.remote)
+            return self._screens[source]
+
+    def _shape(self, records: int, size_bytes: int) -> Shape:
+        return self._small if records <= SMALL_RECORDS_MAX and size_bytes <= SMALL_BYTES_MAX else self._large
+
+    def _nothing(self) -> Outputs:
+        return {name: [] for name in self.spec.outputs}

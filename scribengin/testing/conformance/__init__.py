@@ -1,0 +1,1 @@
+"""The suites that every source, sink and launcher passes."""

@@ -1,0 +1,322 @@
+"""The process of a worker: it registers, starts Spark, and lets its executors do what the master assigns.
+
+It needs no master to go on working; it only needs its registry session. When that expires, its tasks are given to
+others at once, so it stops in the middle of whatever it does: nothing it does could be committed any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+from scribengin.base.clock import Clock
+from scribengin.base.diagnostics import complain, say, speak_as
+from scribengin.base.lifetime import end_at_once
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.registry.descriptors import (
+    WorkerDescriptor,
+    WorkerReport,
+    with_bounded_details,
+    with_bounded_errors,
+)
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.bad_records import Isolating
+from scribengin.dataflow.round.runner import RoundTransform, TaskOwner
+from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, NotNarrow, TransformationFailed
+from scribengin.monitoring.metrics import observe_round
+from scribengin.spark.session.session import start_session
+from scribengin.spark.transform.transformation import Transformation
+from scribengin.worker import exits
+from scribengin.worker.executor import Executor
+from scribengin.worker.failures import Failure
+from scribengin.worker.monitoring import monitored
+from scribengin.worker.reporting import ReportSchedule
+from scribengin.worker.state import ExecutorReport, Owned
+from scribengin_registry.contract import Registry, SessionState, WatchEvent
+from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, SessionLost
+
+TICK_S = 0.25
+STOP_TIMEOUT_S = 5.0
+
+Wakeup = Literal["look", "report", "leave", "config"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Who this worker is. `name` was never used before in its dataflow; `container` is what the launcher calls it;
+    `package` is where this machine has the dataflow's package (default: where its config says)."""
+
+    dataflow: str
+    name: str
+    container: str
+    package: str | None = None
+
+
+class Worker:
+    """One worker, from registration to its end. `run` blocks; it must be called on the main thread."""
+
+    def __init__(self, registry: Registry, settings: WorkerSettings, clock: Clock) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._wakeups: queue.SimpleQueue[Wakeup | Failure] = queue.SimpleQueue()
+        self._view = DataflowView(registry, settings.dataflow)
+        in_force = self._view.config_in_force(self._on_config)
+        self._config: DataflowConfig = in_force.value
+        self._config_version = in_force.version
+        if settings.package is not None:
+            self._config = self._config.model_copy(update={"package": os.path.abspath(settings.package)})
+        self._schedule = ReportSchedule()
+        self._executors: list[Executor] = []
+        self._ready = False
+        self._leaving = False
+        self._removed = False
+
+    def run(self) -> int:
+        """Work until removed, told to end, or of no use any more. Returns the exit code."""
+        signal.signal(signal.SIGTERM, lambda *_: self._wakeups.put("leave"))
+        self._registry.on_session(self._on_session)
+        with ExitStack() as opened:
+            self._register(
+                opened.enter_context(monitored(self._config, self._settings.name, lambda: self._told().tasks))
+            )
+            resources = opened.enter_context(Resources(self._config, self._environment()))
+            transform = self._start_spark(resources)
+            self._start_executors(resources, transform)
+            opened.callback(self._stop_executors)
+            self._ready = True
+            say("worker_ready", f"{self._settings.name} has started Spark and takes tasks")
+            self._look()
+            failure = self._work()
+        if failure is None:
+            return exits.OK
+        complain("worker_failed", failure.text)
+        return exits.FAILED
+
+    # -- starting
+
+    def _register(self, metrics: str | None) -> None:
+        name = self._settings.name
+        descriptor = WorkerDescriptor(
+            name=name,
+            container=self._settings.container,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            executors=tuple(f"executor-{k}" for k in range(1, self._config.executors_per_worker + 1)),
+            started_ms=self._clock.now_ms(),
+            metrics=metrics,
+            config_version=self._config_version,
+        )
+        try:
+            self._view.register_worker(descriptor)
+        except OutcomeUnknown:
+            self._registry.sync()
+            if not self._view.lease(name):
+                raise
+
+    def _environment(self) -> Environment:
+        return Environment(registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow)
+
+    def _start_spark(self, resources: Resources) -> RoundTransform:
+        config = self._config
+        session = start_session(
+            f"{config.name}-{self._settings.name}",
+            master=config.spark.master or f"local[{config.container.cores}]",
+            memory_mb=config.container.memory_mb,
+            conf=config.spark.conf,
+        )
+        transformation = Transformation.load(resources.transformation_spec(), session)
+        with contextlib.suppress(NotNarrow, TransformationFailed):
+            transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
+        return transformation
+
+    def _start_executors(self, resources: Resources, transform: RoundTransform) -> None:
+        for number in range(1, self._config.executors_per_worker + 1):
+            name = f"executor-{number}"
+
+            def open_task(owned: Owned, isolating: Callable[[Isolating], None], name: str = name) -> TaskOwner:
+                return self._open_task(owned, name, resources, transform, isolating)
+
+            executor = Executor(
+                name,
+                open_task,
+                self._clock,
+                on_change=lambda: self._wakeups.put("report"),
+                on_fatal=lambda failure: self._wakeups.put(failure),
+                on_round=lambda outcome: observe_round(self._settings.dataflow, outcome),
+                patience=self._config.patience,
+            )
+            self._executors.append(executor)
+            executor.start()
+
+    def _open_task(
+        self,
+        owned: Owned,
+        executor: str,
+        resources: Resources,
+        transform: RoundTransform,
+        isolating: Callable[[Isolating], None],
+    ) -> TaskOwner:
+        return TaskOwner(
+            self._registry,
+            self._settings.dataflow,
+            self._view.task(owned.task),
+            owner=f"{self._settings.name}/{executor}",
+            lease=owned.lease,
+            sources=resources.sources,
+            sinks=resources.sinks,
+            transform=transform,
+            round_config=self._config.round,
+            errors=self._config.errors,
+            clock=self._clock,
+            paused=paused_sources(self._config),
+            member=self._view.paths.worker(self._settings.name),
+            isolating=isolating,
+        )
+
+    def _stop_executors(self) -> None:
+        for executor in self._executors:
+            executor.stop(STOP_TIMEOUT_S)
+
+    # -- working
+
+    def _work(self) -> Failure | None:
+        """Pass on what is assigned and what is reported, until this worker is to end: because of what, if it is
+        amiss."""
+        while True:
+            for wakeup in self._awaited():
+                if isinstance(wakeup, Failure):
+                    return wakeup
+                if wakeup == "look":
+                    self._look()
+                elif wakeup == "leave":
+                    self._leave()
+                elif wakeup == "config":
+                    self._reread_config()
+            self._report()
+            if (self._leaving or self._removed) and all(executor.done for executor in self._executors):
+                self._report()
+                return None
+
+    def _awaited(self) -> Sequence[Wakeup | Failure]:
+        """What has come up, each thing once; nothing, when it is only time to see to the report."""
+        found: dict[Wakeup | Failure, None] = {}
+        try:
+            found[self._wakeups.get(timeout=TICK_S)] = None
+            while True:
+                found[self._wakeups.get_nowait()] = None
+        except queue.Empty:
+            return list(found)
+
+    def _look(self) -> None:
+        """Read what is assigned to each executor, and be told when that changes."""
+        if self._removed:
+            return
+        try:
+            for executor in self._executors:
+                placements = self._view.assignments(self._settings.name, executor.name, self._on_watch)
+                executor.assign([placement.assignment for placement in placements])
+        except NodeMissing:
+            self._removed = True  # by the master: the tasks are others' now
+            for executor in self._executors:
+                executor.assign([])
+        except RegistryUnreachable:
+            self._wakeups.put("look")  # the tasks go on as they were assigned; see again
+
+    def _reread_config(self) -> None:
+        """Take over of the config in force what counts from a task's next round on. For everything else there will be
+        another worker."""
+        try:
+            config = self._view.config_in_force(self._on_config).value
+        except RegistryUnreachable:
+            self._wakeups.put("config")
+            return
+        except DataflowNotFound:
+            return  # its end is told to this worker by other nodes
+        except (ConfigInvalid, DescriptorUnreadable) as error:  # somebody wrote into the master's own node
+            complain("config_unreadable", f"{self._settings.name} goes on with the config it has: {error}")
+            return
+        live = {"round": config.round, "patience": config.patience, "sources": _with_pauses(self._config, config)}
+        errors = self._config.errors.model_copy(update={"records_max": config.errors.records_max})
+        self._config = self._config.model_copy(update={**live, "errors": errors})
+        changed = self._config
+
+        def reconfigure(owner: TaskOwner) -> None:
+            owner.reconfigure(changed.round, changed.errors, paused_sources(changed))
+
+        for executor in self._executors:
+            executor.reconfigure(reconfigure, changed.patience)
+
+    def _leave(self) -> None:
+        say("worker_leaves", f"{self._settings.name} was told to end, and gives its tasks back")
+        self._leaving = True
+        for executor in self._executors:
+            executor.leave()
+
+    def _report(self) -> None:
+        told = self._told()
+        report = WorkerReport(
+            worker=self._settings.name,
+            written_ms=self._clock.now_ms(),
+            tasks=with_bounded_details(with_bounded_errors(told.tasks)),
+            rates=told.rates,
+            spark_ready=self._ready,
+            leaving=self._leaving,
+        )
+        now_s = self._clock.monotonic_s()
+        if self._removed or not self._schedule.due(report, now_s):
+            return
+        try:
+            self._view.set_report(report)
+        except NodeMissing:
+            self._wakeups.put("look")
+        except (RegistryUnreachable, OutcomeUnknown):
+            return  # it is still due, and so written at the next occasion
+        self._schedule.written(report, now_s)
+
+    def _told(self) -> ExecutorReport:
+        return ExecutorReport.total([executor.report() for executor in self._executors])
+
+    # -- on threads of the registry
+
+    def _on_watch(self, _: WatchEvent) -> None:
+        self._wakeups.put("look")
+
+    def _on_config(self, _: WatchEvent) -> None:
+        self._wakeups.put("config")
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            text = f"{self._settings.name} lost its registry session; its tasks are others' now"
+            end_at_once("session_lost", text, exits.SESSION_LOST)
+
+
+def paused_sources(config: DataflowConfig) -> list[str]:
+    """The sources that are not to be read."""
+    return [name for name, source in config.sources.items() if source.paused]
+
+
+def _with_pauses(own: DataflowConfig, config: DataflowConfig) -> dict[str, object]:
+    """The sources as this worker was started with, but paused as the config says."""
+    return {
+        name: source.model_copy(update={"paused": config.sources[name].paused}) if name in config.sources else source
+        for name, source in own.sources.items()
+    }
+
+
+def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> int:
+    """Be a worker until it is over. Returns the exit code; never raises SessionLost."""
+    speak_as(dataflow=settings.dataflow, worker=settings.name)
+    try:
+        return Worker(registry, settings, clock).run()
+    except SessionLost as error:
+        end_at_once("session_lost", str(error), exits.SESSION_LOST)

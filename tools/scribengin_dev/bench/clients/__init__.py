@@ -1,0 +1,1 @@
+"""Clients that a benchmark drives in processes of their own."""

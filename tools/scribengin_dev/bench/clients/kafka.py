@@ -1,0 +1,73 @@
+"""Kafka's Java producer and consumer at the two ends of a tail; how fast they move many records, its tools tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from scribengin_dev.bench.clients.jvm import java, java_bytes, start_jvm
+from scribengin_dev.bench.clients.pacing import receive, send_paced
+
+_CLIENTS = "org.apache.kafka.clients"
+_SERIALIZATION = "org.apache.kafka.common.serialization"
+_POLL_MS = 500
+
+Values = Mapping[str, Any]
+
+
+def _tail_write(job: Values) -> dict[str, float]:
+    settings = {
+        "acks": "1",
+        "linger.ms": "0",
+        "key.serializer": f"{_SERIALIZATION}.ByteArraySerializer",
+        "value.serializer": f"{_SERIALIZATION}.ByteArraySerializer",
+    }
+    properties = _properties(job, settings)
+    producer = java(f"{_CLIENTS}.producer.KafkaProducer")(properties)
+    record = java(f"{_CLIENTS}.producer.ProducerRecord")
+    producer.partitionsFor(job["topic"])  # so that the first record does not wait for the topic's leader
+    send_paced(
+        lambda data: producer.send(record(job["topic"], java_bytes(data))),
+        job["records"],
+        job["per_s"],
+        job["record_bytes"],
+    )
+    producer.close()
+    return {}
+
+
+def _tail_read(job: Values) -> dict[str, float]:
+    settings = {
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+        "key.deserializer": f"{_SERIALIZATION}.ByteArrayDeserializer",
+        "value.deserializer": f"{_SERIALIZATION}.ByteArrayDeserializer",
+    }
+    properties = _properties(job, settings)
+    consumer = java(f"{_CLIENTS}.consumer.KafkaConsumer")(properties)
+    partitions = java("java.util.List").of(java("org.apache.kafka.common.TopicPartition")(job["topic"], 0))
+    consumer.assign(partitions)
+    consumer.seekToBeginning(partitions)
+    wait = java("java.time.Duration").ofMillis(_POLL_MS)
+    consumer.poll(wait)
+
+    def poll() -> Iterable[bytes]:
+        return [bytes(record.value()) for record in consumer.poll(wait)]
+
+    print("ready", flush=True)
+    result = receive(poll, job["records"])
+    consumer.close()
+    return result
+
+
+JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {"tail-write": _tail_write, "tail-read": _tail_read}
+
+
+def _properties(job: Values, settings: Mapping[str, str]) -> Any:
+    """A client's settings. Starts the JVM: to be called before anything else of Java."""
+    start_jvm(job["jars"], job["log4j"])
+    properties = java("java.util.Properties")()
+    properties.put("bootstrap.servers", job["bootstrap"])
+    for key, value in settings.items():
+        properties.put(key, value)
+    return properties

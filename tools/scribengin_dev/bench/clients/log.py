@@ -1,0 +1,120 @@
+"""Our own log store in a process of its own: one end of a tail, the memory of a long log, many logs at once."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.log import LogNamespace
+from scribengin_dev.bench.clients.pacing import receive, send_paced
+from scribengin_tools.logs.benchmark import records_batch
+
+_BATCH_RECORDS = 1_000
+_UNACKNOWLEDGED_MAX = 32
+_READ_RECORDS = 65_536
+_MANY_BATCH_RECORDS = 20
+_POLL_S = 0.5
+_MIB = 1024 * 1024
+
+Values = Mapping[str, Any]
+
+
+def _tail_write(job: Values) -> dict[str, float]:
+    with _namespace(job) as namespace, namespace.open_writer(job["log"]) as writer:
+        send_paced(writer.write, job["records"], job["per_s"], job["record_bytes"])
+        writer.flush()
+    return {}
+
+
+def _tail_read(job: Values) -> dict[str, float]:
+    with _namespace(job) as namespace, namespace.open_reader(job["log"]) as reader:
+
+        def poll() -> Iterable[bytes]:
+            batch = reader.read_batch(_READ_RECORDS, _POLL_S)
+            return [] if batch is None else batch.column("payload").to_pylist()
+
+        print("ready", flush=True)
+        return receive(poll, job["records"])
+
+
+def _memory_write(job: Values) -> dict[str, float]:
+    batch = records_batch(job["record_bytes"], _BATCH_RECORDS)
+    peak = 0.0
+    with _namespace(job) as namespace, namespace.open_writer(job["log"]) as writer:
+        waiting: deque[Future[Any]] = deque()
+        for _ in range(job["bytes"] // (job["record_bytes"] * _BATCH_RECORDS)):
+            waiting.append(writer.write_bulk(batch))
+            if len(waiting) > _UNACKNOWLEDGED_MAX:
+                waiting.popleft().result()
+                peak = max(peak, anonymous_mb())
+        while waiting:
+            waiting.popleft().result()
+    return {"peak_mb": max(peak, anonymous_mb())}
+
+
+def _memory_read(job: Values) -> dict[str, float]:
+    peak, found = 0.0, 0
+    with _namespace(job) as namespace, namespace.open_reader(job["log"]) as reader:
+        end = reader.end_position()
+        while reader.position < end:
+            batch = reader.read_batch(_READ_RECORDS)
+            found += 0 if batch is None else batch.num_rows
+            peak = max(peak, anonymous_mb())
+    return {"peak_mb": peak, "records": found}
+
+
+def _many(job: Values) -> dict[str, float]:
+    """Write batches round robin over all logs, each log with one batch unacknowledged; what that costs in all."""
+    names: list[str] = job["logs"]
+    _allow_many_files()
+    batch = records_batch(job["record_bytes"], _MANY_BATCH_RECORDS)
+    with _namespace(job) as namespace, ExitStack() as stack:
+        writers = [stack.enter_context(namespace.open_writer(name)) for name in names]
+        for future in [writer.write_bulk(batch) for writer in writers]:  # each log's first segment is made here
+            future.result()
+        rounds = max(1, job["records"] // (_MANY_BATCH_RECORDS * len(writers)))
+        waiting: deque[Future[Any]] = deque()
+        begun_s = SYSTEM_CLOCK.monotonic_s()
+        for _ in range(rounds):
+            for writer in writers:
+                waiting.append(writer.write_bulk(batch))
+                if len(waiting) > max(len(writers), _UNACKNOWLEDGED_MAX):
+                    waiting.popleft().result()
+        while waiting:
+            waiting.popleft().result()
+        took_s = SYSTEM_CLOCK.monotonic_s() - begun_s
+        costs = {"memory_mb": anonymous_mb(), "threads": float(threading.active_count())}
+    return {"records_per_s": rounds * len(writers) * _MANY_BATCH_RECORDS / took_s, **costs}
+
+
+JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {
+    "tail-write": _tail_write,
+    "tail-read": _tail_read,
+    "memory-write": _memory_write,
+    "memory-read": _memory_read,
+    "many": _many,
+}
+
+
+def anonymous_mb() -> float:
+    """This process's anonymous memory: mapped files do not count, the kernel may drop them at any time."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024 / _MIB
+    raise OSError("/proc/self/status has no line RssAnon: this benchmark needs Linux 4.5 or newer")
+
+
+def _namespace(job: Values) -> LogNamespace:
+    return LogNamespace.open(job["namespace"])
+
+
+def _allow_many_files() -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,49 @@
+"""What the log store costs: memory over a long log, and many logs in one process."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from scribengin.errors import ServerDown
+from scribengin_dev.bench.clients.jobs import Job, run_job
+from scribengin_dev.bench.logs import LogBench
+from scribengin_dev.bench.rows import Row
+
+_RECORD_BYTES = 1024
+_MEMORY_MAX_MB = 200.0
+_GIB = 1024**3
+
+
+def memory(bench: LogBench, namespace: str) -> list[Row]:
+    """The anonymous memory of a process that writes a long log, and of one that reads it, at its highest."""
+    job: Job = {"system": "log", "namespace": namespace, "record_bytes": _RECORD_BYTES}
+    size = bench.scale.memory_bytes
+    with bench.new_log() as log:
+        writer_mb = run_job({**job, "job": "memory-write", "log": log, "bytes": size})["peak_mb"]
+        read = run_job({**job, "job": "memory-read", "log": log})
+    if read["records"] < size // _RECORD_BYTES * 0.9:
+        raise ServerDown(f"only {read['records']:.0f} records of {size} bytes were read")
+    what = (
+        f"a log of {size / _GIB:.3g} GiB in records of 1 KiB; at most {writer_mb:.0f} MB in the process that wrote it, "
+        f"{read['peak_mb']:.0f} MB in the one that read it; mapped files do not count"
+    )
+    peer = f"the target: {_MEMORY_MAX_MB:.0f} MB of anonymous memory"
+    return [Row("memory", "MB", max(writer_mb, read["peak_mb"]), _MEMORY_MAX_MB, peer, what)]
+
+
+def many_logs(bench: LogBench, namespace: str, count: int) -> list[Row]:
+    """So many logs written by one process, beside one log that gets the same records in the same batches."""
+    many = _cost(bench, namespace, count)
+    one = _cost(bench, namespace, 1) if count > 1 else {}
+    peer = "one log, the same records in the same batches" if one else "none: the others are held against this one"
+    writers = "one writer" if count == 1 else f"{count:,} writers"
+    what = f"{writers} in one process, 1 KiB records in batches of 20, fsync before every ack"
+    units = (("", "records/s", "records_per_s"), ("-memory", "MB", "memory_mb"), ("-threads", "threads", "threads"))
+    return [Row(f"logs-{count}{end}", unit, many[key], one.get(key), peer, what) for end, unit, key in units]
+
+
+def _cost(bench: LogBench, namespace: str, count: int) -> dict[str, float]:
+    with ExitStack() as stack:
+        logs = [stack.enter_context(bench.new_log()) for _ in range(count)]
+        job: Job = {"system": "log", "job": "many", "namespace": namespace, "logs": logs}
+        return run_job({**job, "record_bytes": _RECORD_BYTES, "records": bench.scale.logs_records})

@@ -1,0 +1,1 @@
+"""The systems that ours is held against."""

@@ -1,0 +1,1 @@
+"""What demo, soak and benchmarks run dataflows with."""

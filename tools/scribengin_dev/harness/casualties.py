@@ -1,0 +1,59 @@
+"""Killing a worker, or the master, as a machine does that loses power: SIGKILL, no warning, no clean-up."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import DataflowError
+from scribengin_dev.harness.installation import Place
+from scribengin_registry.election import Election
+
+
+@dataclass(frozen=True, slots=True)
+class Casualty:
+    """Who was killed and when, by the wall clock; `tasks` are those that a worker had."""
+
+    name: str
+    pid: int
+    at_ms: int
+    tasks: tuple[str, ...] = ()
+
+
+def kill_worker(place: Place, dataflow: str) -> Casualty:
+    """Kill the worker that has the most tasks. Raises DataflowError if none has any, or if it died by itself."""
+    tasks = working_workers(place, dataflow)
+    if not tasks:
+        raise DataflowError(f"dataflow '{dataflow}' has no worker with tasks to kill: {place.last_words(dataflow)}")
+    victim = max(tasks, key=lambda worker: len(tasks[worker]))
+    pid = DataflowView(place.registry, dataflow).worker(victim).pid
+    at_ms = place.clock.now_ms()
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        words = place.last_words(dataflow)
+        raise DataflowError(f"worker '{victim}' of '{dataflow}' was dead before it was killed:\n{words}") from None
+    return Casualty(victim, pid, at_ms, tasks[victim])
+
+
+def kill_master(place: Place, dataflow: str) -> Casualty:
+    """Kill the master that leads. Raises DataflowError if none does."""
+    leader = Election(place.registry, DataflowView(place.registry, dataflow).paths.master, "demo").leader()
+    if leader is None:
+        raise DataflowError(f"dataflow '{dataflow}' has no master to kill: {place.last_words(dataflow)}")
+    at_ms = place.clock.now_ms()
+    return Casualty(leader, place.containers.kill_leader(dataflow, leader), at_ms)
+
+
+def working_workers(place: Place, dataflow: str) -> dict[str, tuple[str, ...]]:
+    """The workers that live and have tasks, with the names of those."""
+    view = DataflowView(place.registry, dataflow)
+    tasks = {worker: _tasks_of(view, worker) for worker in view.workers() if view.lease(worker)}
+    return {worker: mine for worker, mine in tasks.items() if mine}
+
+
+def _tasks_of(view: DataflowView, worker: str) -> tuple[str, ...]:
+    executors = view.worker(worker).executors
+    return tuple(p.assignment.task for executor in executors for p in view.assignments(worker, executor))

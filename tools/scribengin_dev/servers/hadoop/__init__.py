@@ -1,0 +1,1 @@
+"""HDFS, YARN and Kerberos as processes."""

@@ -1,0 +1,138 @@
+"""HDFS: a NameNode and DataNodes, each a process of its own on the loopback interface, their data in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
+from scribengin_dev.servers.hadoop.hadoop import (
+    HOST,
+    ask,
+    ask_json,
+    copied_configuration,
+    core_settings,
+    daemon,
+    run_client,
+    write_site,
+)
+from scribengin_dev.servers.java_server import JavaServer, ports_of
+
+_NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+_DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+_HEAP_MB = 384
+_PORTS_OF_NAME_NODE = 2
+_PORTS_OF_DATA_NODE = 3
+_HEALTHY = b"healthy"
+
+
+class HdfsServers(HadoopDaemons):
+    """A NameNode and `data_nodes` DataNodes with their data in `folder`; a file has as many copies as there are nodes.
+
+    `settings` override those of hdfs-site.xml. Started again there, they have their ports and their files. A DataNode
+    that died is missed after about 15 s; clients go round it at once. Not thread-safe.
+    """
+
+    def __init__(
+        self, folder: Path | str, *, data_nodes: int = 1, settings: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(folder)
+        self.data_nodes = data_nodes
+        self._settings = dict(settings or {})
+
+    @property
+    def url(self) -> str:
+        """`hdfs://host:port`, as clients want it. Known once it was started."""
+        assert self._ports, "HDFS was not started yet"
+        return f"hdfs://{HOST}:{self._ports[0]}"
+
+    @property
+    def web_url(self) -> str:
+        """`http://host:port` of the NameNode's pages, WebHDFS below it. Known once it was started."""
+        assert self._ports, "HDFS was not started yet"
+        return f"http://{HOST}:{self._ports[1]}"
+
+    def kill_data_node(self, number: int) -> None:
+        """Kill a DataNode with SIGKILL."""
+        self._kill(number)
+
+    def start_data_node(self, number: int) -> None:
+        """Start a DataNode again and wait until it is in use. Raises ServerDown."""
+        self._start_again(number)
+
+    def live_data_nodes(self) -> int:
+        """How many DataNodes the NameNode believes in."""
+        return int(self._bean("FSNamesystemState").get("NumLiveDataNodes", 0))
+
+    def _prepare(self) -> None:
+        """The NameNode's directory is formatted when it is new."""
+        self._ports = ports_of(self.folder, _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * self.data_nodes)
+        write_site(self.conf_directory / "core-site.xml", core_settings(self.folder, self.url))
+        write_site(self.conf_directory / "hdfs-site.xml", self._site())
+        if not (self.folder / "name" / "current" / "VERSION").is_file():
+            words = ["-format", "-force", "-nonInteractive"]
+            run_client(_NAME_NODE, words, self.folder, self.conf_directory)
+        self._nodes = [self._data_node(number) for number in range(self.data_nodes)]
+        self._leader = daemon("namenode", _NAME_NODE, self.folder, self.conf_directory, heap_mb=_HEAP_MB)
+
+    def _data_node(self, number: int) -> JavaServer:
+        name = f"datanode-{number}"
+        first = _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * number
+        data, web, ipc = self._ports[first : first + _PORTS_OF_DATA_NODE]
+        own: dict[str, object] = {
+            "dfs.datanode.address": f"{HOST}:{data}",
+            "dfs.datanode.http.address": f"{HOST}:{web}",
+            "dfs.datanode.ipc.address": f"{HOST}:{ipc}",
+            "dfs.datanode.data.dir": (self.folder / name).as_uri(),
+        }
+        configuration = copied_configuration(self.conf_directory, self.folder / f"conf-{name}")
+        write_site(configuration / "hdfs-site.xml", {**self._site(), **own})
+        return daemon(name, _DATA_NODE, self.folder, configuration, heap_mb=_HEAP_MB)
+
+    def _site(self) -> dict[str, object]:
+        return {
+            "dfs.replication": self.data_nodes,
+            "dfs.namenode.rpc-address": f"{HOST}:{self._ports[0]}",
+            "dfs.namenode.http-address": f"{HOST}:{self._ports[1]}",
+            "dfs.namenode.name.dir": (self.folder / "name").as_uri(),
+            "dfs.namenode.datanode.registration.ip-hostname-check": False,
+            "dfs.datanode.hostname": HOST,
+            "dfs.permissions.enabled": False,
+            "dfs.blocksize": "64m",
+            "dfs.namenode.fs-limits.min-block-size": 1024,  # so that tests can have files of many blocks
+            "dfs.namenode.safemode.extension": 0,
+            "dfs.heartbeat.interval": 1,
+            "dfs.namenode.heartbeat.recheck-interval": 2000,  # a node is dead after twice that and ten heartbeats
+            "dfs.namenode.stale.datanode.interval": 4000,
+            "dfs.namenode.avoid.read.stale.datanode": True,
+            "dfs.namenode.avoid.write.stale.datanode": True,
+            "dfs.namenode.replication.interval": 1,
+            # There is no third DataNode to take the place of one that failed: writers go on with those that are left.
+            "dfs.client.block.write.replace-datanode-on-failure.enable": False,
+            "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+            **self._settings,
+        }
+
+    def _readiness(self, server: JavaServer) -> Callable[[], bool]:
+        return self._serves if server is self._leader else partial(self._stores, len(self.pids) - 1)
+
+    def _serves(self) -> bool:
+        """Whether the NameNode is out of its start."""
+        return "Safemode" in self._bean("NameNodeInfo")
+
+    def _stores(self, data_nodes: int) -> bool:
+        """Whether so many DataNodes are known, and a client can write a file and read it."""
+        if self._bean("NameNodeInfo").get("Safemode") or self.live_data_nodes() < data_nodes:
+            return False
+        url = f"{self.web_url}/webhdfs/v1/.health?noredirect=true&op="
+        place = str(ask_json(f"{url}CREATE&overwrite=true", method="PUT").get("Location", ""))
+        if not place or ask(place, method="PUT", body=_HEALTHY, kind="application/octet-stream") is None:
+            return False
+        place = str(ask_json(f"{url}OPEN").get("Location", ""))
+        return bool(place) and ask(place, kind="*/*") == _HEALTHY
+
+    def _bean(self, name: str) -> dict[str, Any]:
+        beans = ask_json(f"{self.web_url}/jmx?qry=Hadoop:service=NameNode,name={name}").get("beans", [])
+        return dict(beans[0]) if beans else {}

@@ -1,0 +1,1 @@
+"""The servers' jars: which, from where, and whether they are the right ones."""

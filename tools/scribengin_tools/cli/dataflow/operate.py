@@ -1,0 +1,248 @@
+"""`scribengin scale`, `rebalance`, `pause`, `resume`, `restart`, which edit the config, and `rewind`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scribengin_tools.cli.dataflow.config import tell
+from scribengin_tools.cli.dataflow.submit import WaitOption, follow, refuse
+from scribengin_tools.cli.options import NameArgument, RegistryOption, SetOption, connected, overrides
+from scribengin_tools.rendering.text import console, note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.dataflow.config import DataflowConfig
+    from scribengin.dataflow.registry.view import DataflowView
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("scale")(scale)
+    app.command("rebalance")(rebalance)
+    app.command("pause")(pause)
+    app.command("resume")(resume)
+    app.command("restart")(restart)
+    app.command("rewind")(rewind)
+
+
+def scale(
+    name: NameArgument,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-w", min=0, help="How many workers.", show_default=False)
+    ] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option("--tasks", "-t", min=1, help="How many tasks the streams are grouped into.", show_default=False),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where a reader might see records of a stream out of order.")
+    ] = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Change how many workers a dataflow has, or how many tasks.
+
+    Only what changes is touched: a task that moves finishes its round and commits it, then moves.
+
+    Another number of tasks is refused while a dataflow reads the output from Kafka, from files or with
+    `hold_back: false`: nobody would wait until it has read what is there.
+    """
+    from scribengin.errors import ConfigInvalid
+    from scribengin.operations.reordering import refuse_reordering
+
+    wanted = {key: value for key, value in (("workers", workers), ("tasks", tasks)) if value is not None}
+    if not wanted:
+        raise ConfigInvalid("say how many: --workers N, --tasks M, or both")
+
+    def judge(view: DataflowView) -> None:
+        if tasks is not None and not force:
+            refuse_reordering(view, tasks)
+
+    _edit(name, registry, lambda _: wanted, judge)
+
+
+def rebalance(name: NameArgument, registry: RegistryOption = None) -> None:
+    """Spread a dataflow's tasks by the records that each reads, moving as few as it takes.
+
+    They stay so until workers come or go. `scribengin history` shows which ones moved.
+    """
+    _edit(name, registry, lambda config: {"rebalance": config.rebalance + 1})
+
+
+def pause(
+    name: NameArgument,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return when it is paused, or at once.")] = True,
+    registry: RegistryOption = None,
+) -> None:
+    """Pause a dataflow or a chain: every task finishes its round, commits it and waits. Workers stay.
+
+    `resume` lets it go on. Ctrl-C stops waiting; the dataflow goes on pausing.
+    """
+    from scribengin.dataflow.registry.descriptors import FINAL_STATES
+    from scribengin.operations.editing import refuse_unless_led
+    from scribengin.operations.lifecycle import ended_badly, set_desired_state, wait_for_state
+    from scribengin.operations.names import chain_of, view_of
+    from scribengin_tools.rendering.chain import pause_chain
+
+    with connected(registry) as session:
+        if chain := chain_of(session, name):
+            with console(stderr=True).status(f"pausing chain '{name}' ...") as progress:
+                pause_chain(session, chain, lambda what: progress.update(f"{what} ..."))
+            print(f"chain '{name}' is paused")
+            return
+        view = view_of(session, name)
+        if refuse_unless_led(view).state == "paused" and not set_desired_state(view, "paused"):
+            print(f"dataflow '{name}' was paused already")
+            return
+        set_desired_state(view, "paused")
+        if not wait:
+            print(f"dataflow '{name}' is asked to pause; `scribengin status {name}` shows how far it is")
+            return
+        with console(stderr=True).status(f"pausing '{name}' ..."):
+            until = ("paused", *FINAL_STATES)
+            status = wait_for_state(view, lambda s: s.state in until, lambda _: None, asked="paused")
+    if status.state != "paused":
+        raise ended_badly(status)
+    print(f"dataflow '{name}' is paused")
+
+
+def resume(name: NameArgument, wait: WaitOption = False, registry: RegistryOption = None) -> None:
+    """Let a paused dataflow, or a paused chain, go on where it was."""
+    from scribengin.operations.editing import refuse_unless_led
+    from scribengin.operations.lifecycle import set_desired_state
+    from scribengin.operations.names import chain_of, view_of
+    from scribengin_tools.rendering.chain import resume_chain
+
+    with connected(registry) as session:
+        if chain := chain_of(session, name):
+            paused = resume_chain(session, chain)
+            print(f"chain '{name}' goes on ({', '.join(paused)})" if paused else f"chain '{name}' is not paused")
+            return
+        view = view_of(session, name)
+        refuse_unless_led(view)
+        if not set_desired_state(view, "running"):
+            print(f"dataflow '{name}' is not paused")
+            return
+        print(f"dataflow '{name}' goes on", flush=True)
+        follow(view, wait=wait)
+
+
+def restart(
+    name: NameArgument,
+    flow: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FLOW",
+            help="Its descriptor as it is now, or its chain's file. Default: the config as it is, with the code where "
+            "it was submitted.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: SetOption = None,
+    check_first: Annotated[
+        bool, typer.Option("--check/--no-check", help="Check the transformation first; that takes Spark some seconds.")
+    ] = True,
+    wait: WaitOption = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Stop a dataflow and start it again from its committed positions, with the code as it is on disk now.
+
+    What is wrong with the code or the config is found before anything is stopped: then the exit code is 2, and the
+    dataflow goes on as it was. One that has ended is only started. What others edit meanwhile stays, unless this would
+    change the same. Without FLOW, it asks before it takes code from a directory that you have not submitted.
+    """
+    from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.names import view_of
+    from scribengin.operations.restart import (
+        foreign_origin,
+        next_version,
+        put_in_force,
+        refuse_overtaken,
+        stop_for_restart,
+    )
+    from scribengin.operations.starting import start_again
+    from scribengin_tools.rendering.checking import check
+
+    with connected(registry) as session:
+        view = view_of(session, name)
+        base = view.config_to_edit()
+        config = next_version(view, base.value, flow, overrides(settings))
+        foreign = foreign_origin(view, config, scribengin_home()) if flow is None and not yes else None
+        if foreign is not None:
+            question = f"the registry says that the code of '{name}' is in {foreign}, which you did not submit: run it"
+            typer.confirm(f"{question}?", abort=True, err=True)
+        if check_first:
+            with console(stderr=True).status("checking; Spark takes some seconds ..."):
+                _, errors = check(session, config, exists=True)
+            refuse(errors)
+        with console(stderr=True).status(f"stopping '{name}' ..."):
+            refuse_overtaken(view, base, config)
+            stop_for_restart(view)
+        edited = put_in_force(view, base, config, scribengin_home())
+        if edited.meanwhile:
+            note(f"edited meanwhile, and kept: {edited.meanwhile}")
+        note(f"version {edited.version} of the config: {edited.plan.line}")
+        start_again(view, scribengin_home())
+        print(f"restarted dataflow '{name}'", flush=True)
+        follow(view, wait=wait)
+
+
+def rewind(
+    name: NameArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="earliest, latest, a time, how long ago as in 15m, a DLSN as in 1/0/0, or offset:N.",
+            show_default=False,
+        ),
+    ],
+    source: Annotated[
+        str | None, typer.Option("--source", "-s", help="Only this source. Default: all.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Have a dataflow that is paused or has ended read its sources from another place.
+
+    Its sinks keep what they have: what is read again is written again. All streams are moved, or none.
+    """
+    from scribengin.operations.names import view_of
+    from scribengin.operations.rewind import Rewind
+    from scribengin_tools.logs.positions import start_at_of
+    from scribengin_tools.rendering.rewinding import record, refuse_while_it_runs, shown
+    from scribengin_tools.rendering.rewinding import rewind as move
+
+    at = start_at_of(to)
+    with connected(registry) as session:
+        view = view_of(session, name)
+        refuse_while_it_runs(view)
+        if not yes:
+            console(stderr=True).print(shown(Rewind(view, at, source).streams))
+            typer.confirm(f"rewind '{name}' to {at}? Its sinks keep what they have", abort=True, err=True)
+        refuse_while_it_runs(view)
+        moved = move(view, at, source)
+        record(view, moved, at)
+        print(f"dataflow '{name}' is rewound to {at} ({len(moved)} streams)")
+        console(stderr=True).print(shown(moved))
+        how = "resume" if view.status().state == "paused" else "start"
+        note(f"`scribengin {how} {name}` has it read on from there")
+
+
+def _edit(name: str, registry: str | None, wanted: Any, judge: Callable[[DataflowView], None] = lambda _: None) -> None:
+    """Edit a dataflow that has a master to do it, unless `judge` raises."""
+    from scribengin.operations.editing import edit_config, refuse_unless_led
+    from scribengin.operations.names import view_of
+
+    def change(config: DataflowConfig) -> DataflowConfig:
+        return config.model_copy(update=wanted(config))
+
+    with connected(registry) as session:
+        view = view_of(session, name)
+        refuse_unless_led(view)
+        judge(view)
+        tell(view, edit_config(view, change))

@@ -1,0 +1,263 @@
+"""What an operator does with logs: bind, watch, configure, readers, truncate, purge, compress, seal, recover."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scribengin_tools.cli.log.options import (
+    PANEL_LOGS,
+    PANEL_UPKEEP,
+    AllOption,
+    LogArgument,
+    LogsArgument,
+    PrefixArgument,
+    PrefixOption,
+    StealOption,
+    WaitOption,
+    wanted_prefix,
+)
+from scribengin_tools.cli.options import (
+    DEFAULT_NAMESPACE,
+    JsonOption,
+    NamespaceOption,
+    RegistryOption,
+    SetOption,
+    connected,
+    opened_namespace,
+    overrides,
+)
+from scribengin_tools.rendering.text import console, facts, note, print_json, print_json_line, table
+
+
+class CopyCodec(StrEnum):
+    """How a compressed copy is encoded."""
+
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("bind", rich_help_panel=PANEL_LOGS)(bind)
+    app.command("watch", rich_help_panel=PANEL_LOGS)(watch)
+    app.command("configure", rich_help_panel=PANEL_LOGS)(configure)
+    app.command("readers", rich_help_panel=PANEL_UPKEEP)(readers)
+    app.command("truncate", rich_help_panel=PANEL_UPKEEP)(truncate)
+    app.command("purge", rich_help_panel=PANEL_UPKEEP)(purge)
+    app.command("compress", rich_help_panel=PANEL_UPKEEP)(compress)
+    app.command("seal", rich_help_panel=PANEL_UPKEEP)(seal)
+    app.command("recover", rich_help_panel=PANEL_UPKEEP)(recover)
+
+
+def bind(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where its logs are kept: a directory.", show_default=False)
+    ],
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Make a namespace for logs, kept in a directory.
+
+    Once and for all: again with the same directory changes nothing, with another is refused."""
+    from scribengin.log import LogNamespace
+
+    if "://" in namespace:
+        bound = LogNamespace.bind(namespace, directory)
+    else:
+        with connected(registry) as session:
+            bound = LogNamespace.bind(namespace, directory, registry=session)
+    print(f"{namespace} keeps its logs in {bound.location}")
+
+
+def truncate(
+    log: LogArgument,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before",
+            metavar="PLACE",
+            help="The first record to keep: a DLSN as in 1/0/0, or as --from of `log read` takes it.",
+            show_default=False,
+        ),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Also what a registered reader has not read.")] = False,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Give up the records of a log before a place, exactly.
+
+    Nobody can read them any more. Disk space is freed segment by segment, by `log purge` or the next writer."""
+    from scribengin_tools.logs.administration import truncated
+
+    with opened_namespace(registry, namespace) as opened:
+        print(truncated(opened, log, before, force=force))
+
+
+def purge(
+    logs: LogsArgument = None,
+    every: AllOption = False,
+    prefix: PrefixOption = None,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Remove segments that were truncated, or are too old.
+
+    Too old: older than the log's retention_hours. And raw files that are older than raw_retention_hours, where there
+    is a compressed copy.
+
+    Writers do the same after every segment. What a registered reader still wants is kept."""
+    from scribengin_tools.logs.administration import of_each, purged
+
+    wanted = wanted_prefix(logs, every, prefix)
+    with opened_namespace(registry, namespace) as opened:
+        for line in of_each(opened, logs or (), wanted, lambda log: purged(opened, log)):
+            print(line)
+
+
+def compress(
+    logs: LogsArgument = None,
+    every: AllOption = False,
+    prefix: PrefixOption = None,
+    codec: Annotated[
+        CopyCodec | None,
+        typer.Option("--codec", help="For logs whose configuration has no copy_codec.", show_default=False),
+    ] = None,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Write a compressed copy beside each completed segment.
+
+    Where there is none yet; writers do the same if the log's copy_codec says so. The raw files go when the log's
+    raw_retention_hours says so."""
+    from scribengin_tools.logs.administration import CODECS, compressed, of_each
+
+    wanted = wanted_prefix(logs, every, prefix)
+    chosen = None if codec is None else CODECS[codec.value]
+    with opened_namespace(registry, namespace) as opened:
+        for line in of_each(opened, logs or (), wanted, lambda log: compressed(opened, log, chosen)):
+            print(line)
+
+
+def configure(
+    log: LogArgument,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Change the configuration of a log, or show it.
+
+    Key by key, with --set; without it, all of it is shown.
+
+    Retention obeys from the next purge on, everything else from the next writer on."""
+    from scribengin.base.yaml_text import parse_yaml
+    from scribengin_tools.logs.administration import configured
+
+    given = {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(settings).items()}
+    with opened_namespace(registry, namespace) as opened:
+        config = configured(opened, log, given).model_dump(mode="json")
+    if as_json:
+        print_json(config)
+    else:
+        console().print(facts((key, str(value)) for key, value in config.items()))
+
+
+def readers(
+    log: LogArgument,
+    forget: Annotated[
+        str | None,
+        typer.Option("--forget", metavar="READER", help="Keep nothing for this reader any more.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Show the registered readers of a log.
+
+    Where each stands, and how many records lie before it.
+
+    What they have not read is neither truncated nor purged."""
+    from scribengin.errors import ConfigInvalid
+    from scribengin_tools.logs.positions import short
+
+    with opened_namespace(registry, namespace) as opened:
+        if forget is not None and not opened.unregister_reader(log, forget):
+            known = ", ".join(opened.registered_readers(log)) or "none"
+            raise ConfigInvalid(f"log '{log}' has no registered reader '{forget}' (there are: {known})")
+        positions, lags = opened.registered_readers(log), opened.info(log).readers
+    rows = [(reader, short(place), lags.get(reader)) for reader, place in positions.items()]
+    if as_json:
+        print_json([{"reader": reader, "position": place, "lag": lag} for reader, place, lag in rows])
+    elif rows:
+        console().print(table(("READER", "POSITION", ">RECORDS BEFORE IT"), rows))
+    else:
+        note(f"{log} has no registered readers")
+
+
+def watch(
+    prefix: PrefixArgument = "",
+    as_json: JsonOption = False,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Print logs as they come and go, until Ctrl-C.
+
+    First all that there are, with a +; then those that come (+) and those that go (-)."""
+    from scribengin_tools.logs.administration import watched
+
+    with opened_namespace(registry, namespace) as opened:
+        for sign, log in watched(opened, prefix):
+            if as_json:
+                print_json_line({"log": log, "exists": sign == "+"})
+            else:
+                print(f"{sign} {log}")
+            sys.stdout.flush()
+
+
+def seal(
+    log: LogArgument,
+    wait_s: WaitOption = 10.0,
+    steal: StealOption = False,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """End a log: nothing can be written to it any more, by anybody.
+
+    Readers get to its end, and are told that it is one."""
+    with opened_namespace(registry, namespace) as opened:
+        if opened.info(log).head.end_of_stream:
+            print(f"{log} was sealed before")
+            return
+        with opened.open_writer(log, timeout_s=wait_s, steal=steal) as writer:
+            writer.mark_end_of_stream()
+    print(f"sealed {log}")
+
+
+def recover(
+    log: LogArgument,
+    wait_s: WaitOption = 10.0,
+    steal: StealOption = False,
+    as_json: JsonOption = False,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Complete the segment that a writer left unfinished, and take back what the registry does not name.
+
+    And say what was found: records that are kept, a torn end, a staged round, files of a registry that went back.
+
+    The next writer would do the same. A damaged segment is refused, and nothing of it is cut."""
+    from scribengin.log import recover_log
+    from scribengin_tools.logs.administration import recovered_json, recovered_lines
+
+    with opened_namespace(registry, namespace) as opened:
+        found = recover_log(opened, log, timeout_s=wait_s, steal=steal)
+    if as_json:
+        print_json(recovered_json(log, found))
+    else:
+        for line in recovered_lines(log, found):
+            print(line)

@@ -1,0 +1,140 @@
+"""`scribengin`: the command line. What each command does stands in `commands/`; here is how they end.
+
+Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Annotated, Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from scribengin_registry.errors import ScribenginError
+from scribengin_tools.cli import monitor, registry, registry_check, sandbox, web, yarn
+from scribengin_tools.cli.dataflow import config, output, schema, verify
+from scribengin_tools.cli.dataflow import end as ending
+from scribengin_tools.cli.dataflow import operate as operating
+from scribengin_tools.cli.dataflow import status as dataflows
+from scribengin_tools.cli.dataflow import submit as flows
+from scribengin_tools.cli.log import administration as log_admin
+from scribengin_tools.cli.log import bench as log_bench
+from scribengin_tools.cli.log import dump as log_dump
+from scribengin_tools.cli.log import inspect as log_look
+from scribengin_tools.cli.log import records as log
+from scribengin_tools.rendering.text import print_error, report, set_verbose
+
+EXIT_CODES = "Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C."
+_INTERRUPTED = 130
+_WORK_FAILED = 1
+_VERBOSE = ("-v", "--verbose")
+# The class of every mistake on a command line. Depending on its version, typer has it from click or carries its own.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+class _ReaderGone(Exception):
+    """Whoever read our output has had enough (`| head`)."""
+
+
+class _Commands(TyperGroup):
+    """Takes a broken pipe for what it is, before typer takes it for a failure."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+        return result
+
+
+app = typer.Typer(
+    name="scribengin",
+    cls=_Commands,
+    help="Dataflows from logs and files to logs and files, exactly once: run them, watch them, stop them.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (sandbox, flows, dataflows, monitor, web, operating, ending, output, verify, schema):
+    module.add_to(app)
+for module in (log_dump, log_look, log_admin, log_bench):
+    module.add_to(log.app)
+registry_check.add_to(registry.app)
+app.add_typer(config.app, name="config")
+app.add_typer(log.app, name="log")
+app.add_typer(registry.app, name="registry")
+app.add_typer(yarn.app, name="yarn")
+
+
+@app.callback()
+def _options(
+    verbose: Annotated[
+        bool, typer.Option(*_VERBOSE, help="Show the whole traceback of an error. May stand anywhere.")
+    ] = False,
+) -> None:
+    """`run` takes the option out of any command line before it is parsed; here it is only described."""
+
+
+def main() -> None:
+    """The console command."""
+    arguments = sys.argv[1:]
+    if not without_verbose(arguments)[1]:
+        sys.excepthook = _report_bug
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. A bug is no business of this function: it is raised."""
+    rest, verbose = without_verbose(arguments)
+    set_verbose(verbose)
+    try:
+        code = typer.main.get_command(app).main(rest, prog_name="scribengin", standalone_mode=False)
+    except _UsageError as error:
+        return _usage_error(cast(typer.BadParameter, error))
+    except ScribenginError as error:
+        report(error)
+        return error.exit_code
+    except _ReaderGone:
+        _forget_stdout()
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def without_verbose(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The command line without `-v`, and whether it was there. What follows `--` is nobody's option."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument not in _VERBOSE]
+    return [*kept, *arguments[end:]], len(kept) < end
+
+
+def _usage_error(error: typer.BadParameter) -> int:
+    command = error.ctx.command_path if error.ctx is not None else "scribengin"
+    message = error.format_message()
+    if message:  # without one, the help was what there was to say
+        stop = "" if message.endswith((".", "?")) else "."
+        print_error(f"{message}{stop} See `{command} --help`")
+    return error.exit_code
+
+
+def _forget_stdout() -> None:
+    """Python would complain about the broken pipe once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An exception that nobody expected: its traceback goes to a file, and the user gets a line."""
+    with tempfile.NamedTemporaryFile("w", prefix="scribengin-", suffix=".txt", delete=False) as report:
+        report.write("".join(traceback.format_exception(kind, error, trace)))
+    last = traceback.format_exception_only(kind, error)[-1].strip()
+    print_error(f"this is a bug in Scribengin: {last} (its traceback is in {report.name}; -v shows it)")

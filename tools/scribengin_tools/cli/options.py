@@ -1,0 +1,130 @@
+"""Options that commands share, and what they are turned into: a registry session, a namespace, overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from scribengin.log import LogNamespace
+    from scribengin_registry.zookeeper.registry import ZooKeeperRegistry
+
+REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
+DEFAULT_NAMESPACE = "/logs"
+_CONNECT_TIMEOUT_S = 5.0
+
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="HOSTS",
+        envvar=REGISTRY_VARIABLE,
+        help="The ZooKeeper registry, as in host:port,host:port/path.",
+        show_default=False,
+    ),
+]
+NamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        metavar="PATH",
+        help="Where the logs are: a node of the registry, or distributedlog-file://HOSTS/PATH.",
+    ),
+]
+InsecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        envvar="SCRIBENGIN_REGISTRY_INSECURE",
+        help="Use a registry on other machines without a user, which lets whoever reaches it run code.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SecretsOption = Annotated[bool, typer.Option("--secrets", help="Show what looks like a secret, too.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a value: KEY is dotted as in sinks.out.path, VALUE is YAML. Repeatable.",
+        show_default=False,
+    ),
+]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A dataflow, CHAIN/NAME for one of a chain, or a chain where that makes sense.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = False) -> Iterator[ZooKeeperRegistry]:
+    """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
+    a registry on other machines that is used without a user is refused.
+    Raises ConfigInvalid (none was given), RegistryUnreachable."""
+    from scribengin.base.openness import refuse_nobodys
+    from scribengin.errors import ConfigInvalid
+    from scribengin_registry.errors import RegistryError
+    from scribengin_registry.zookeeper.registry import connect
+
+    if not hosts or not hosts.strip():
+        raise ConfigInvalid(
+            f"no registry was given: set {REGISTRY_VARIABLE} or pass --registry, as in 127.0.0.1:2181 "
+            "(`scribengin sandbox` starts one and prints its address)"
+        )
+    try:
+        registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
+    except RegistryError as error:
+        if type(error) is RegistryError:  # not a server's answer: the address makes no sense
+            raise ConfigInvalid(str(error)) from error
+        raise
+    with registry:
+        if user_wanted:
+            refuse_nobodys(registry)
+        if checked:
+            _tell_of_open(registry)
+        yield registry
+
+
+def _tell_of_open(registry: ZooKeeperRegistry) -> None:
+    """Whoever is a user relies on it that nobody else changes anything; what was made before there were users is open
+    to all."""
+    from scribengin.base.openness import openness
+    from scribengin_tools.rendering.text import note
+
+    if (found := openness(registry)) is not None:
+        note(found)
+
+
+@contextmanager
+def opened_namespace(hosts: str | None, namespace: str) -> Iterator[LogNamespace]:
+    """The log namespace, in the registry at `hosts` unless it names its own. Raises NamespaceNotBound and the like."""
+    from scribengin.log import LogNamespace
+
+    if "://" in namespace:
+        with LogNamespace.open(namespace) as opened:
+            yield opened
+        return
+    with connected(hosts) as registry, LogNamespace.open(namespace, registry=registry) as opened:
+        yield opened
+
+
+def overrides(pairs: Sequence[str] | None, option: str = "--set ") -> dict[str, str]:
+    """`--set` options (or arguments, where `option` is empty) as a mapping. Raises ConfigInvalid for one that is not of
+    the form KEY=VALUE."""
+    from scribengin.errors import ConfigInvalid
+
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise ConfigInvalid(f"{option}{pair}: write {option}KEY=VALUE, as in {option}workers=2")
+        found[key.strip()] = value
+    return found

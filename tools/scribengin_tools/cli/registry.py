@@ -1,0 +1,219 @@
+"""`scribengin registry`: the nodes themselves, for operators."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scribengin_tools.cli.options import DEFAULT_NAMESPACE, JsonOption, RegistryOption, SecretsOption, connected
+from scribengin_tools.rendering.text import byte_count, console, many, print_json
+from scribengin_tools.terminal import visible_bytes_on
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from scribengin.errors import ConfigInvalid
+    from scribengin_registry.contract import Node, Registry
+
+app = typer.Typer(help="Look at the registry's nodes, back them up, restore them.", no_args_is_help=True)
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A node, as in /scribengin.")]
+_VALUE_SHOWN_MAX = 60
+
+
+@app.command("tree")
+def tree(
+    path: PathArgument = "/",
+    depth: Annotated[int, typer.Option("--depth", "-d", min=1, help="How many levels to show.")] = 100,
+    secrets: SecretsOption = False,
+    as_json: JsonOption = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Show the nodes below PATH. What looks like a secret is shown as ******."""
+    from rich.tree import Tree
+
+    from scribengin.base.masking import masked
+
+    with connected(registry) as session:
+        root = _absolute(path)
+        if session.find(root) is None:
+            raise _missing(root, session)
+        if as_json:
+            found = _nodes(session, root, depth)
+            print_json(found if secrets else masked(found))
+            return
+        drawn = Tree(root, highlight=False)
+        _draw(session, root, depth, drawn, secrets=secrets)
+        console().print(drawn)
+
+
+@app.command("get")
+def get(
+    path: PathArgument, secrets: SecretsOption = False, as_json: JsonOption = False, registry: RegistryOption = None
+) -> None:
+    """Print what a node holds. What looks like a secret is shown as ******."""
+    from scribengin.base.masking import masked_bytes
+
+    with connected(registry) as session:
+        node = session.find(_absolute(path))
+        if node is None:
+            raise _missing(_absolute(path), session)
+    data = node.data if secrets else masked_bytes(node.data)
+    if as_json:
+        print_json({"path": _absolute(path), **_facts(node), "data": _value(data)})
+        return
+    sys.stdout.flush()
+    data = visible_bytes_on(sys.stdout, data)
+    sys.stdout.buffer.write(data + (b"" if data.endswith(b"\n") or not data else b"\n"))
+    sys.stdout.buffer.flush()
+
+
+@app.command("protect")
+def protect(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH...",
+            help="These nodes, with all below them. Default: /scribengin and /logs; all, with a path in --registry.",
+            show_default=False,
+        ),
+    ] = None,
+    registry: RegistryOption = None,
+) -> None:
+    """Make yours what anybody may change: nodes that were made without a user.
+
+    Whose they become says SCRIBENGIN_REGISTRY_AUTH; masters and workers need the same. Others can still read them.
+    """
+    with connected(registry, checked=False) as session:
+        whole = "/" in session.hosts
+        usual = [path for path in (("/",) if whole else ("/scribengin", DEFAULT_NAMESPACE)) if session.find(path)]
+        named = [_absolute(path) for path in paths] if paths else usual
+        for path in named:
+            if session.find(path) is None:
+                raise _missing(path, session)
+        count = sum(session.protect(path) for path in named)
+    print(f"{count:,} nodes were open to all, and are yours now" if count else "nothing was open to all")
+
+
+@app.command("backup")
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to write; it is replaced.", show_default=False)],
+    registry: RegistryOption = None,
+) -> None:
+    """Write all nodes to a file.
+
+    While others work, too: each log is as it was at one moment. For all of it at one moment, pause the dataflows
+    first."""
+    from scribengin.operations.registry_backup import back_up
+
+    with connected(registry) as session:
+        count = back_up(session, file)
+    print(f"{many(count, 'node')} of {session.hosts} are in {file}")
+
+
+@app.command("restore")
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `backup` has written.", show_default=False)],
+    replace: Annotated[bool, typer.Option("--replace", help="Delete all nodes there are before.")] = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Make the registry what it was when a backup was written.
+
+    Nobody may be connected. Afterwards, `log verify --all` tells what logs hold that the backup does not know, and
+    `log recover` takes it back."""
+    from scribengin.operations.registry_backup import restore as restored
+
+    with connected(registry) as session:
+        count = restored(session, file, replace=replace)
+    print(f"{many(count, 'node')} restored to {session.hosts}: now look with `scribengin log verify --all`")
+
+
+def _missing(path: str, session: Registry) -> ConfigInvalid:
+    from scribengin.errors import ConfigInvalid
+
+    there = path
+    while there != "/" and session.find(there) is None:
+        there = there.rpartition("/")[0] or "/"
+    return ConfigInvalid(
+        f"there is no node {path} in the registry {session.hosts}: see `scribengin registry tree {there}`"
+    )
+
+
+def _absolute(path: str) -> str:
+    return "/" + path.strip("/")
+
+
+def _nodes(session: Registry, path: str, depth: int) -> dict[str, Any]:
+    """A node and those below it, as one JSON value."""
+    node = session.find(path)
+    if node is None:
+        return {}
+    below = {name: _nodes(session, _child(path, name), depth - 1) for name in _children(session, path, depth)}
+    return {**_facts(node), "data": _value(node.data), "children": below}
+
+
+def _draw(session: Registry, path: str, depth: int, branch: Tree, *, secrets: bool) -> None:
+    from rich.text import Text
+
+    from scribengin.base.masking import masked_bytes
+
+    for name in _children(session, path, depth):
+        node = session.find(_child(path, name))
+        if node is None:
+            continue
+        label = Text(name)
+        if node.owner_session:
+            label.append(" (ephemeral)", "yellow")
+        label.append(f"  {_shown(node.data if secrets else masked_bytes(node.data))}", "dim")
+        _draw(session, _child(path, name), depth - 1, branch.add(label), secrets=secrets)
+
+
+def _children(session: Registry, path: str, depth: int) -> list[str]:
+    from scribengin_registry.errors import NodeMissing
+
+    if not depth:
+        return []
+    try:
+        return session.children(path)
+    except NodeMissing:
+        return []  # it went away meanwhile
+
+
+def _child(path: str, name: str) -> str:
+    return f"{path.rstrip('/')}/{name}"
+
+
+def _facts(node: Node) -> dict[str, Any]:
+    return {
+        "version": node.version,
+        "created_ms": node.created_ms,
+        "modified_ms": node.modified_ms,
+        "ephemeral": bool(node.owner_session),
+    }
+
+
+def _value(data: bytes) -> Any:
+    """A node's data in JSON: itself if it is JSON, else a string, else base64."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _shown(data: bytes) -> str:
+    """A node's data on one line, or how much it is."""
+    if not data:
+        return ""
+    try:
+        line = " ".join(data.decode().split())
+    except UnicodeDecodeError:
+        return byte_count(len(data))
+    return line if len(line) <= _VALUE_SHOWN_MAX and line.isprintable() else byte_count(len(data))

@@ -1,0 +1,164 @@
+"""`log bench`: append and catch-up read of one log on the disk where the logs are, beside that disk's own rate.
+
+For a look at one machine. What compares with other systems is `python3 tools/dev.py bench`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.log import LogConfig, LogNamespace, LogWriter
+from scribengin.log.format.entry import Damage, read_header
+from scribengin.log.store.mark import MARK
+from scribengin_registry.contract import Registry
+from scribengin_tools.logs.limits import fsync_p50_ms, read_and_checksum_s, write_and_sync_s
+from scribengin_tools.rendering.text import byte_count
+
+_READ_RECORDS = 65_536
+_ENTRY_BYTES = LogConfig().entry_bytes_max
+_BYTES_BESIDE_PAYLOAD = 32  # what a record takes in an entry beside its payload, at most
+_TEXT = b"the quick brown fox jumps over the lazy dog 0123456789. "  # SQL shall find text, as upper() expects
+_UNACKNOWLEDGED_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run: what was written, and how many seconds it took; the same bytes without a log in `disk_*`."""
+
+    records: int
+    record_bytes: int
+    bytes: int
+    append_s: float
+    disk_append_s: float
+    read_s: float
+    disk_read_s: float
+    fsync_p50_ms: float
+
+    def to_json(self) -> dict[str, Any]:
+        """With the rates that follow from it."""
+        return {
+            **asdict(self),
+            "append_records_per_s": self.records / self.append_s,
+            "read_records_per_s": self.records / self.read_s,
+            "append_of_disk": self.disk_append_s / self.append_s,
+            "read_of_disk": self.disk_read_s / self.read_s,
+        }
+
+    def rows(self) -> Iterator[tuple[str, str, str, str, str]]:
+        """What, records a second, bytes a second, those of the disk, the ratio of the two."""
+        for what, ours_s, disk_s in (
+            ("append", self.append_s, self.disk_append_s),
+            ("read", self.read_s, self.disk_read_s),
+        ):
+            rate, limit = (f"{byte_count(int(self.bytes / took_s))}/s" for took_s in (ours_s, disk_s))
+            yield what, f"{self.records / ours_s:,.0f}", rate, limit, f"{disk_s / ours_s:.2f}"
+
+
+@contextmanager
+def scratch_namespace(registry: Registry, directory: Path) -> Iterator[LogNamespace]:
+    """A namespace with its logs in `directory`, gone afterwards. Raises ConfigInvalid, LogWriteFailed."""
+    made, marked = not directory.exists(), (directory / MARK).exists()
+    path = f"/log-bench-{uuid.uuid4().hex[:12]}"
+    try:
+        LogNamespace.bind(path, directory, registry=registry)
+        with LogNamespace.open(path, registry=registry) as namespace:
+            yield namespace
+    finally:
+        if registry.find(path) is not None:
+            registry.delete(path, recursive=True)
+        if not marked:
+            (directory / MARK).unlink(missing_ok=True)
+        if made:
+            with suppress(OSError):  # it was not made after all, or something else came to lie there
+                directory.rmdir()
+
+
+def measure(namespace: LogNamespace, records: int, record_bytes: int, clock: Clock = SYSTEM_CLOCK) -> Measured:
+    """Fill a log of its own, read it, delete it. Raises what writing and reading raise."""
+    log = f"bench-{uuid.uuid4().hex[:12]}"
+    directory = Path(namespace.descriptor.location)
+    namespace.create(log)
+    try:
+        append_s = _seconds(clock, lambda: fill(namespace, log, record_bytes, records))
+        files = [directory / f"{segment.file}.log" for segment in namespace.segments(log)]
+        read_s = _seconds(clock, lambda: _read_all(namespace, log))
+        return Measured(
+            records=records,
+            record_bytes=record_bytes,
+            bytes=sum(path.stat().st_size for path in files),
+            append_s=append_s,
+            disk_append_s=write_and_sync_s(
+                directory / f".{log}", [size for path in files for size in group_sizes(path)], clock
+            ),
+            read_s=read_s,
+            disk_read_s=read_and_checksum_s(files, clock),
+            fsync_p50_ms=fsync_p50_ms(directory, clock),
+        )
+    finally:
+        namespace.delete(log)
+
+
+def _seconds(clock: Clock, work: Callable[[], None]) -> float:
+    begun_s = clock.monotonic_s()
+    work()
+    return clock.monotonic_s() - begun_s
+
+
+def _read_all(namespace: LogNamespace, log: str) -> None:
+    with namespace.open_reader(log) as reader:
+        end = reader.end_position()
+        while reader.position < end:
+            reader.read_batch(_READ_RECORDS)
+
+
+def records_batch(record_bytes: int, rows: int) -> pa.RecordBatch:
+    """Records of that size as a user would have them in Arrow: payloads only."""
+    data = pa.py_buffer(_TEXT * (record_bytes * rows // len(_TEXT) + 1))
+    offsets = pa.array(range(0, record_bytes * rows + 1, record_bytes), pa.int32()).buffers()[1]
+    payload = pa.Array.from_buffers(pa.binary(), rows, [None, offsets, data])
+    return pa.record_batch({"payload": payload})
+
+
+def fill(namespace: LogNamespace, log: str, record_bytes: int, records: int) -> None:
+    """Append that many records, and return when all are durable."""
+    with namespace.open_writer(log) as writer:
+        append(writer, record_bytes, records)
+
+
+def append(writer: LogWriter, record_bytes: int, records: int) -> None:
+    """The same with a writer that is open."""
+    rows = _ENTRY_BYTES // (record_bytes + _BYTES_BESIDE_PAYLOAD)  # a batch is just one entry
+    whole, rest = divmod(records, rows)
+    batch = records_batch(record_bytes, rows)
+    waiting = deque([writer.write_bulk(batch.slice(0, rest))] if rest else [])
+    for _ in range(whole):
+        waiting.append(writer.write_bulk(batch))
+        if len(waiting) > _UNACKNOWLEDGED_MAX:
+            waiting.popleft().result()
+    for future in waiting:
+        future.result()
+
+
+def group_sizes(segment: Path) -> list[int]:
+    """The sizes of what was written with one fsync, as the entries' headers tell."""
+    data = memoryview(segment.read_bytes())
+    sizes: list[int] = []
+    at = 0
+    while at < len(data):
+        header = read_header(data, at)
+        if isinstance(header, Damage):
+            raise ValueError(f"{segment} at {at}: {header.reason}")
+        if header.group_index == 0:
+            sizes.append(0)
+        sizes[-1] += header.size
+        at += header.size
+    return sizes

@@ -1,0 +1,113 @@
+"""Checking a dataflow before it runs, and showing what was found."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.errors import ScribenginError
+from scribengin.operations.submit.explain import Explanation, explain
+from scribengin.spark.session.session import start_session, stop_session
+from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
+from scribengin.spark.transform.transformation import Transformation
+from scribengin_registry.contract import Registry
+from scribengin_tools.rendering.text import facts, table
+
+_TASKS_SHOWN_MAX = 20
+_NAMES_SHOWN_MAX = 6
+
+
+def check(
+    registry: Registry,
+    config: DataflowConfig,
+    *,
+    exists: bool = False,
+    transformation: bool = True,
+    expected: tuple[type[ScribenginError], ...] = (),
+) -> tuple[Explanation, list[ScribenginError]]:
+    """Check everything that can be checked without running it. Changes nothing. `exists`: it is there, and is to
+    become this. Without `transformation`, that is not looked at, which needs Spark; nor while anything is wrong but
+    what is `expected`."""
+
+    def by_spark(spec: Callable[[], TransformationSpec]) -> CheckedPlan:
+        return _checked_by_spark(config, spec) if transformation else CheckedPlan({}, {}, ())
+
+    environment = Environment(registry=registry, dataflow=config.name)
+    return explain(registry, config, environment, by_spark, exists=exists, expected=expected)
+
+
+def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
+    """What a dataflow would be, for a terminal. Its problems are not part of it."""
+    parts: list[RenderableType] = [facts((("dataflow", found.dataflow), ("transformation", _transformation(config))))]
+    if found.sources:
+        rows = [(name, len(streams), _names(streams)) for name, streams in found.sources.items()]
+        parts += [Text(), table(("SOURCE", ">STREAMS", ""), rows)]
+    if found.sinks:
+        sinks = [(n, _with_role(n, r, config), _guarantee(found, n)) for n, r in found.sinks.items()]
+        parts += [Text(), table(("SINK", "WRITES", "GUARANTEE"), sinks)]
+    if found.tasks:
+        parts += [Text(), _tasks(found.tasks)]
+    columns = [(f"from {name}", _spaced(ddl)) for name, ddl in found.inputs.items()]
+    columns += [(f"to {name}", _spaced(ddl)) for name, ddl in found.outputs.items()]
+    if columns:
+        parts += [Text(), table(("COLUMNS", ""), columns)]
+    if found.operators:
+        parts += [Text(), facts((("operators", ", ".join(found.operators)),))]
+    return Group(*parts)
+
+
+def _checked_by_spark(config: DataflowConfig, spec: Callable[[], TransformationSpec]) -> CheckedPlan:
+    logging.disable()  # PySpark logs every mistake in SQL with the JVM's whole stack; we say it in a line
+    session = start_session(f"explain {config.name}", master="local[1]", conf=config.spark.conf)
+    try:
+        return Transformation.load(spec(), session).check()
+    finally:
+        stop_session()
+        logging.disable(logging.NOTSET)
+
+
+def _transformation(config: DataflowConfig) -> str:
+    if config.transformation is None:
+        return "SQL"
+    return f"{config.transformation} in {Path(config.package or '.')}"
+
+
+def _guarantee(found: Explanation, sink: str) -> str:
+    rests_on = found.rests_on.get(sink)
+    return f"{found.guarantees[sink]} ({rests_on})" if rests_on else found.guarantees[sink]
+
+
+def _with_role(sink: str, resource: str, config: DataflowConfig) -> str:
+    return f"{resource} (bad records)" if sink == config.errors.sink else resource
+
+
+def _tasks(tasks: Sequence[TaskDescriptor]) -> RenderableType:
+    rows = [
+        (
+            task.name,
+            _names([f"{stream.source}:{stream.name}" for stream in task.sources]),
+            _names([f"{stream.sink}:{stream.name}" for stream in task.sinks]),
+        )
+        for task in tasks[:_TASKS_SHOWN_MAX]
+    ]
+    made = table(("TASK", "READS", "WRITES"), rows)
+    more = len(tasks) - _TASKS_SHOWN_MAX
+    return Group(made, Text(f"... and {more:,} more tasks", "dim")) if more > 0 else made
+
+
+def _spaced(ddl: str) -> str:
+    """DDL with a space behind each comma between columns, where a terminal may break the line."""
+    return re.sub(r",(?=[A-Za-z_`])", ", ", ddl)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN_MAX
+    return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" ... and {more:,} more" if more > 0 else "")

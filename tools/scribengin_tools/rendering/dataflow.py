@@ -1,0 +1,179 @@
+"""What one dataflow is doing, put together from its status and its workers' reports."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.descriptors import FINAL_STATES, STATUS_TASKS_MAX, DataflowStatus
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
+from scribengin.dataflow.retention_holds import HeldLog
+from scribengin.errors import DataflowNotFound, DescriptorUnreadable
+from scribengin.monitoring.overview import DataflowPicture, TaskPicture, look, picture
+from scribengin.operations.delete import held_text
+from scribengin_registry.contract import Registry, Watch
+from scribengin_tools.rendering.text import age, error_text, facts, lag_text, moment, state_text, table
+from scribengin_tools.rendering.yarn import ApplicationFacts
+
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A dataflow as it is shown: what its master wrote, and the picture that this is a part of."""
+
+    status: DataflowStatus
+    picture: DataflowPicture
+    application: ApplicationFacts | None = None
+    """Of a dataflow on YARN."""
+    held: tuple[HeldLog, ...] = ()
+    """What logs keep for one that has ended."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as the master wrote it, and what else is known."""
+        return {
+            **self.status.model_dump(mode="json"),
+            "tasks": self._tasks_json(),
+            "state": self.picture.state,
+            "lag_records": self.picture.lag_records,
+            "lag_age_s": self.picture.lag_age_s,
+            "tasks_stalled": self.picture.tasks_stalled,
+            "owners": {task.task: task.worker for task in self.picture.tasks if task.worker is not None},
+            "workers_starting": [worker.name for worker in self.picture.workers if not worker.ready],
+            "masters": self.picture.masters,
+            "desired_state": self.picture.desired_state,
+            "config_version_latest": self.picture.config_version_latest,
+            **({"held_back": [one.model_dump(mode="json") for one in self.held]} if self.held else {}),
+            **(self.application.to_json() if self.application is not None else {}),
+        }
+
+    def renderable(self) -> RenderableType:
+        """For a terminal."""
+        status, now_ms = self.status, SYSTEM_CLOCK.now_ms()
+        head = facts(
+            (
+                ("dataflow", status.dataflow),
+                ("state", self._state()),
+                ("stalled", self._stalled()),
+                ("error", error_text(status.error) if status.error else None),
+                ("config", self._config()),
+                ("master", self._master()),
+                ("workers", self._workers()),
+                ("submitted", f"{moment(status.submitted_ms)} ({age(status.submitted_ms, now_ms)} ago)"),
+                ("waiting", self._waiting()),
+                ("guarantees", self._guarantees()),
+                ("logs keep", held_text(self.held, status.dataflow)),
+                *(self.application.rows() if self.application is not None else ()),
+            )
+        )
+        tasks = self.picture.tasks[:STATUS_TASKS_MAX]
+        if not tasks:
+            return head
+        more = status.tasks_total - len(tasks)
+        rest = [Text(f"... and {more:,} more tasks", "dim")] if more > 0 else []
+        return Group(head, Text(), _tasks(tasks, now_ms), *rest, *_task_errors(tasks, status))
+
+    def _tasks_json(self) -> list[dict[str, Any]]:
+        """With the lag as it is shown, and how old that is: a status tells no age."""
+        lags = {
+            task.task: {"lag_records": task.lag_records, "lag_age_s": task.lag_age_s} for task in self.picture.tasks
+        }
+        return [{**task.model_dump(mode="json"), **lags.get(task.task, {})} for task in self.status.tasks]
+
+    def _state(self) -> Text:
+        wanted = self.picture.desired_state
+        text = state_text(self.picture.state)
+        if self.status.state not in FINAL_STATES and wanted not in (self.status.state, "running"):
+            text.append(f" (to be {wanted})", "yellow")
+        return text
+
+    def _stalled(self) -> Text | None:
+        stalled = [task for task in self.picture.tasks if task.stalled]
+        if not stalled:
+            return None
+        shown = ", ".join(
+            f"{task.task} (nothing committed for {task.behind_s:.0f} s)" for task in stalled[:_NAMES_SHOWN]
+        )
+        return Text(
+            shown + (f" ... and {len(stalled) - _NAMES_SHOWN} more" if len(stalled) > _NAMES_SHOWN else ""), "red"
+        )
+
+    def _config(self) -> Text:
+        text = Text(f"version {self.status.config_version}")
+        refused, version = self.picture.config_error, self.picture.config_version_latest
+        if refused:
+            text.append(f"; the edit after it was refused: {refused}", "red")
+        elif version > self.status.config_version and self.status.state not in FINAL_STATES:
+            text.append(f"; version {version} is being taken over", "yellow")
+        return text
+
+    def _master(self) -> Text | None:
+        masters = self.picture.masters
+        if masters:
+            return Text(f"{self.status.master or 'being elected'}{' + standby' if masters > 1 else ''}")
+        return None if self.status.state in FINAL_STATES else Text("none is alive", "red")
+
+    def _workers(self) -> str:
+        shown = [worker.name if worker.ready else f"{worker.name} (starting)" for worker in self.picture.workers]
+        more = f" ... and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
+        return (", ".join(shown[:_NAMES_SHOWN]) or "none") + more
+
+    def _guarantees(self) -> str:
+        return ", ".join(f"{sink}: {guarantee}" for sink, guarantee in sorted(self.status.guarantees.items()))
+
+    def _waiting(self) -> str:
+        unassigned = self.status.tasks_unassigned
+        more = " ..." if len(unassigned) > _NAMES_SHOWN else ""
+        return f"for a worker: {', '.join(unassigned[:_NAMES_SHOWN])}{more}" if unassigned else ""
+
+
+def overview(view: DataflowView, watch: Watch | None = None) -> Overview:
+    """What is known of a dataflow now; `watch` fires when its status changes. Raises DataflowNotFound."""
+    sight = look(view, watch)
+    return Overview(sight.status, picture(sight, SYSTEM_CLOCK.now_ms()))
+
+
+def overviews(registry: Registry, unreadable: MutableMapping[str, str]) -> list[Overview]:
+    """The same of every dataflow of a registry, by name; of one whose nodes are damaged, why goes to `unreadable`."""
+    found = []
+    for name in dataflow_names(registry):
+        try:
+            found.append(overview(DataflowView(registry, name)))
+        except DescriptorUnreadable as error:
+            unreadable[name] = str(error)
+        except DataflowNotFound:
+            continue  # deleted since the names were read
+    return found
+
+
+def _tasks(tasks: Sequence[TaskPicture], now_ms: int) -> RenderableType:
+    columns = ("TASK", "WORKER", "STATE", ">IN", ">OUT", ">BAD", ">LAG", ">ROUNDS", ">MS/ROUND", "COMMITTED")
+    rows = [
+        (
+            task.task,
+            task.worker,
+            state_text("stalled" if task.stalled else task.state),
+            task.records_in,
+            task.records_out,
+            task.records_bad,
+            lag_text(task),
+            task.rounds,
+            None if task.round_ms is None else f"{task.round_ms:.0f}",
+            "-" if task.last_commit_ms is None else f"{age(task.last_commit_ms, now_ms)} ago",
+        )
+        for task in tasks
+    ]
+    return table(columns, rows)
+
+
+def _task_errors(tasks: Sequence[TaskPicture], status: DataflowStatus) -> list[RenderableType]:
+    return [
+        error_text(f"\n{task.task}: {task.error}")
+        for task in tasks
+        if task.error and task.error not in (status.error or "")
+    ]

@@ -1,0 +1,185 @@
+"""How commands print: plain tables that fit a terminal and survive a pipe, JSON, and errors as one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from scribengin.base.masking import masked_text
+from scribengin_tools.terminal import visible, visible_on
+
+if TYPE_CHECKING:
+    from scribengin.dataflow.lag import Lag
+
+_PIPED_WIDTH = 400
+"""What is piped is read by programs: nothing of it is cut or wrapped."""
+_verbose = False
+_STATE_STYLES = {
+    "running": "green",
+    "finished": "green",
+    "stopped": "cyan",
+    "paused": "yellow",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "taking_over": "yellow",
+    "waiting": "yellow",
+    "isolating": "yellow",
+    "failed": "bold red",
+    "stalled": "bold red",
+    "leaderless": "bold red",
+    "killed": "red",
+    "unreadable": "bold red",
+}
+
+
+class PipeConsole(Console):
+    """A console that leaves a reader who has had enough (`| head`) to the command line's own handling, and shows what a
+    terminal would obey instead of sending it."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        if self.file.isatty():
+            buffer = [part if part.control else Segment(visible(part.text), part.style) for part in buffer]
+        return super()._render_buffer(buffer)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console(*, stderr: bool = False) -> Console:
+    """For text on stdout (or stderr): as wide as the terminal, and as wide as it takes where there is none."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return PipeConsole(stderr=stderr, highlight=False, soft_wrap=False, width=width)
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON on stdout."""
+    print(visible_on(sys.stdout, json.dumps(value, indent=2, ensure_ascii=False, default=str)))
+
+
+def json_line(value: Any) -> str:
+    """JSON in one line: for streams of records."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def print_json_line(value: Any) -> None:
+    """One line of JSON on stdout."""
+    print(visible_on(sys.stdout, json_line(value)))
+
+
+def note(message: str) -> None:
+    """Something for people, beside the output: on stderr."""
+    console(stderr=True).print(Text(message), soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType | int | None]]) -> Table:
+    """A table without lines. A column whose heading begins with `>` is one of numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    for row in rows:
+        made.add_row(*(_cell(value) for value in row))
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, RenderableType | int | None]]) -> Table:
+    """Names and values, a line each; those without a value are left out."""
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None and value != "":
+            made.add_row(name, _cell(value))
+    return made
+
+
+def lag_text(lag: Lag, number: Callable[[int], str] = "{:,}".format) -> str:
+    """How many records wait: `?` when nobody has looked, `~` before what is old, or leaves something out."""
+    if lag.lag_records is None:
+        return "?"
+    return f"{'~' if lag.lag_about else ''}{number(lag.lag_records)}"
+
+
+def state_text(state: str) -> Text:
+    """A state in its colour."""
+    return Text(state, style=_STATE_STYLES.get(state, ""))
+
+
+def error_text(message: str) -> Text:
+    """Something that is wrong."""
+    return Text(message, style="red")
+
+
+def moment(at_ms: int | None) -> str:
+    """A time for people, in their time zone; `-` when there is none."""
+    if not at_ms:
+        return "-"
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age(at_ms: int | None, now_ms: int) -> str:
+    """How long ago something was, in its largest unit: `12 s`, `3 min`, `2 h`, `5 d`."""
+    if not at_ms:
+        return "-"
+    seconds = max(0, now_ms - at_ms) // 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def byte_count(count: int) -> str:
+    """A size for people: `12 B`, `3.4 MiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def many(count: int, thing: str) -> str:
+    """A number of things: `1 record`, `2,000 records`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def report(error: BaseException) -> None:
+    """An error as `print_error` has it, behind its whole traceback if the user wants to see those."""
+    if _verbose:
+        traceback.print_exception(error)
+    print_error(str(error))
+
+
+def set_verbose(verbose: bool) -> None:
+    """Whether `report` shows tracebacks."""
+    global _verbose
+    _verbose = verbose
+
+
+def print_error(message: str) -> None:
+    """An error on stderr, behind the command's name. A user's traceback comes before the line that sums it up."""
+    text = visible_on(sys.stderr, masked_text(message.strip()))
+    body, _newline, last = text.rpartition("\n")
+    if "Traceback (most recent call last)" in body:
+        print(body, f"scribengin: {last.strip()}", sep="\n", file=sys.stderr)
+    else:
+        print(f"scribengin: {text}", file=sys.stderr)
+
+
+def _cell(value: RenderableType | int | None) -> RenderableType:
+    if value is None:
+        return Text("-")
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    return Text(value) if isinstance(value, str) else value
