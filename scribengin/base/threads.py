@@ -1,4 +1,12 @@
-"""Calls of other people's clients that have no limit of their own, or do not keep it."""
+"""Threads that others wait for, or nobody: calls with a limit of ours, and work in the background.
+
+Clients of other people have no limit of their own, or do not keep it: `answered` gives them one.
+
+`Upkeep` does for a log, beside its writer, what a completed segment asks for: purging, and compressed copies. Its
+thread lives only while there is something to do, so many idle writers cost nothing, and appends never wait for it. It
+needs no lock of the log's: every step is safe at any time, by anybody. What fails does not fail the writer; it is kept
+where the operator sees it (`LogWriter.upkeep_failure` and a counter) and tried again after the next segment.
+"""
 
 from __future__ import annotations
 
@@ -25,3 +33,54 @@ def answered(call: Callable[[], _T], limit_s: float) -> _T:
     if not wait([outcome], limit_s).done:
         raise TimeoutError(f"no answer for {limit_s:g} s")
     return outcome.result()
+
+
+class Upkeep:
+    """Runs `work` once for any number of `kick`s that came before it began. Thread-safe.
+
+    `work` is given a function that says whether it should end early; `failed` is called when it raises.
+    """
+
+    def __init__(self, work: Callable[[Callable[[], bool]], object], failed: Callable[[], None]) -> None:
+        self._work, self._failed = work, failed
+        self._lock = threading.Lock()
+        self._due = self._closed = False
+        self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
+        """Why the last run failed, if it did."""
+
+    def kick(self) -> None:
+        """Run soon. Returns at once."""
+        with self._lock:
+            if self._closed:
+                return
+            self._due = True
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="log-upkeep", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for what is being done. Idempotent."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while self._begin():
+            try:
+                self._work(lambda: self._closed)
+                self.failure = None
+            except Exception as error:  # noqa: BLE001  the thread's outermost loop: `failure` and a counter tell of it
+                self.failure = error
+                self._failed()
+
+    def _begin(self) -> bool:
+        with self._lock:
+            if self._closed or not self._due:
+                self._thread = None
+                return False
+            self._due = False
+            return True

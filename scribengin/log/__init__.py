@@ -17,7 +17,7 @@ from scribengin.log.read.reader import LogReader, Place
 from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 from scribengin.log.repair import Recovered, recover_log
 from scribengin.log.retention.truncation import Purged
-from scribengin.log.write.limits import WriteLimiter
+from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.results import BulkResult, RefusedRow
 from scribengin.log.write.writer import LogWriter
 

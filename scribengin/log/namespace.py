@@ -13,7 +13,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.commit_log import check_commit_log
 from scribengin.base.model import from_node_name
-from scribengin.base.upkeep import Upkeep
+from scribengin.base.threads import Upkeep
 from scribengin.errors import (
     EndOfStream,
     LogClosed,
@@ -50,7 +50,7 @@ from scribengin.log.retention.compression import Codec, Stopping, compress_segme
 from scribengin.log.retention.holds import RegisteredReaders, records_behind
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.file import FileSegmentStore
-from scribengin.log.write.limits import WriteLimiter
+from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import Judge, commit_log_judge, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.write.segment_chain import SegmentChain

@@ -12,7 +12,7 @@ from scribengin.dataflow.opened import Resources
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.owner import deciding_stream
-from scribengin.dataflow.splitting import Missing, missing_tasks, regrouped_tasks, with_sinks
+from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, with_sinks
 from scribengin.errors import ScribenginError
 from scribengin.master.state.events import ChoreDone, ChoreKind, Drained, MasterEvent, OutputRead, TasksFound
 from scribengin_registry.contract import Registry

@@ -39,8 +39,8 @@ from scribengin.master.jobs import (
     maintain_sinks,
 )
 from scribengin.master.state import events as ev
-from scribengin.master.state.backoff import delay_s
 from scribengin.master.state.machine import MasterState
+from scribengin.master.state.worker_pool import delay_s
 from scribengin.master.transactions import operations_for
 from scribengin.master.watching import Look, Reader
 from scribengin_registry.contract import Check, Registry, Set

@@ -22,9 +22,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, D
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict
-from scribengin.operations.author import author
-from scribengin.operations.lifecycle import refuse_without_master
-from scribengin.operations.watching import Change
+from scribengin.operations.lifecycle import Change, author, refuse_without_master
 
 _TRIES_MAX = 10
 _VERDICT_S = 10.0

@@ -1,37 +1,47 @@
-"""Ending dataflows: asking one to stop, killing one that cannot be asked, and waiting for what becomes of it."""
+"""A dataflow's life, from outside: started again, asked to stop, killed where it cannot be asked, and waited for.
+
+Here too: who gives a command, as the history of a config keeps it; a dataflow's containers, for whoever ends them or
+reads their output; and a registry watch that can be waited for.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowState, DataflowStatus, HistoryEvent
+from scribengin.dataflow.containers import place_of
+from scribengin.dataflow.registry.descriptors import (
+    FINAL_STATES,
+    STATUS_TASKS_MAX,
+    DataflowState,
+    DataflowStatus,
+    HistoryEvent,
+)
 from scribengin.dataflow.registry.edit_log import write_edit
-from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import (
     ConfigInvalid,
     ContainerUnreachable,
     DataflowBusy,
     DataflowError,
     DataflowNotFound,
+    DescriptorUnreadable,
     EditConflict,
+    LauncherError,
 )
-from scribengin.launcher.local.launcher import scribengin_home
-from scribengin.operations.author import author
-from scribengin.operations.containers import (
-    kill_containers,
-    masters_running,
-    names_of,
-    running_for_other_registries,
-)
-from scribengin.operations.watching import Change
-from scribengin_registry.contract import Registry
+from scribengin.launcher.contract import ContainerDescriptor
+from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
+from scribengin.operations.submit.submit import launch_master
+from scribengin_registry.contract import Registry, WatchEvent
 from scribengin_registry.errors import NodeMissing
 
 DesiredState = Literal["running", "paused", "stopped"]
@@ -39,6 +49,7 @@ _CHANGES_TRIED_MAX = 10
 _LOOK_S = 1.0
 _LEAVING_MAX_S = 20.0
 """How long a master may take to leave; one that was killed stands for as long as its session lasts, besides."""
+_ROUNDS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +247,141 @@ def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:
         if worker.host != socket.gethostname() and view.lease(name):
             found.append(f"{name} on {worker.host}")
     return tuple(found)
+
+
+def author() -> str:
+    """Who edits: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def kill_containers(
+    registry: str, dataflow: str, home: Path, config: DataflowConfig | None = None
+) -> list[ContainerDescriptor]:
+    """Kill everything that runs for a dataflow where its config says (default: on this machine), and return what that
+    was. On YARN that is its applications.
+
+    Masters go first, for they replace what dies; and one may have launched another container just before: so it is
+    looked again until nothing is left. Raises ConfigInvalid, LauncherError; ContainerUnreachable once all were told
+    to end.
+    """
+    killed: list[ContainerDescriptor] = []
+    unsure: list[str] = []
+    with LocalLauncher(home) if config is None else place_of(config, home) as place:
+        for _round in range(_ROUNDS_MAX):
+            running = place.containers(registry, dataflow)
+            if not running and unsure:
+                raise ContainerUnreachable("; ".join(unsure))
+            if not running:
+                return killed
+            for container in sorted(running, key=lambda container: not container.name.startswith("master")):
+                try:
+                    place.kill(container)
+                except ContainerUnreachable as error:
+                    unsure.append(str(error))
+                killed.append(container)
+    raise LauncherError(f"processes of dataflow '{dataflow}' keep coming back: see `scribengin logs {dataflow}`")
+
+
+def masters_running(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> list[str]:
+    """The master processes of a dataflow on this machine, or its applications on YARN that have not ended: each may
+    still be on its way to its election, or to the next one. Raises ConfigInvalid, LauncherError."""
+    with place_of(config, home) as place:
+        found = place.containers(registry, dataflow)
+    return [c.name for c in found if config.launcher != "local" or c.name.startswith("master")]
+
+
+def running_for_other_registries(registry: str, dataflow: str, home: Path) -> list[str]:
+    """The registries other than this one for which a dataflow of that name runs here: perhaps the same one, spelled
+    differently."""
+    with closing(LocalLauncher(home)) as launcher:
+        others = {c.registry for c in launcher.all_containers(dataflow) if c.registry != registry}
+        return sorted(other for other in others if launcher.containers(other, dataflow))
+
+
+def names_of(containers: Sequence[ContainerDescriptor]) -> str:
+    """For people."""
+    return ", ".join(container.name for container in containers)
+
+
+def is_running(status: DataflowStatus) -> bool:
+    """Whether every task runs, as its worker says."""
+    works = all(task.state in ("running", "isolating", "idle", "finished") for task in status.tasks)
+    all_known = 0 < min(status.tasks_total, STATUS_TASKS_MAX) <= len(status.tasks)
+    return status.state == "running" and works and all_known and not status.tasks_unassigned
+
+
+def has_begun(status: DataflowStatus) -> bool:
+    """Whether every task runs, and has committed a round or found nothing to read: until then, whether it can do what
+    it is for is not known."""
+    return is_running(status) and all(
+        task.error is None and (task.rounds > 0 or task.state in ("idle", "finished")) for task in status.tasks
+    )
+
+
+def revive(registry: Registry, home: Path) -> list[str]:
+    """Launch a master for each dataflow that is to run, has run on this machine, and has lost all its masters. Returns
+    the names. What was stopped or killed, or has ended, stays so.
+
+    Raises LauncherError, RegistryUnreachable; a dataflow whose nodes cannot be read is left alone.
+    """
+    revived = []
+    with LocalLauncher(home) as launcher:
+        mine = [
+            name
+            for name in launcher.dataflows()
+            if any(container.registry == registry.hosts for container in launcher.all_containers(name))
+        ]
+    for name in sorted(set(mine) & set(dataflow_names(registry))):
+        view = DataflowView(registry, name)
+        with suppress(DataflowNotFound, DescriptorUnreadable, ConfigInvalid):
+            state = view.status().state
+            if state == "deleting" or state in FINAL_STATES or view.config_in_force().value.launcher != "local":
+                continue
+            if not has_master(view):
+                launch_master(registry, name, home)
+                revived.append(name)
+    return revived
+
+
+def start_again(view: DataflowView, home: Path) -> None:
+    """Have a dataflow that has ended, or lost all its masters, run again. It goes on at its positions.
+
+    Raises DataflowNotFound, DataflowBusy (it runs), LauncherError.
+    """
+    status = view.status()
+    if status.state == "deleting":
+        raise DataflowBusy(
+            f"the deletion of '{view.dataflow}' was cut short: `scribengin delete {view.dataflow}` ends it"
+        )
+    if status.state in FINAL_STATES:
+        await_masters_gone(view)
+    elif masters(view):
+        raise DataflowBusy(f"dataflow '{view.dataflow}' is {status.state}: there is nothing to start")
+    elif there := on_their_way(view):
+        raise DataflowBusy(
+            f"dataflow '{view.dataflow}' is {status.state} and has no master just now, but {there[0]} runs and stands "
+            f"for election as soon as it can: wait, or `scribengin kill {view.dataflow}` first"
+        )
+    set_desired_state(view, "running")
+    launch_master(view.registry, view.dataflow, home)
+
+
+class Change(threading.Event):
+    """Handed to the registry as a watch; set once it has fired. Taken back where the block ends."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__()
+        self._registry = registry
+
+    def __call__(self, _event: WatchEvent) -> None:
+        self.set()
+
+    def __enter__(self) -> Change:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._registry.unwatch(self)

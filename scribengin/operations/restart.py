@@ -14,11 +14,11 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
 from scribengin.dataflow.registry.edit_log import differences, edited_since, merged, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict, PackageInvalid
-from scribengin.operations.author import author
 from scribengin.operations.chain.config import is_chain, load_chain, with_topics
 from scribengin.operations.chain.registry import get_chain, memberships
 from scribengin.operations.editing import Edited, refuse_invalid, with_values
 from scribengin.operations.lifecycle import (
+    author,
     await_masters_gone,
     ended_badly,
     has_master,

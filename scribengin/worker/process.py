@@ -2,6 +2,7 @@
 
 It needs no master to go on working; it only needs its registry session. When that expires, its tasks are given to
 others at once, so it stops in the middle of whatever it does: nothing it does could be committed any more.
+Its exit codes tell its master, and people, why it ended.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreada
 from scribengin.monitoring.metrics import observe_round
 from scribengin.spark.session.session import start_session
 from scribengin.spark.transform.transformation import Transformation
-from scribengin.worker import exits
 from scribengin.worker.executor import Executor
 from scribengin.worker.failures import Failure
 from scribengin.worker.monitoring import monitored
@@ -46,8 +46,13 @@ from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnre
 
 TICK_S = 0.25
 STOP_TIMEOUT_S = 5.0
-
 Wakeup = Literal["look", "report", "leave", "config"]
+EXIT_OK = 0
+"""It was removed, or told to end, and has given everything back."""
+EXIT_FAILED = 1
+"""An error, which is the last thing in its log. Where the config is to blame it is 2, as everywhere."""
+EXIT_SESSION_LOST = 75
+"""Its registry session expired, so its tasks are somebody else's; a new worker takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +103,9 @@ class Worker:
             self._look()
             failure = self._work()
         if failure is None:
-            return exits.OK
+            return EXIT_OK
         complain("worker_failed", failure.text)
-        return exits.FAILED
+        return EXIT_FAILED
 
     # -- starting
 
@@ -297,7 +302,7 @@ class Worker:
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             text = f"{self._settings.name} lost its registry session; its tasks are others' now"
-            end_at_once("session_lost", text, exits.SESSION_LOST)
+            end_at_once("session_lost", text, EXIT_SESSION_LOST)
 
 
 def paused_sources(config: DataflowConfig) -> list[str]:
@@ -319,4 +324,4 @@ def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> in
     try:
         return Worker(registry, settings, clock).run()
     except SessionLost as error:
-        end_at_once("session_lost", str(error), exits.SESSION_LOST)
+        end_at_once("session_lost", str(error), EXIT_SESSION_LOST)

@@ -14,9 +14,8 @@ import pytest
 from scribengin.errors import Fenced, LogNotFound, LogWriteFailed
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
-from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.store.file import TAIL_BYTES, FileSegmentStore, read_tail, slot_of
 from scribengin.log.store.index import INTERVAL_BYTES, EntryPlace, walk
-from scribengin.log.store.tail import TAIL_BYTES, read_tail, slot_of
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.log_samples import records_entry
 

@@ -19,7 +19,7 @@ import pytest
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter
 from scribengin.connectors.files import FileSinkConfig
-from scribengin.connectors.files.formats import parquet_writing
+from scribengin.connectors.files.formats import parquet as parquet_writing
 from scribengin.connectors.files.sink import sink as sink_module
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowError, RecordTooLarge
 from scribengin.filesystems.fsspec import FsspecDurableFileSystem

@@ -19,7 +19,7 @@ from scribengin.errors import EndOfStream, ScribenginError
 from scribengin.log import LogNamespace, TransactionId
 from scribengin.log.format.records import LogRecord
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
-from scribengin.log.store.tail import read_tail
+from scribengin.log.store.file import read_tail
 from scribengin_registry.contract import Registry
 from scribengin_registry.zookeeper.registry import connect
 from tests.crash.disk_recorder import Mark, Operation, RecordedDisk, Write

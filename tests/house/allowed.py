@@ -8,7 +8,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.log.clients.producer:LogProducer._run": "its thread's outermost loop: fails what waits and comes",
     "scribengin.log.write.group_commit:GroupCommit._run": "its thread's outermost loop: fails every future",
     "scribengin.log.metadata.listener:Listener._run": "its thread's outermost loop: `error` tells of it",
-    "scribengin.base.upkeep:Upkeep._run": "its thread's outermost loop: `upkeep_failure` and a counter tell of it",
+    "scribengin.base.threads:Upkeep._run": "its thread's outermost loop: `upkeep_failure` and a counter tell of it",
     "scribengin.launcher.yarn.application_master.fleet:Fleet._run": "its thread's outermost loop: the master ends",
     "scribengin.launcher.skein.fleet:SkeinFleet._run": "its thread's outermost loop: the master ends, and says why",
     "scribengin.master.jobs:Chore._attempt": "its thread's outermost loop: the dataflow's status tells of it",

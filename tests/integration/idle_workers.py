@@ -33,7 +33,7 @@ from scribengin.launcher.contract import (
 from scribengin.log import LogNamespace
 from scribengin.master.leadership import Ending, MasterSettings
 from scribengin.master.process import Master
-from scribengin.worker import exits
+from scribengin.worker import process
 from scribengin.worker.process import TICK_S
 from scribengin.worker.reporting import ReportSchedule
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
@@ -42,8 +42,8 @@ from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
 
 EXECUTOR = "executor-1"
 SESSION_TIMEOUT_S = 60.0
-SESSION_LOST = ContainerExit("exited", exits.SESSION_LOST, f"exit code {exits.SESSION_LOST}")
-REMOVED = ContainerExit("exited", exits.OK, f"exit code {exits.OK}")
+SESSION_LOST = ContainerExit("exited", process.EXIT_SESSION_LOST, f"exit code {process.EXIT_SESSION_LOST}")
+REMOVED = ContainerExit("exited", process.EXIT_OK, f"exit code {process.EXIT_OK}")
 
 
 class IdleWorker:
@@ -247,7 +247,7 @@ class Crew:
             try:
                 self._working[container.id] = IdleWorker(container, self._session_timeout_s, self.clock)
             except RegistryError as error:  # as a worker's process ends that cannot register
-                return ContainerExit("exited", exits.FAILED, str(error))
+                return ContainerExit("exited", process.EXIT_FAILED, str(error))
         return self._working[container.id].tick()
 
 

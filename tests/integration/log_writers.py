@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.upkeep import Upkeep
+from scribengin.base.threads import Upkeep
 from scribengin.log import LogNamespace, LogWriter, WriteLimiter
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.metadata.writer_lock import acquire

@@ -18,8 +18,7 @@ from scribengin.dataflow.registry.paths import sink_resource
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin.operations import editing
-from scribengin.operations.author import author
-from scribengin.operations.lifecycle import masters
+from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit.submit import launch_master
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry

@@ -17,8 +17,7 @@ from scribengin.dataflow.registry.edit_log import edits, write_edit
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ScribenginError
 from scribengin.log import LogNamespace
-from scribengin.operations.author import author
-from scribengin.operations.lifecycle import masters
+from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit.submit import submit
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry

@@ -30,7 +30,7 @@ from scribengin.dataflow.registry.view import Versioned
 from scribengin.dataflow.round.runner import TaskOwner
 from scribengin.errors import ConfigInvalid, DecisionMissing, RecoveryRefused, StaleOwner, SystemUnreachable
 from scribengin.log import LogNamespace
-from scribengin.operations.settling import settle
+from scribengin.operations.delete import settle
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.waiting import wait_until

@@ -295,7 +295,7 @@ def test_a_body_that_expands_to_more_than_its_log_allows_is_damage_to_every_read
     writer = namespace.open_writer(LOG)
     writer.write(b"good").result(120)
     bomb = encode(body_of_records([Record(2**40, None, None, bytes(50_000_000))]), codec=codec)
-    with mock.patch("scribengin.log.write.pending.encode", return_value=bomb):
+    with mock.patch("scribengin.log.write.group_commit.encode", return_value=bomb):
         writer.write(b"bomb").result(120)
     assert bomb.body_bytes < 250_000
     before = pa.default_memory_pool().bytes_allocated()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.model import node_name
-from scribengin.base.upkeep import Upkeep
+from scribengin.base.threads import Upkeep
 from scribengin.errors import (
     Fenced,
     LogNotFound,

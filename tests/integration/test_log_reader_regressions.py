@@ -14,7 +14,7 @@ from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescr
 from scribengin.log.read.catalog import LogCatalog
 from scribengin.log.read.cursor import EntryCursor
 from scribengin.log.store.contract import Tail
-from scribengin.log.store.mapped import FileView
+from scribengin.log.store.file import FileView
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left, payloads_of
 from scribengin.testing.waiting import wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.upkeep import Upkeep
+from scribengin.base.threads import Upkeep
 from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.segments import SegmentsHead

@@ -19,11 +19,12 @@ from scribengin.operations.lifecycle import (
     DesiredState,
     masters,
     refuse_without_master,
+    revive,
     set_desired_state,
+    start_again,
     wait_for_state,
 )
 from scribengin.operations.restart import stop_for_restart
-from scribengin.operations.starting import revive, start_again
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import quiet_config

@@ -21,7 +21,7 @@ from scribengin.errors import PositionTruncated
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.log import DLSN, LogNamespace
 from scribengin.master.watching import Reader
-from scribengin.operations.settling import settle
+from scribengin.operations.delete import settle
 from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
 from scribengin.testing.failpoints import failpoint
 from scribengin_registry.contract import Registry

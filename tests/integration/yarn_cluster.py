@@ -43,7 +43,7 @@ from scribengin.launcher.skein.applications import SkeinApplications
 from scribengin.launcher.skein.spec import WorkerSize
 from scribengin.launcher.yarn.client.applications import YarnApplications
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.client.pausing import pause
+from scribengin.launcher.yarn.client.applications import pause
 from scribengin.launcher.yarn.shipping.shipping import Shipping
 launcher, attempts, home, *program = sys.argv[1:]
 yarn = YarnConfig(attempts=int(attempts))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.check import Finding
 from scribengin.log.scan.audit import SegmentAudit
-from scribengin.log.store.mapped import FileView
+from scribengin.log.store.file import FileView
 from scribengin.testing.log_samples import SegmentForge, descriptor_of
 
 SEGMENT = descriptor_of()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.connectors.files.source.stillness import Stillness
+from scribengin.connectors.files.source.listing import Stillness
 from scribengin.testing.clocks import JumpingClock, ManualClock
 
 HOUR_MS = 3_600_000

@@ -9,8 +9,7 @@ import pytest
 
 from scribengin.errors import LogError, LogWriteFailed, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import DLSN, LogConfig
-from scribengin.log.write.refusals import refused_alone, split_refused
-from scribengin.log.write.results import BulkResult, PartialAck, RefusedRow, Run
+from scribengin.log.write.results import BulkResult, PartialAck, RefusedRow, Run, refused_alone, split_refused
 
 SMALL = LogConfig(record_bytes_max=10)
 

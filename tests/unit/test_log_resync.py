@@ -6,8 +6,8 @@ import pytest
 
 from scribengin.log.scan.resync import next_good_entry
 from scribengin.log.store.contract import Tail
+from scribengin.log.store.file import FileView
 from scribengin.log.store.index import EntryPlace
-from scribengin.log.store.mapped import FileView
 from scribengin.testing.log_samples import SegmentForge
 
 

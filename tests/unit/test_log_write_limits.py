@@ -6,8 +6,7 @@ import pytest
 
 from scribengin.errors import OverCapacity
 from scribengin.log import LogConfig
-from scribengin.log.write.limits import WriteLimiter, WriteLimits
-from scribengin.log.write.transmit import TransmitPolicy
+from scribengin.log.write.group_commit import TransmitPolicy, WriteLimiter, WriteLimits
 
 
 def test_what_is_over_the_limit_is_refused_and_not_counted() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.master.state.backoff import YOUNG_S, Backoff, delay_s
+from scribengin.master.state.worker_pool import YOUNG_S, Backoff, delay_s
 
 
 def test_the_first_death_costs_no_time_and_later_ones_ever_more_up_to_a_limit() -> None:

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from scribengin.dataflow.registry.descriptors import TaskReport
-from scribengin.master.state.balancing import Loads, balanced, filled
-from scribengin.master.state.spreading import Slot
+from scribengin.master.state.spreading import Loads, Slot, balanced, filled
 
 A, B = Slot("worker-1", "executor-1"), Slot("worker-2", "executor-1")
 TWO = {"worker-1": ("executor-1",), "worker-2": ("executor-1",)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.splitting import Missing, missing_tasks
+from scribengin.dataflow.tasks import Missing, missing_tasks
 
 
 def streams(**counts: int) -> dict[str, list[SourceStreamDescriptor]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport
-from scribengin.operations.starting import has_begun, is_running
+from scribengin.operations.lifecycle import has_begun, is_running
 from scribengin_tools.sandbox import free_bytes, why_it_died
 
 

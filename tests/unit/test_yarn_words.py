@@ -18,7 +18,7 @@ from scribengin.launcher.yarn.client.applications import tag_of
 from scribengin.launcher.yarn.client.node_web import contents
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.launching import CONFIGURATION, ENVIRONMENT, LOGIN, Kit, command_line, escaped, kit_of
-from scribengin.operations.submit.yarn_environment import secrets_in_the_clear
+from scribengin.operations.submit.shipping import secrets_in_the_clear
 
 FLOW = {
     "name": "a",

@@ -3,12 +3,11 @@ public interface of `scribengin.log`."""
 
 from scribengin.log.clients.balanced import BalancedWriter, LogRange
 from scribengin.log.clients.bytestream import ByteStreamReader, ByteStreamWriter
-from scribengin.log.clients.multi import MULTI_SCHEMA, MultiReader
+from scribengin.log.clients.multi import MULTI_SCHEMA, MultiReader, rewind
 from scribengin.log.clients.offsets import FileOffsetStore, LogOffset, OffsetStore, RegistryOffsetStore
 from scribengin.log.clients.partitioned import PartitionedWriter
 from scribengin.log.clients.partitioners import Partitioner, hash_partitioner, int_partitioner, partition_logs
 from scribengin.log.clients.producer import LogProducer, OnDelivery, RecordMetadata
-from scribengin.log.clients.rewind import rewind
 from scribengin.log.clients.stored import StoredReader
 from scribengin.log.clients.stream import LogPosition
 from scribengin.log.clients.transformer import Transform, Transformer, source_position, without_envelope

@@ -6,6 +6,8 @@ equal ids the one from the log that is named first; records of one log keep thei
 as long as no log had to be waited for in vain: a record can only be given out when every other log has shown what it
 has up to that id. A log that has nothing to show is waited for, but not for ever: after `wait_s` without a record the
 others go on, and what it then brings with smaller ids comes late. Sealed logs drop out at their end.
+
+What was written lately can be read again, as DistributedLog's StreamRewinder does.
 """
 
 from __future__ import annotations
@@ -22,13 +24,12 @@ import pyarrow as pa
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.errors import EndOfStream, LogClosed
-from scribengin.log import DLSN, READ_SCHEMA, LogNamespace, LogReader, Start
+from scribengin.log import DLSN, READ_SCHEMA, LogNamespace, LogReader, Start, Time
 from scribengin.log.clients.partitioners import check_logs
 from scribengin.log.clients.stream import for_each
 
 MULTI_SCHEMA = READ_SCHEMA.append(pa.field("log", pa.dictionary(pa.int32(), pa.string())))
 """What `MultiReader.read_batch` returns: a record, its place, and the name of its log."""
-
 _POLL_S_MIN, _POLL_S_MAX = 0.001, 0.020
 _MERGE_BYTES_MAX = 64 * 1024 * 1024
 """More than this is not merged in memory: it is given out run by run, mapped as it was read."""
@@ -197,3 +198,9 @@ class MultiReader(ClosedAtExit):
 def _cut(order: npt.NDArray[np.int64], bound: int, including: bool) -> int:
     """How many rows come before the end of the log that sets `bound`; rows that equal it only if `including`."""
     return int(np.searchsorted(order, bound, "right" if including else "left"))
+
+
+def rewind(namespace: LogNamespace, log: str, seconds: float, *, clock: Clock = SYSTEM_CLOCK) -> LogReader:
+    """A reader that starts at the first record that was written `seconds` ago or later, as `Time` finds it; if all are
+    older, it waits for the next one. Raises as `LogNamespace.open_reader`."""
+    return namespace.open_reader(log, Time(clock.now_ms() - round(seconds * 1000)))

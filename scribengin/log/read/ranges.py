@@ -16,8 +16,8 @@ from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, read_body, to_records
 from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.log.read.catalog import LogCatalog, damaged, misplaced
+from scribengin.log.store.file import FileView
 from scribengin.log.store.index import DamagePlace, EntryPlace, walk
-from scribengin.log.store.mapped import FileView
 
 SPLIT_BYTES_MIN = 4 * 1024 * 1024
 """Ranges are cut into splits of at least this size (the last of a segment may be smaller)."""

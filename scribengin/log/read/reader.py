@@ -3,6 +3,8 @@
 The mistake to avoid: going on with a reader that has failed. What it raised says where it stopped; its position may be
 in the middle of what is damaged, truncated, or somebody else's. So the first failure is final, and every later read
 raises it again, until a new reader is opened.
+
+`IdleWatch` tells a log where nothing happens from one that is dead.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pyarrow.compute as pc
 
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedAtExit
-from scribengin.errors import DamagedEntry, LogClosed, ReadCancelled, ScribenginError
+from scribengin.errors import DamagedEntry, LogClosed, ReadCancelled, ReaderIdle, ScribenginError
 from scribengin.log.config import ReaderConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.records import LogRecord
@@ -25,9 +27,8 @@ from scribengin.log.metadata.reader_lock import SubscriberLock
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.metrics import LogMetrics
 from scribengin.log.read.batches import in_channels, records_of, with_place
-from scribengin.log.read.catalog import LogCatalog
+from scribengin.log.read.catalog import LogCatalog, Writer
 from scribengin.log.read.cursor import EntryCursor
-from scribengin.log.read.idle import IdleWatch
 from scribengin.log.read.ranges import RangePlan, plan_range
 from scribengin.log.read.read_ahead import Entries, EntriesAhead, EntriesInTurn, ReadEntry
 from scribengin.log.read.starts import Start, find_txid, locate
@@ -315,3 +316,50 @@ def open_reader(
         reader = LogReader(catalog, start, clock, config, lock=lock, metrics=metrics)
         undo.pop_all()
     return reader
+
+
+class IdleWatch:
+    """How long a reader has seen nothing. Keep-alive entries count as something.
+
+    A log that its last writer has closed is at rest and not idle: the time begins again when it is found so. One whose
+    writer has died is idle until somebody recovers it.
+    """
+
+    def __init__(self, log: str, config: ReaderConfig, clock: Clock, writer: Callable[[], Writer]) -> None:
+        self._log, self._clock, self._writer = log, clock, writer
+        self._warn_s, self._error_s = config.idle_warn_s, config.idle_error_s
+        self._seen_s = clock.monotonic_s()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since something was seen."""
+        return self._clock.monotonic_s() - self._seen_s
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether that is longer than `idle_warn_s`."""
+        return self._warn_s is not None and self.idle_s >= self._warn_s
+
+    def saw_entry(self) -> None:
+        """Something came."""
+        self._seen_s = self._clock.monotonic_s()
+
+    def saw_nothing(self) -> None:
+        """Nothing was there. Raises ReaderIdle after `idle_error_s`, unless the registry cannot be asked just now."""
+        if self._error_s is None or self.idle_s < self._error_s:
+            return
+        try:
+            writer = self._writer()
+        except (RegistryUnreachable, SessionLost):
+            return
+        if writer == "died":
+            raise ReaderIdle(
+                f"log '{self._log}': nothing came for {self.idle_s:.0f} s, and its writer has died and left a segment "
+                "unfinished; start a writer, or run `scribengin log recover`, then open a new reader"
+            )
+        if writer == "there":
+            raise ReaderIdle(
+                f"log '{self._log}': nothing came for {self.idle_s:.0f} s, not even a keep-alive, though it has a "
+                "writer; look at that writer (does its log have keep_alive_ms?), then open a new reader"
+            )
+        self.saw_entry()

@@ -1,4 +1,8 @@
-"""Group commit: a queue of entries, and the thread that writes all that waits there with one call and one fsync."""
+"""Group commit: a queue of entries, and the thread that writes all that waits there with one call and one fsync.
+
+Beside it stand its parts: what waits in the queue until its group is written, when it is sent (pure: told the time),
+and how many records may be unacknowledged at once, by one writer or by all that share a limit.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,22 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from scribengin.base.clock import Clock
 from scribengin.errors import LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
-from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry
-from scribengin.log.format.records import Record
-from scribengin.log.write.limits import WriteLimits
-from scribengin.log.write.pending import Pending, PendingBulk, PendingKeepAlive, PendingRecords
-from scribengin.log.write.results import Ack
+from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
+from scribengin.log.format.records import Record, body_of_records, keep_alive_entry
+from scribengin.log.write.results import Ack, Run
 from scribengin.log.write.segment_chain import SegmentChain
-from scribengin.log.write.transmit import TransmitPolicy
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
 """A larger group would write no faster, and its first record would wait longer. A single batch may be larger."""
+_FUTURE_BYTES = 1536
+"""What a record that was written by itself takes in memory while it waits: its future, mostly."""
 
 
 class GroupCommit:
@@ -298,3 +302,192 @@ class GroupCommit:
         for item in items:
             self._limits.release(item.records)
             item.fail(error)
+
+
+class WriteLimiter:
+    """Counts unacknowledged records, and refuses more than `records_max`. Thread-safe; give it to many writers to make
+    them share the limit.
+
+    In dark mode it refuses nothing and only counts what it would have refused, to find a limit that fits. With None
+    for `records_max` it only counts what is outstanding. `what` names it in errors: "the writer", "the namespace".
+    """
+
+    def __init__(self, records_max: int | None, *, dark_mode: bool = False, what: str) -> None:
+        self._records_max, self._dark_mode, self._what = records_max, dark_mode, what
+        self._lock = threading.Lock()
+        self._outstanding = self._over_capacity = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Records that were queued and are not acknowledged yet."""
+        return self._outstanding
+
+    @property
+    def over_capacity(self) -> int:
+        """Records that were refused, or in dark mode would have been."""
+        return self._over_capacity
+
+    def acquire(self, records: int) -> bool:
+        """Count `records` more, and return whether they are within the limit. Raises OverCapacity, and then counts
+        none of them, if they are not (never in dark mode)."""
+        with self._lock:
+            within = self._records_max is None or self._outstanding + records <= self._records_max
+            if not within:
+                self._over_capacity += records
+                if not self._dark_mode:
+                    raise OverCapacity(
+                        f"{self._what}: {records} more records over {self._outstanding} unacknowledged ones, the limit "
+                        f"is {self._records_max}; wait for acknowledgements, or raise outstanding_writes_max"
+                    )
+            self._outstanding += records
+            return within
+
+    def release(self, records: int) -> None:
+        """That many were acknowledged, or failed."""
+        with self._lock:
+            self._outstanding -= records
+
+
+class WriteLimits:
+    """All the limits that one writer obeys: as one, so that a refusal by the last gives back what the first let in.
+    False if there are none."""
+
+    def __init__(self, *limiters: WriteLimiter) -> None:
+        self._limiters = limiters
+
+    def __bool__(self) -> bool:
+        return bool(self._limiters)
+
+    def acquire(self, records: int) -> bool:
+        """As `WriteLimiter.acquire`, for each."""
+        within = True
+        for at, limiter in enumerate(self._limiters):
+            try:
+                within = limiter.acquire(records) and within
+            except OverCapacity:
+                for acquired in self._limiters[:at]:
+                    acquired.release(records)
+                raise
+        return within
+
+    def release(self, records: int) -> None:
+        """As `WriteLimiter.release`, for each."""
+        for limiter in self._limiters:
+            limiter.release(records)
+
+
+class PendingRecords:
+    """Records that were written one by one and wait to become one entry. `durable`: their futures wait, too."""
+
+    entries_count = 1
+
+    def __init__(self, *, durable: bool) -> None:
+        self._durable = durable
+        self._records: list[Record] = []
+        self._futures: list[Future[DLSN]] = []
+        self.body_bytes = self.size_bytes = 0
+
+    @property
+    def records(self) -> int:
+        return len(self._records)
+
+    def add(self, record: Record, body_bytes: int) -> tuple[Future[DLSN], int]:
+        """Take a record of that size. Its future, and how many bytes of memory it holds until it is written."""
+        future: Future[DLSN] = Future()
+        future.set_running_or_notify_cancel()  # what is on its way to the disk cannot be called back
+        if self._durable:
+            self._futures.append(future)
+        else:
+            future.set_result(DLSN.INVALID)
+        self._records.append(record)
+        self.body_bytes += body_bytes
+        self.size_bytes += body_bytes + _FUTURE_BYTES
+        return future, body_bytes + _FUTURE_BYTES
+
+    def entries(self, codec: str) -> Sequence[EncodedEntry]:
+        return [encode(body_of_records(self._records), codec=codec)]
+
+    def resolve(self, firsts: Sequence[DLSN]) -> DLSN:
+        segment, entry, _slot = firsts[0]
+        for slot, future in enumerate(self._futures):
+            future.set_result(DLSN(segment, entry, slot))
+        return DLSN(segment, entry, len(self._records) - 1)
+
+    def fail(self, error: BaseException) -> None:
+        for future in self._futures:
+            if not future.done():
+                future.set_exception(error)
+
+
+class PendingBulk:
+    """Entries of one batch that fit into a group. `last`: the batch ends with them."""
+
+    def __init__(self, entries: Sequence[EncodedEntry], ack: Ack[Any], *, last: bool) -> None:
+        self._entries = entries
+        self._ack = ack
+        self._last = last
+        self.entries_count = len(entries)
+        self.records = sum(entry.records for entry in entries)
+        self.body_bytes = self.size_bytes = sum(entry.body_bytes for entry in entries)
+
+    def entries(self, _codec: str) -> Sequence[EncodedEntry]:
+        return self._entries
+
+    def resolve(self, firsts: Sequence[DLSN]) -> DLSN:
+        runs = [Run(first, entry.records) for first, entry in zip(firsts, self._entries, strict=True)]
+        self._ack.written(runs, last=self._last)
+        return runs[-1].last
+
+    def fail(self, error: BaseException) -> None:
+        self._ack.fail(error)
+
+
+class PendingKeepAlive:
+    """An entry that says that the writer is there. Nobody waits for it."""
+
+    entries_count = 1
+    records = body_bytes = size_bytes = 0
+
+    def __init__(self, last_txid: int) -> None:
+        self._last_txid = last_txid
+
+    def entries(self, _codec: str) -> Sequence[EncodedEntry]:
+        return [keep_alive_entry(self._last_txid)]
+
+    def resolve(self, _firsts: Sequence[DLSN]) -> None:
+        return
+
+    def fail(self, error: BaseException) -> None:
+        return
+
+
+Pending = PendingRecords | PendingBulk | PendingKeepAlive
+
+
+@dataclass(frozen=True, slots=True)
+class TransmitPolicy:
+    """At once, at `bytes_min`, or when the first of what waits is `interval_s` old (0: that one does not count)."""
+
+    bytes_min: int
+    interval_s: float
+    pending_bytes_max: int
+
+    @classmethod
+    def of(cls, config: LogConfig) -> TransmitPolicy:
+        return cls(config.transmit_bytes, config.transmit_interval_ms / 1000, config.pending_bytes_max)
+
+    @property
+    def delays(self) -> bool:
+        """Whether anything ever waits longer than for the disk."""
+        return bool(self.bytes_min or self.interval_s)
+
+    def wait_s(self, *, waiting_bytes: int, held_bytes: int, waited_s: float) -> float | None:
+        """How long what waits has to wait still: 0 if it is to be sent now, None if time alone changes nothing.
+
+        `held_bytes` is what it takes in memory: what makes callers wait for room is sent.
+        """
+        if not self.delays or held_bytes >= self.pending_bytes_max:
+            return 0.0
+        if self.bytes_min and waiting_bytes >= self.bytes_min:
+            return 0.0
+        return max(0.0, self.interval_s - waited_s) if self.interval_s else None

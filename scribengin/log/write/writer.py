@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.base.upkeep import Upkeep
+from scribengin.base.threads import Upkeep
 from scribengin.errors import LogClosed, LogError, ScribenginError
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
@@ -29,10 +29,8 @@ from scribengin.log.format.records import Record, atomic_entry, body_of_batch, c
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata import writer_lock as ownership
 from scribengin.log.metadata.segments import LogMetadata, Owner
-from scribengin.log.write.group_commit import GroupCommit
-from scribengin.log.write.limits import WriteLimiter, WriteLimits
-from scribengin.log.write.refusals import refused_alone, split_refused
-from scribengin.log.write.results import Ack, BulkAck, BulkResult, PartialAck, RefusedRow
+from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
+from scribengin.log.write.results import Ack, BulkAck, BulkResult, PartialAck, RefusedRow, refused_alone, split_refused
 from scribengin.log.write.segment_chain import SegmentChain
 
 _T = TypeVar("_T")

@@ -33,12 +33,11 @@ from scribengin.dataflow.registry.descriptors import (
     TaskReport,
 )
 from scribengin.master.state import events as ev
-from scribengin.master.state.backoff import YOUNG_S
-from scribengin.master.state.balancing import Loads
 from scribengin.master.state.facts import LastMaintenance, Recoveries, Worker, runs
 from scribengin.master.state.placement import Standing
+from scribengin.master.state.spreading import Loads
 from scribengin.master.state.status import Telling, shown_reports
-from scribengin.master.state.worker_pool import Staff
+from scribengin.master.state.worker_pool import YOUNG_S, Staff
 
 READERS_PERIOD_S = 0.5
 READERS_PATIENCE_S = 5.0

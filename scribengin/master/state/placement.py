@@ -16,9 +16,8 @@ from scribengin.base.names import natural
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
 from scribengin.dataflow.registry.view import Placement
 from scribengin.master.state import events as ev
-from scribengin.master.state.balancing import balanced, filled
 from scribengin.master.state.facts import Place
-from scribengin.master.state.spreading import Slot, Spread, spread
+from scribengin.master.state.spreading import Slot, Spread, balanced, filled, spread
 
 Executors = Mapping[str, Sequence[str]]
 

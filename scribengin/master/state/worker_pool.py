@@ -1,13 +1,16 @@
 """The processes of a dataflow as its master sees them: workers and standby masters, launched, retired, lost,
-replaced. Pure."""
+replaced. Pure.
+
+What keeps dying is started again later and later (`Backoff`): time is an argument.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from scribengin.base.names import natural
 from scribengin.dataflow.registry.descriptors import WorkerReport
-from scribengin.master.state.backoff import YOUNG_S, Backoff
 from scribengin.master.state.events import KillContainer
 from scribengin.master.state.facts import Worker
 
@@ -18,6 +21,10 @@ LONG_WAIT_S = 30.0
 GRACE_S = 15.0
 """How long a worker that was removed may take to leave by itself."""
 _MASTER = "master-"
+YOUNG_S = 30.0
+"""What dies younger than this died of itself; what lived longer had a reason of the moment."""
+_FIRST_DELAY_S = 1.0
+_DELAY_MAX_S = 30.0
 
 
 class Staff:
@@ -211,3 +218,25 @@ class Staff:
         worker.retiring = True
         if not worker.registered:
             worker.kill_at_s = now_s
+
+
+def delay_s(failures: int) -> float:
+    """How long to wait after so many failures in a row: not at all after the first, then ever longer."""
+    return 0.0 if failures < 2 else min(_FIRST_DELAY_S * 2.0 ** (failures - 2), _DELAY_MAX_S)
+
+
+@dataclass(slots=True)
+class Backoff:
+    """The deaths in a row of one kind of thing."""
+
+    failures: int = 0
+    not_before_s: float = 0.0
+
+    def died(self, now_s: float, age_s: float) -> None:
+        """One of them has died at this age."""
+        self.failures = self.failures + 1 if age_s < YOUNG_S else 1
+        self.not_before_s = now_s + delay_s(self.failures)
+
+    def may_start(self, now_s: float) -> bool:
+        """Whether another one may be started now."""
+        return now_s >= self.not_before_s

@@ -1,10 +1,14 @@
-"""Starting dataflows: what stands in the registry before there is a master, and the launch of the first one."""
+"""Starting dataflows: what stands in the registry before there is a master, and the launch of the first one.
+
+`spec_of` shows what skein would be given: nothing is uploaded, and no server is asked.
+"""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
@@ -19,8 +23,10 @@ from scribengin.dataflow.registry.numbers import keep_numbers
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
 from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerDescriptor
+from scribengin.launcher.skein.spec import WorkerSize, application_spec
+from scribengin.launcher.yarn.shipping.shipping import Shipping
 from scribengin.operations.submit.origins import remember_origin
-from scribengin.operations.submit.shipping import launching_place, shipped
+from scribengin.operations.submit.shipping import Say, launching_place, shipped, with_environment
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown, RegistryError
 
@@ -127,3 +133,13 @@ def _undo(view: DataflowView, claims: Mapping[str, bytes | None], error: BaseExc
         view.registry.delete(view.paths.root, recursive=True)
     except RegistryError as trouble:
         error.add_note(f"and taking it back failed ({trouble}): run `scribengin kill {view.dataflow}`")
+
+
+def spec_of(config: DataflowConfig, hosts: str, home: Path, say: Say) -> dict[str, Any]:
+    """What `launcher: skein` submits for the registry at `hosts`. Packs the Python environment where that is to be
+    shipped, for its name is its content's. Raises ConfigInvalid, PackageInvalid, LauncherError."""
+    config = config.model_copy(update={"launcher": "skein"})
+    config = shipped(with_environment(config, home, say, uploads=False), home, uploads=False)
+    kit = Shipping(config.yarn, home, uploads=False).kit(config.package)
+    worker = WorkerSize(config.container.memory_mb, config.container.cores)
+    return application_spec(config.yarn, kit, master_request(config, FIRST_MASTER, hosts, home, standbys=0), worker)

@@ -3,21 +3,37 @@
 Collected by Spark, a round's output stands in the JVM's heap once or twice, and one thread copies it through a socket.
 So the workers of a large round write it to files, side by side, and the driver maps them: it is never copied, and takes
 page cache instead of heap. Few records are faster without the second Python worker that this needs.
+
+Several outputs are made by one job, as one DataFrame, with one current_timestamp.
+
+Outputs may have other columns than each other. The united frame has one column for each name and type there is, so that
+outputs of payloads share theirs, and rows hold nulls in the columns of others. MARK says whose a row is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType
 
+from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.input import conform
+from scribengin.spark.transform.spec import OutputSpec
 
 _SUMMARY = "path string"
+MARK = "scribengin output"
+"""In a job of several outputs: the index of the output that a row belongs to."""
+_Column = tuple[str, str]
+"""What tells columns of the united frame apart: a name, and a Spark type as JSON."""
 
 
 class OutputUnwritable(Exception):
@@ -115,3 +131,87 @@ def mapped(path: Path) -> list[pa.RecordBatch]:
     """The batches of a file. They keep it mapped; its name may go."""
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     return [reader.get_batch(index) for index in range(reader.num_record_batches)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitedOutput:
+    """One output of a united frame: its columns as its sink takes them, and where they stand there."""
+
+    name: str
+    schema: pa.Schema
+    indices: tuple[int, ...]
+
+    def batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The output's columns of rows that are all its own."""
+        columns = [rows.column(index) for index in self.indices]
+        return conform(pa.RecordBatch.from_arrays(columns, names=self.schema.names), self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class United:
+    """What a job executes, and how its rows are told apart."""
+
+    frame: DataFrame
+    outputs: tuple[UnitedOutput, ...]
+
+
+def unite(frames: Mapping[str, DataFrame], specs: Mapping[str, OutputSpec]) -> United:
+    """The encoded `frames`, by output, as one. `specs` says in which types the columns go to the sinks."""
+    if len(frames) == 1:
+        [(name, frame)] = frames.items()
+        indices = tuple(range(len(frame.columns)))
+        return United(frame, (UnitedOutput(name, _arrow_schema(frame, specs[name]), indices),))
+    kinds: dict[_Column, DataType] = {
+        key: field.dataType for frame in frames.values() for key, field in zip(_keys(frame), frame.schema, strict=True)
+    }
+    place = {key: index for index, key in enumerate(kinds)}
+    united: DataFrame | None = None
+    outputs = []
+    for mark, (name, frame) in enumerate(frames.items()):
+        marked = _marked(frame, kinds, mark)
+        united = marked if united is None else united.union(marked)
+        indices = tuple(place[key] for key in _keys(frame))
+        outputs.append(UnitedOutput(name, _arrow_schema(frame, specs[name]), indices))
+    assert united is not None, "a transformation has an output"
+    return United(united, tuple(outputs))
+
+
+def outputs_of(batches: Iterable[pa.RecordBatch], outputs: tuple[UnitedOutput, ...]) -> dict[str, list[pa.RecordBatch]]:
+    """The batches of a job of a united frame, by output."""
+    result: dict[str, list[pa.RecordBatch]] = {output.name: [] for output in outputs}
+    for batch in batches:
+        for output, rows in _by_mark(batch, outputs):
+            result[output.name].append(output.batch(rows))
+    return result
+
+
+def _by_mark(batch: pa.RecordBatch, outputs: tuple[UnitedOutput, ...]) -> Iterator[tuple[UnitedOutput, pa.RecordBatch]]:
+    """The rows of each output in a batch; most hold those of one only."""
+    if len(outputs) == 1:
+        yield outputs[0], batch
+        return
+    marks = batch.column(MARK)
+    present = marks.unique().to_pylist()
+    for mark in present:
+        yield outputs[mark], batch if len(present) == 1 else batch.filter(pc.equal(marks, mark))
+
+
+def _keys(frame: DataFrame) -> list[_Column]:
+    return [(field.name, field.dataType.json()) for field in frame.schema]
+
+
+def _marked(frame: DataFrame, kinds: Mapping[_Column, DataType], mark: int) -> DataFrame:
+    """`frame` with every column of the union, under names of the union's own, which no name of a user's can meet."""
+    own = {key: F.col(quoted(key[0])) for key in _keys(frame)}
+    columns = [
+        own.get(key, F.lit(None).cast(kind)).alias(str(place)) for place, (key, kind) in enumerate(kinds.items())
+    ]
+    return frame.select(*columns, F.lit(mark).alias(MARK))
+
+
+def _arrow_schema(frame: DataFrame, spec: OutputSpec) -> pa.Schema:
+    """What the sink gets: what it carries in the types that it asked for, and the rest as Spark has it."""
+    carried = {} if spec.format == "columns" else {field.name: field.type for field in spec.carried}
+    # To a sink, everything may be null: whether Spark could prove otherwise depends on the other outputs.
+    fields = to_arrow_schema(frame.schema, timezone="UTC")
+    return pa.schema([pa.field(field.name, carried.get(field.name, field.type)) for field in fields])

@@ -16,9 +16,8 @@ from scribengin.errors import SparkUnavailable, TransformationFailed
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, records_read
 from scribengin.spark.session.session import activate
 from scribengin.spark.transform.input import FORMAT, InputBinding, ReadSplit, RoundSource, TableSplit, spark_schema
-from scribengin.spark.transform.output import Drain, FileDrain, MemoryDrain
+from scribengin.spark.transform.output import Drain, FileDrain, MemoryDrain, United, outputs_of, unite
 from scribengin.spark.transform.plan_builder import Built, Recipe
-from scribengin.spark.transform.united import United, outputs_of, unite
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, PEER
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_dev.bench.peers.peers import Peer, Peers
 from scribengin_dev.bench.rows import Row
-from scribengin_tools.logs.limits import fsync_p50_ms, settle_disk
+from scribengin_tools.logs.benchmark import fsync_p50_ms, settle_disk
 
 _TAIL_PER_S = 500
 _TAIL_RECORD_BYTES = 1024

@@ -27,7 +27,7 @@ from scribengin_dev.bench.rows import SCALES, Row, Scale, missed_targets, write_
 from scribengin_dev.bench.segments import SEGMENTS, segments
 from scribengin_dev.harness.ending import ending_cleanly
 from scribengin_dev.harness.installation import NAMESPACE, embedded_place
-from scribengin_tools.logs.limits import fsync_p50_ms
+from scribengin_tools.logs.benchmark import fsync_p50_ms
 
 _MANY = {f"logs-{count}": count for count in (1, 100, 1_000)}
 _WITH_PEERS: dict[str, Callable[[PeerBench, str], list[Row]]] = {

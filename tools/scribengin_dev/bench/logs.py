@@ -12,8 +12,7 @@ from scribengin.base.clock import Clock
 from scribengin.log import LogNamespace
 from scribengin_dev.bench.rows import Row, Scale, alternating
 from scribengin_registry.contract import Registry
-from scribengin_tools.logs.benchmark import append, fill, group_sizes
-from scribengin_tools.logs.limits import read_and_checksum_s, write_and_sync_s
+from scribengin_tools.logs.benchmark import append, fill, group_sizes, read_and_checksum_s, write_and_sync_s
 
 _READ_RECORDS = 65_536
 _NO_PEER = "none yet: Kafka and DistributedLog come with their servers"

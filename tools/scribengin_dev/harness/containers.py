@@ -12,7 +12,7 @@ from pathlib import Path
 from scribengin.errors import DataflowError
 from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.operations.containers import kill_containers
+from scribengin.operations.lifecycle import kill_containers
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 

@@ -16,9 +16,8 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowError
 from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.operations.editing import ConfigChange, edit_config
-from scribengin.operations.lifecycle import set_desired_state
+from scribengin.operations.lifecycle import set_desired_state, start_again
 from scribengin.operations.restart import next_version, put_in_force, stop_for_restart
-from scribengin.operations.starting import start_again
 from scribengin_dev.soak.chain import STREAMS, SoakFlow
 from scribengin_dev.soak.measuring import processes_of
 from scribengin_dev.soak.pace import Pace

@@ -13,9 +13,7 @@ from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
 from scribengin.operations.chain.config import ChainConfig, full_name
-from scribengin.operations.containers import kill_containers
-from scribengin.operations.lifecycle import masters
-from scribengin.operations.starting import is_running
+from scribengin.operations.lifecycle import is_running, kill_containers, masters
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin_registry.contract import Registry
 from scribengin_registry.election import Election

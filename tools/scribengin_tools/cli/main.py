@@ -1,4 +1,4 @@
-"""`scribengin`: the command line. What each command does stands in `commands/`; here is how they end.
+"""`scribengin`: the command line. What each command does stands beside this; here is how they end.
 
 Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C.
 """

@@ -1,4 +1,6 @@
-"""Options that commands share, and what they are turned into: a registry session, a namespace, overrides."""
+"""Options that commands share, and what they are turned into: a registry session, a namespace, overrides.
+Commands that run until they are told to end hear of it here, too.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ import typer
 if TYPE_CHECKING:
     from scribengin.log import LogNamespace
     from scribengin_registry.zookeeper.registry import ZooKeeperRegistry
+import signal
+import threading
 
 REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
 DEFAULT_NAMESPACE = "/logs"
 _CONNECT_TIMEOUT_S = 5.0
-
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -128,3 +131,11 @@ def overrides(pairs: Sequence[str] | None, option: str = "--set ") -> dict[str, 
             raise ConfigInvalid(f"{option}{pair}: write {option}KEY=VALUE, as in {option}workers=2")
         found[key.strip()] = value
     return found
+
+
+def ended_by_signals() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set from now on, so that neither interrupts the cleaning up."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
+    signal.signal(signal.SIGINT, lambda _number, _frame: ended.set())
+    return ended

@@ -47,7 +47,7 @@ def sandbox(
     ends the dataflows that still run in it, as `scribengin kill` does.
     """
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin_tools.cli.signals import ended_by_signals
+    from scribengin_tools.cli.options import ended_by_signals
     from scribengin_tools.sandbox import Sandbox
 
     place = directory or scribengin_home() / "sandbox"

@@ -46,7 +46,7 @@ def web(
         from scribengin_tools.web.server import WebConfig, WebServer, token_from
     except ModuleNotFoundError as error:
         raise ConfigInvalid(f"`scribengin web` needs {error.name}: pip install 'scribengin[web]'") from None
-    from scribengin_tools.cli.signals import ended_by_signals
+    from scribengin_tools.cli.options import ended_by_signals
 
     token, warning = token_from(token_file, os.environ)
     if warning:

@@ -37,7 +37,7 @@ def package(
     """
     from scribengin.errors import ConfigInvalid
     from scribengin.launcher.yarn.shipping.environment import build_environment
-    from scribengin.operations.submit.yarn_environment import told
+    from scribengin.operations.submit.shipping import told
 
     if output is not None and not output.name.endswith((".tar.gz", ".tgz")):
         raise ConfigInvalid(f"--output {output}: call it .tar.gz, or YARN will not unpack it")
@@ -57,9 +57,9 @@ def preflight(
     """
     from scribengin.dataflow.config import load_config
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.submit.yarn_environment import with_environment
-    from scribengin_tools.rendering.yarn_preflight import preflight as check
-    from scribengin_tools.rendering.yarn_preflight import shown
+    from scribengin.operations.submit.shipping import with_environment
+    from scribengin_tools.rendering.yarn import preflight as check
+    from scribengin_tools.rendering.yarn import shown
 
     config = load_config(flow, overrides(settings))
     home = scribengin_home()
@@ -86,7 +86,7 @@ def spec(
     from scribengin.base.masking import masked
     from scribengin.dataflow.config import load_config
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.submit.yarn_spec import spec_of
+    from scribengin.operations.submit.submit import spec_of
 
     config = load_config(flow, overrides(settings))
     with connected(registry) as session:
@@ -108,7 +108,7 @@ def clean(
     """
     from scribengin.base.jvm import yarn_configuration
     from scribengin.launcher.yarn.shipping.staging import Staging
-    from scribengin.operations.submit.yarn_staging import named_by_dataflows
+    from scribengin.operations.submit.shipping import named_by_dataflows
 
     with connected(registry) as session:
         place = Staging(yarn_configuration(), staging)

@@ -21,7 +21,7 @@ from scribengin.monitoring.overview import DataflowPicture, picture_of
 from scribengin.operations.chain.draining import left_to_read
 from scribengin.operations.chain.graph import ChainGraph, Edge, graph_of
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, forget_chain, shared_state
-from scribengin.operations.delete import held_for, held_text
+from scribengin.operations.delete import held_for, held_text, settle
 from scribengin.operations.editing import refuse_unless_led
 from scribengin.operations.lifecycle import (
     Killed,
@@ -31,10 +31,9 @@ from scribengin.operations.lifecycle import (
     kill_dataflow,
     masters,
     set_desired_state,
+    start_again,
     wait_for_state,
 )
-from scribengin.operations.settling import settle
-from scribengin.operations.starting import start_again
 from scribengin_registry.contract import Registry
 from scribengin_tools.rendering.text import facts, lag_text, state_text, table
 

@@ -14,8 +14,7 @@ from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowBusy
-from scribengin.operations.author import author
-from scribengin.operations.lifecycle import await_masters_gone
+from scribengin.operations.lifecycle import author, await_masters_gone
 from scribengin.operations.rewind import Rewind, Rewound
 from scribengin_tools.rendering.text import table
 

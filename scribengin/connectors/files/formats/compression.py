@@ -3,6 +3,8 @@
 There is no way into the middle of them. So the reader that plans the rounds decompresses, keeps its place from one
 round to the next, and gives the records of a round to the splits; what it holds is about one round's `bytes_max`. After
 a restart it decompresses again what was read before, once.
+
+Written, a file is one member (gzip) or frame, or several of them one behind the other.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +23,13 @@ from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import HEAD_BYTES, frame_ends, frame_size
 from scribengin.connectors.files.formats.growing import RECORD, SHOWN_BYTES, Framing, decoded, refused
 from scribengin.connectors.files.formats.lines import BLOCK_BYTES, LINE_BYTES_MAX, NEWLINE, newlines, too_large
-from scribengin.connectors.files.formats.ranges import RangeFile
-from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned
+from scribengin.connectors.files.formats.reading import FileReading, FileToRead, RangeFile, Scanned
+from scribengin.connectors.files.formats.writing import Content, FileEncoder, PlainWriting, Write
 from scribengin.errors import DataflowError
 
 Codec = Literal["gzip", "bz2", "zstd", "lz4"]
 CODEC_OF_SUFFIX: dict[str, Codec] = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+SUFFIXES = {"gzip": "gz", "bz2": "bz2", "zstd": "zst", "lz4": "lz4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,3 +329,84 @@ class _Stream:
             f"{self._file.size_bytes}, after {good} good records: {why}; restore the file. A writer should give it a "
             "name that begins with _ or . until it is complete"
         )
+
+
+class CompressedWriting(PlainWriting):
+    """Files of `inner`, compressed."""
+
+    def __init__(self, inner: PlainWriting, codec: str) -> None:
+        """`codec` is one of SUFFIXES."""
+        self._inner = inner
+        self._codec = codec
+        self.suffix = f"{inner.suffix}.{SUFFIXES[codec]}"
+        self.payload_bytes_max = inner.payload_bytes_max
+
+    def check(self, batch: pa.RecordBatch, *, what: str) -> None:
+        self._inner.check(batch, what=what)
+
+    def content(self, batch: pa.RecordBatch, *, what: str) -> Content:
+        return self._inner.content(batch, what=what)
+
+    def encoder(self, first: Content, write: Write) -> FileEncoder:
+        return _CompressingEncoder(self._codec, write)
+
+    def batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+        with pa.CompressedInputStream(pa.PythonFile(_Blocks(blocks), "r"), self._codec) as stream:
+            yield from self._inner.batches(iter(lambda: bytes(stream.read(io.DEFAULT_BUFFER_SIZE * 128)), b""))
+
+
+class Outlet(io.RawIOBase):
+    """What pyarrow writes a file to: it passes everything on, until it is shut, and swallows what comes then.
+
+    pyarrow's writers complete their files when they are collected, and a file that was given up must not be written.
+    """
+
+    def __init__(self, write: Write) -> None:
+        self._write: Write | None = write
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        if self._write is not None:
+            self._write(view)
+        return len(view)
+
+    def shut(self) -> None:
+        """Pass nothing on any more."""
+        self._write = None
+
+
+class _CompressingEncoder(FileEncoder):
+    def __init__(self, codec: str, write: Write) -> None:
+        self._outlet = Outlet(write)
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._outlet, "w"), codec)
+
+    def append(self, content: Content) -> None:
+        self._stream.write(content)
+
+    def finish(self) -> None:
+        self._stream.close()
+
+    def abandon(self) -> None:
+        self._outlet.shut()
+
+
+class _Blocks(io.RawIOBase):
+    """Blocks as a file that is read from its beginning to its end."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        into = memoryview(buffer)
+        while not self._rest and (block := next(self._blocks, None)) is not None:
+            self._rest = memoryview(block)
+        count = min(len(into), len(self._rest))
+        into[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count

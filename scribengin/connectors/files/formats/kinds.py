@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from scribengin.connectors.files.formats.compressing import SUFFIXES, CompressedWriting
-from scribengin.connectors.files.formats.compression import CODEC_OF_SUFFIX
-from scribengin.connectors.files.formats.parquet_writing import ParquetWriting
+from scribengin.connectors.files.formats.compression import CODEC_OF_SUFFIX, SUFFIXES, CompressedWriting
+from scribengin.connectors.files.formats.parquet import ParquetWriting
 from scribengin.connectors.files.formats.writing import FileWriting, FramesWriting, LinesWriting, PlainWriting
 from scribengin.errors import DataflowError
 

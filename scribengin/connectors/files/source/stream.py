@@ -14,9 +14,8 @@ from scribengin.connectors.contract import PlannedRange, ReadSplit, RoundLimits,
 from scribengin.connectors.files.formats.reading import MARK_BYTES, FileReading, FileToRead, Scanned, mark_of
 from scribengin.connectors.files.matching import Question, match
 from scribengin.connectors.files.source.finished import FinishedFiles, fold
-from scribengin.connectors.files.source.listing import Listed, Listing
+from scribengin.connectors.files.source.listing import Listed, Listing, Stillness
 from scribengin.connectors.files.source.position import INLINE_BYTES_MAX, FilePosition, Seen, Unread
-from scribengin.connectors.files.source.stillness import Stillness
 from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo, FileSystem, is_lasting
 

@@ -1,11 +1,13 @@
 """Applications of YARN, for whoever stands outside: submits a dataflow's master, finds it, ends it.
 
 A dataflow's application is found by a tag that is made of its registry and name, so also when nobody wrote down its id.
+YARN tells nobody of anything by itself, so a moment passes between two looks (`pause`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +24,6 @@ from scribengin.launcher.contract import (
 )
 from scribengin.launcher.yarn import security
 from scribengin.launcher.yarn.client import node_web
-from scribengin.launcher.yarn.client.pausing import pause
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.launching import KIT_VARIABLE, Kit, Program, launch_context
 from scribengin.launcher.yarn.shipping.staging import Staging
@@ -32,6 +33,7 @@ KILL_TIMEOUT_S = 30.0
 _RECORDS = "org.apache.hadoop.yarn.api.records."
 _PROTOCOL = "org.apache.hadoop.yarn.api.protocolrecords."
 _FINAL = ("FINISHED", "FAILED", "KILLED")
+LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,3 +300,8 @@ def _report(java: Any) -> ApplicationReport:
 def _running(java: Any) -> RunningContainer:
     web = str(java.getNodeHttpAddress() or "").removeprefix("http://").removeprefix("https://")
     return RunningContainer(str(java.getContainerId().toString()), str(java.getAssignedNode().toString()), web)
+
+
+def pause() -> None:
+    """A moment."""
+    threading.Event().wait(LOOK_S)

@@ -155,6 +155,7 @@ def restart(
     change the same. Without FLOW, it asks before it takes code from a directory that you have not submitted.
     """
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.lifecycle import start_again
     from scribengin.operations.names import view_of
     from scribengin.operations.restart import (
         foreign_origin,
@@ -163,7 +164,6 @@ def restart(
         refuse_overtaken,
         stop_for_restart,
     )
-    from scribengin.operations.starting import start_again
     from scribengin_tools.rendering.checking import check
 
     with connected(registry) as session:

@@ -142,7 +142,7 @@ def _watch(view: Any, *, as_json: bool) -> None:
     """Show the status again at every change, in place on a terminal, else one after the other."""
     from rich.live import Live
 
-    from scribengin.operations.watching import Change
+    from scribengin.operations.lifecycle import Change
     from scribengin_tools.rendering.dataflow import overview
     from scribengin_tools.rendering.text import print_json_line
     from scribengin_tools.rendering.yarn import application_facts

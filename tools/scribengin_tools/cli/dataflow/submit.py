@@ -113,7 +113,7 @@ def submit(
         _refuse_without_cluster()
     with connected(registry, user_wanted=not insecure) as session:
         with console(stderr=True).status("checking; Spark takes some seconds ..."):
-            from scribengin.operations.author import author
+            from scribengin.operations.lifecycle import author
             from scribengin.operations.submit.submit import submit as start_dataflow
             from scribengin_tools.rendering.checking import check
 
@@ -154,9 +154,9 @@ def _submit_chain(
 ) -> None:
     from scribengin.dataflow.registry.view import DataflowView
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.author import author
     from scribengin.operations.chain.config import load_chain
     from scribengin.operations.chain.submit import submit_chain
+    from scribengin.operations.lifecycle import author
     from scribengin_tools.rendering.chain_checking import check_chain
 
     chain = load_chain(flow, overrides(settings))
@@ -186,8 +186,8 @@ def start(name: NameArgument, wait: WaitOption = False, registry: RegistryOption
     """Start a dataflow or a chain again that was stopped, was killed or has failed. It goes on where it was."""
     from scribengin.dataflow.registry.view import DataflowView
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.lifecycle import start_again
     from scribengin.operations.names import chain_of, view_of
-    from scribengin.operations.starting import start_again
     from scribengin_tools.rendering.chain import start_chain
 
     with connected(registry) as session:
@@ -210,7 +210,7 @@ def revive(registry: RegistryOption = None) -> None:
     it can be run again and again: deploy/systemd has a timer that does.
     """
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.starting import revive as launch_masters
+    from scribengin.operations.lifecycle import revive as launch_masters
 
     with connected(registry) as session:
         revived = launch_masters(session, scribengin_home())
@@ -230,8 +230,8 @@ def _refuse_without_cluster() -> None:
 def _made_ready(hosts: str, config: DataflowConfig, *, check_cluster: bool) -> DataflowConfig:
     """The dataflow as it can be submitted to YARN. Raises ClusterNotReady, and what uploading raises."""
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.submit.yarn_environment import secrets_in_the_clear, with_environment
-    from scribengin_tools.rendering.yarn_preflight import preflight, refuse_unless_ready, shown
+    from scribengin.operations.submit.shipping import secrets_in_the_clear, with_environment
+    from scribengin_tools.rendering.yarn import preflight, refuse_unless_ready, shown
 
     home = scribengin_home()
     for name in secrets_in_the_clear(config):
@@ -255,8 +255,7 @@ def refuse(errors: Sequence[ScribenginError]) -> None:
 def follow(view: DataflowView, *, wait: bool) -> None:
     """Say how to see what becomes of a dataflow that was started, or wait until it runs."""
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
-    from scribengin.operations.lifecycle import ended_badly, wait_for_state
-    from scribengin.operations.starting import has_begun
+    from scribengin.operations.lifecycle import ended_badly, has_begun, wait_for_state
 
     name = view.dataflow
     if not wait:
