@@ -23,7 +23,8 @@ class SharedWatch:
     """One registration with the servers, of one node. It fires once; made by `WatchTable`."""
 
     def __init__(self, what: What, path: str) -> None:
-        self.what, self.path = what, path
+        self.what = what
+        self.path = path
         self.waiting: dict[Watch, int] = {}
         """With how many reads each of them came."""
         self.placed = False

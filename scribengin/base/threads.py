@@ -42,7 +42,8 @@ class Upkeep:
     """
 
     def __init__(self, work: Callable[[Callable[[], bool]], object], failed: Callable[[], None]) -> None:
-        self._work, self._failed = work, failed
+        self._work = work
+        self._failed = failed
         self._lock = threading.Lock()
         self._due = self._closed = False
         self._thread: threading.Thread | None = None

@@ -132,7 +132,8 @@ class ReaderLagCollector(Collector):
     """
 
     def __init__(self, namespace: str, lags: Callable[[], Iterable[ReaderLag]]) -> None:
-        self._namespace, self._lags = namespace, lags
+        self._namespace = namespace
+        self._lags = lags
         REGISTRY.register(self)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:

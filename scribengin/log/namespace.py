@@ -80,8 +80,12 @@ class LogNamespace(ClosedAtExit):
     ) -> None:
         self.path = path
         self.descriptor = descriptor
-        self._registry, self._config, self._clock, self._own_registry = registry, config, clock, own
-        self._create_if_missing, self._limiter = create_if_missing, limiter
+        self._registry = registry
+        self._config = config
+        self._clock = clock
+        self._own_registry = own
+        self._create_if_missing = create_if_missing
+        self._limiter = limiter
         self._store = FileSegmentStore(descriptor.location, descriptor.token)
         self._closed = False
 

@@ -51,7 +51,8 @@ class WorkerSeries(_Series):
     """The series of a worker's tasks. `reports` is asked at every scrape, on the scraper's thread."""
 
     def __init__(self, dataflow: str, reports: Callable[[], Iterable[TaskReport]]) -> None:
-        self._dataflow, self._reports = dataflow, reports
+        self._dataflow = dataflow
+        self._reports = reports
         super().__init__()
 
     def collect(self) -> Iterator[Metric]:
@@ -111,7 +112,9 @@ class MasterSeries(_Series):
     """
 
     def __init__(self, dataflow: str, leads: Callable[[], bool], status: Callable[[], DataflowStatus]) -> None:
-        self._dataflow, self._leads, self._status = dataflow, leads, status
+        self._dataflow = dataflow
+        self._leads = leads
+        self._status = status
         super().__init__()
 
     def collect(self) -> Iterator[Metric]:

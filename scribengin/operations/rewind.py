@@ -66,7 +66,8 @@ class Rewind:
         wanted = {name: value for name, value in config.sources.items() if source in (None, name)}
         environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock, has_tasks=lambda: True)
         only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
-        self._at, self._open = at, partial(Resources, only_sources, environment)
+        self._at = at
+        self._open = partial(Resources, only_sources, environment)
         with self._open() as resources:
             self._moves = [
                 self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))

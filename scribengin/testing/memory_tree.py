@@ -119,7 +119,8 @@ class MemoryTree:
                 _refuse_stranger("set", path, record, user)
                 self._keep(path, kept)
                 record = self._records[path]
-                record.data, record.modified_ms = data, now_ms
+                record.data = data
+                record.modified_ms = now_ms
                 record.version += 1
                 changes.append(Change("changed", path))
                 return record.version

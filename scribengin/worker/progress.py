@@ -60,7 +60,8 @@ class Progress:
         self._looked_s: float | None = None
         self.times: RoundTimes | None = None
         self._lag: tuple[StreamLag, ...] = ()
-        self._read, self._written = _RatesByName(now_s), _RatesByName(now_s)
+        self._read = _RatesByName(now_s)
+        self._written = _RatesByName(now_s)
         self._moved_s = now_s
 
     def committed(self, outcome: RoundOutcome, now_ms: int, now_s: float) -> None:

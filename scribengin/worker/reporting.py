@@ -35,7 +35,8 @@ class ReportSchedule:
 
     def written(self, report: WorkerReport, now_s: float) -> None:
         """This one was written."""
-        self._written, self._written_s = report, now_s
+        self._written = report
+        self._written_s = now_s
 
 
 def _counts(report: WorkerReport) -> list[object]:

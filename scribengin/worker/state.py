@@ -209,7 +209,11 @@ class ExecutorState:
         run = self._run(owned)
         run.phase = "idle" if outcome is None else "running"
         run.isolating = False
-        run.tries, run.waits, run.troubled_s, run.waiting, run.error = 0, 0, None, False, None
+        run.tries = 0
+        run.waits = 0
+        run.troubled_s = None
+        run.waiting = False
+        run.error = None
         if outcome is not None:
             run.progress.committed(outcome, now_ms, now_s)
 
@@ -229,7 +233,8 @@ class ExecutorState:
         run = self._run(owned)
         run.progress.looked(lags, now_s)
         run.ended = ended
-        run.looked_s, run.looked_rounds = now_s, run.progress.rounds
+        run.looked_s = now_s
+        run.looked_rounds = run.progress.rounds
 
     def gave_back(self, owned: Owned) -> None:
         """The task was released."""

@@ -41,6 +41,15 @@ def too_long(file: SourceFile) -> list[str]:
     return wrong
 
 
+def crowded_assignments(file: SourceFile) -> list[str]:
+    """`self.a, self.b = a, b`: two lines that pretend to be one. To swap, or to take and clear, is another thing."""
+    return [
+        f"{file.path}:{node.lineno} {ast.unparse(node)}"
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _crowded(node.targets[0], node.value)
+    ]
+
+
 def unfinished(text: str) -> list[str]:
     """Marks of work put off."""
     return _matches(_UNFINISHED, text)
@@ -154,3 +163,11 @@ def _offered(tree: ast.Module) -> set[str]:
 
 def _is_ours(node: ast.ImportFrom) -> bool:
     return node.level > 0 or (node.module or "").split(".")[0] in CODE_ROOTS
+
+
+def _crowded(target: ast.expr, value: ast.expr) -> bool:
+    if not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)):
+        return False
+    set_here = {ast.unparse(one) for one in target.elts if isinstance(one, ast.Attribute)}
+    used = {ast.unparse(part) for one in value.elts for part in ast.walk(one) if isinstance(part, ast.Attribute)}
+    return len(set_here) == len(target.elts) and not set_here & used

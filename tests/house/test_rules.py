@@ -24,6 +24,25 @@ def test_lines_files_and_functions_stay_within_their_limits() -> None:
     expect_none(line for file in python_files() for line in rules.too_long(file))
 
 
+def test_each_field_is_set_in_a_line_of_its_own() -> None:
+    expect_none(line for file in files_that_run() for line in rules.crowded_assignments(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("self.a, self.b = a, b", 1),
+        ("seen.a, self.b, self.c = 1, f(x), []", 1),
+        ("self.a, self.b = self.b, self.a", 0),
+        ("before, self.a = self.a, None", 0),
+        ("a, b = 1, 2", 0),
+        ("self.a, self.b = pair()", 0),
+    ],
+)
+def test_the_rule_tells_crowded_assignments_from_swaps(text: str, lines: int) -> None:
+    assert len(rules.crowded_assignments(parse(text))) == lines
+
+
 def test_only_the_clock_reads_time() -> None:
     found = {file.path: rules.time_readers(file) for file in shipped_files()}
     expect_none(line for path, lines in found.items() if path not in TIME_READERS for line in lines)

@@ -166,11 +166,16 @@ class _Search:
     def __init__(
         self, pieces: Sequence[Piece], run: Run, bad_max: int, reason: str, told: Callable[[Isolating], None]
     ) -> None:
-        self._pieces, self._run, self._bad_max, self._told = pieces, run, bad_max, told
+        self._pieces = pieces
+        self._run = run
+        self._bad_max = bad_max
+        self._told = told
         self._total = sum(piece.rows.num_rows for piece in pieces)
         self._bad: dict[int, str] = {}
         self._done: dict[int, Outputs] = {}
-        self._runs, self._reason, self._guessing = 0, reason, True
+        self._runs = 0
+        self._reason = reason
+        self._guessing = True
 
     def search(self, undecodable: Undecodable, *, stop_at_first: bool) -> Isolated:
         self._tell(1)

@@ -165,7 +165,8 @@ class TokenRenewal:
                 self._renew()
                 self.failure = None
             except LauncherError as error:
-                self.failure, self._pause_s = error, min(_RETRY_S, self._pause_s)
+                self.failure = error
+                self._pause_s = min(_RETRY_S, self._pause_s)
 
     def _renew(self) -> None:
         """Renew every set that still can be; obtain a new one when the newest is three quarters through its life."""

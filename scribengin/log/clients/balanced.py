@@ -68,7 +68,9 @@ class BalancedWriter(ClosedOrAborted):
         `LogNamespace.open_writer`; then it is the writer of none."""
         streams = open_streams(namespace, check_logs(logs), timeout_s=timeout_s)
         self._lanes = [_Lane(stream) for stream in streams]
-        self._by_bytes, self._retry_s, self._clock = policy == "least_pending", retry_s, clock
+        self._by_bytes = policy == "least_pending"
+        self._retry_s = retry_s
+        self._clock = clock
         self._lock = threading.Lock()
         self._turn = 0
         self._closed = False
@@ -172,7 +174,8 @@ class BalancedWriter(ClosedOrAborted):
     def _leave_out(self, lane: _Lane, error: ScribenginError) -> None:
         with self._lock:
             if lane.retry_at_s is None:
-                lane.retry_at_s, lane.why = self._clock.monotonic_s() + self._retry_s, str(error)
+                lane.retry_at_s = self._clock.monotonic_s() + self._retry_s
+                lane.why = str(error)
 
     def _reopen_due(self) -> None:
         """Replace writers whose time has come, in the caller's thread; meanwhile other threads use the other logs."""
@@ -189,7 +192,8 @@ class BalancedWriter(ClosedOrAborted):
             except ScribenginError as error:  # it is sealed or gone; or owned by somebody, or not to be had just now
                 gone = isinstance(error, EndOfStream | LogNotFound)
                 with self._lock:
-                    lane.why, lane.retry_at_s = str(error), _NEVER if gone else lane.retry_at_s
+                    lane.why = str(error)
+                    lane.retry_at_s = _NEVER if gone else lane.retry_at_s
             else:
                 with self._lock:
                     lane.retry_at_s = None

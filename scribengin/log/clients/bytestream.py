@@ -36,7 +36,8 @@ class ByteStreamWriter(ClosedOrAborted):
 
         Raises as `LogNamespace.open_writer`, and ConfigInvalid.
         """
-        self._log, self._piece_bytes = log, piece_bytes
+        self._log = log
+        self._piece_bytes = piece_bytes
         self._lock = threading.RLock()
         self._buffer = bytearray()
         self._closed = False
@@ -127,7 +128,8 @@ class ByteStreamReader(io.RawIOBase):
     def __init__(self, namespace: LogNamespace, log: str, position: int = 0) -> None:
         """Begin at `position`. Raises as `seek`."""
         super().__init__()
-        self._namespace, self._log = namespace, log
+        self._namespace = namespace
+        self._log = log
         self._reader: LogReader | None = None
         self._piece = memoryview(b"")
         """Bytes from the position on that were read from the log and not given out."""
@@ -154,7 +156,10 @@ class ByteStreamReader(io.RawIOBase):
             raise ValueError(f"log '{self._log}': {position} lies before the beginning of the stream")
         reader = self._namespace.open_reader(self._log, TransactionId(position + 1))
         self._close_reader()
-        self._reader, self._position, self._piece, self.ended = reader, position, memoryview(b""), False
+        self._reader = reader
+        self._position = position
+        self._piece = memoryview(b"")
+        self.ended = False
         return position
 
     def tell(self) -> int:

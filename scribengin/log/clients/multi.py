@@ -39,7 +39,8 @@ class _Source:
     """One log, and what was read of it and not given out."""
 
     def __init__(self, log: str, reader: LogReader) -> None:
-        self.log, self.reader = log, reader
+        self.log = log
+        self.reader = reader
         self.batch: pa.RecordBatch | None = None
         self.order: npt.NDArray[np.int64] = np.empty(0, np.int64)
         """By what each row of the batch is ordered: the largest transaction id up to there."""
@@ -98,7 +99,8 @@ class MultiReader(ClosedAtExit):
         Raises ConfigInvalid, and as `LogNamespace.open_reader`.
         """
         logs = check_logs(logs)
-        self._wait_s, self._clock = wait_s, clock
+        self._wait_s = wait_s
+        self._clock = clock
         self._closed = threading.Event()
         self._names = pa.array(logs, pa.string())
         with ExitStack() as opened:

@@ -116,7 +116,8 @@ class RegistryOffsetStore(OffsetStore):
     """A node for each reader under one path. For positions that readers on other machines must find."""
 
     def __init__(self, registry: Registry, path: str) -> None:
-        self._registry, self._parent = registry, path.rstrip("/")
+        self._registry = registry
+        self._parent = path.rstrip("/")
 
     def load(self, reader: str) -> dict[str, LogOffset]:
         path = self._path(reader)

@@ -57,8 +57,11 @@ class _Batch:
     """Records that will be one entry. Guarded by the producer's lock until it is taken."""
 
     def __init__(self, topic: str, partition: int, log: str, bytes_max: int, due_s: float) -> None:
-        self.topic, self.partition, self.log = topic, partition, log
-        self.bytes_max, self.due_s = bytes_max, due_s
+        self.topic = topic
+        self.partition = partition
+        self.log = log
+        self.bytes_max = bytes_max
+        self.due_s = due_s
         self._keys: list[bytes | None] = []
         self._values: list[bytes] = []
         self._futures: list[Future[RecordMetadata]] = []
@@ -108,8 +111,13 @@ class LogProducer(ClosedOrAborted):
     ) -> None:
         """A batch is sent after `linger_ms` or at `batch_bytes`. With `buffer_bytes_max` under way, `send` waits.
         `timeout_s` is how long the lock of a log is waited for."""
-        self._namespace, self._partitioner, self._clock, self._timeout_s = namespace, partitioner, clock, timeout_s
-        self._linger_s, self._batch_bytes, self._buffer_bytes_max = linger_ms / 1000, batch_bytes, buffer_bytes_max
+        self._namespace = namespace
+        self._partitioner = partitioner
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._linger_s = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._buffer_bytes_max = buffer_bytes_max
         self._outstanding = Outstanding()
         self._changed = threading.Condition()
         """Guards everything below."""
@@ -313,7 +321,8 @@ class LogProducer(ClosedOrAborted):
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
-            self._failure, self._sending = error, None  # what it was sending has been answered
+            self._failure = error
+            self._sending = None  # what it was sending has been answered
             left = self._take_all()
             self._changed.notify_all()
         for batch in left:

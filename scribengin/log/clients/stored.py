@@ -52,9 +52,13 @@ class StoredReader(ClosedOrAborted):
         Raises ConfigInvalid, and as `LogNamespace.open_reader`; PositionTruncated when the log was truncated behind the
         stored position: then delete it from the store to start at the first record that is kept.
         """
-        self._namespace, self._name, self._store, self._clock = namespace, reader, store, clock
+        self._namespace = namespace
+        self._name = reader
+        self._store = store
+        self._clock = clock
         self._register = register
-        self._commit_s, self._commit_records = commit_s, commit_records
+        self._commit_s = commit_s
+        self._commit_records = commit_records
         stored = store.load(reader)
         directories = {log: namespace.info(log).log.directory for log in logs}
         known = {log: at for log, at in stored.items() if directories.get(log) == at.directory}
@@ -63,7 +67,8 @@ class StoredReader(ClosedOrAborted):
         starts = {**(start or {}), **{log: at.position for log, at in known.items()}}
         self._reader = MultiReader(namespace, logs, start=starts, wait_s=wait_s, clock=clock, **options)
         self._stored = {log: at.position for log, at in known.items()}
-        self._stored_s, self._records = clock.monotonic_s(), 0
+        self._stored_s = clock.monotonic_s()
+        self._records = 0
         try:
             if self._reader.directories != directories:
                 raise LogNotFound(f"one of the logs {list(logs)} was created again just now; open the reader again")
@@ -100,7 +105,9 @@ class StoredReader(ClosedOrAborted):
             read = {log: LogOffset(directory=directories[log], position=at) for log, at in positions.items()}
             self._store.store(self._name, {**self._others, **read})
             self._register_positions(positions)  # after it is stored: what is registered is never ahead of that
-        self._stored, self._stored_s, self._records = positions, self._clock.monotonic_s(), 0
+        self._stored = positions
+        self._stored_s = self._clock.monotonic_s()
+        self._records = 0
 
     def close(self) -> None:
         """Commit, and close the reader. Idempotent."""

@@ -63,8 +63,11 @@ class Transformer(ClosedOrAborted):
         than one entry of the target holds. Raises as `LogNamespace.open_writer` and `open_reader`; LogError and
         InconsistentLog for a target that was not made from this source.
         """
-        self._namespace, self._source, self._target = namespace, source, target
-        self._transform, self._records_max = transform, records_max
+        self._namespace = namespace
+        self._source = source
+        self._target = target
+        self._transform = transform
+        self._records_max = records_max
         self._failure: BaseException | None = None
         self._writer = namespace.open_writer(target, timeout_s=timeout_s, steal=steal)
         try:

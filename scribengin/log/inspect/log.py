@@ -89,7 +89,8 @@ class LogInspection:
     """One log, read from beginning to end. Made by `LogNamespace.inspect`."""
 
     def __init__(self, metadata: LogMetadata, store: SegmentStore) -> None:
-        self._metadata, self._store = metadata, store
+        self._metadata = metadata
+        self._store = store
         self.survey: LogSurvey = survey(metadata)
         """The log's metadata, as it was when this was made."""
 

@@ -85,7 +85,9 @@ class NamespaceListener(Listener[frozenset[str]]):
     """
 
     def __init__(self, registry: Registry, logs_path: str, callback: LogsChanged, prefix: str) -> None:
-        self._logs_path, self._callback, self._prefix = logs_path, callback, prefix
+        self._logs_path = logs_path
+        self._callback = callback
+        self._prefix = prefix
         self._there: frozenset[str] = frozenset()
         super().__init__(registry, logs_path)
 
@@ -117,7 +119,8 @@ class SegmentListener(Listener[tuple[SegmentDescriptor, ...]]):
     """
 
     def __init__(self, metadata: LogMetadata, callback: SegmentsChanged) -> None:
-        self._metadata, self._callback = metadata, callback
+        self._metadata = metadata
+        self._callback = callback
         self._directory = metadata.descriptor().directory
         self._known: LogState | None = None
         super().__init__(metadata.registry, metadata.path)

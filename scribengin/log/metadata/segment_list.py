@@ -32,8 +32,11 @@ class SegmentList(Sequence["SegmentDescriptor"]):
         known: dict[int, SegmentDescriptor],
         load: Load,
     ) -> None:
-        self.begin, self.unfinished, self.known = begin, unfinished, known
-        self._completed, self._load = completed, load
+        self.begin = begin
+        self.unfinished = unfinished
+        self.known = known
+        self._completed = completed
+        self._load = load
 
     def __len__(self) -> int:
         return self._completed + (self.unfinished is not None)

@@ -28,7 +28,9 @@ class WaitingLine:
     """The line at one log's lock, and this caller's place in it, if it has one."""
 
     def __init__(self, metadata: LogMetadata, lock: LockDescriptor) -> None:
-        self._metadata, self._registry, self._lock = metadata, metadata.registry, lock
+        self._metadata = metadata
+        self._registry = metadata.registry
+        self._lock = lock
         self._path = f"{metadata.path}/waiting"
         self.place: str | None = None
         """The node of this caller's place."""

@@ -94,7 +94,9 @@ class HeldLock:
     """
 
     def __init__(self, metadata: LogMetadata, owner: Owner, ended: Callable[[ScribenginError], None]) -> None:
-        self._metadata, self._owner, self._ended = metadata, owner, ended
+        self._metadata = metadata
+        self._owner = owner
+        self._ended = ended
         self._guard = threading.Lock()
         """Of the three below."""
         self._changed = False

@@ -194,7 +194,9 @@ class LogCatalog:
     ) -> None:
         self.log = log
         self._follow = follow
-        self._metadata, self._store, self._clock = metadata, store, clock
+        self._metadata = metadata
+        self._store = store
+        self._clock = clock
         stale = self._stale = threading.Event()
         wake = self._wake = threading.Event()
         """Set by whoever has something to tell a waiting reader."""
@@ -229,7 +231,8 @@ class LogCatalog:
             raise LogNotFound(
                 f"log '{self.log.name}' was deleted, and created again; open a new reader to read the new one"
             )
-        self._state, self._checked_s = state, self._clock.monotonic_s()
+        self._state = state
+        self._checked_s = self._clock.monotonic_s()
         return state
 
     def _out_of_date(self, state: LogState) -> bool:

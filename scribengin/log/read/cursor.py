@@ -41,8 +41,10 @@ class EntryCursor:
     """
 
     def __init__(self, catalog: LogCatalog, position: DLSN, *, skip_damaged: bool) -> None:
-        self._catalog, self._skip_damaged = catalog, skip_damaged
-        self._segment, self._entry = position.segment, position.entry
+        self._catalog = catalog
+        self._skip_damaged = skip_damaged
+        self._segment = position.segment
+        self._entry = position.entry
         self._reader: SegmentReader | None = None
         """Of the segment, if it has been looked into."""
         self._end = _NOTHING
@@ -88,7 +90,8 @@ class EntryCursor:
         while segment is not None:
             end = self._catalog.end(segment)
             if self._entry < end.entries:
-                self._end, self._walk = end, None
+                self._end = end
+                self._walk = None
                 return True
             if segment.in_progress:
                 return False
@@ -100,8 +103,10 @@ class EntryCursor:
         return False
 
     def _go_to(self, position: DLSN) -> None:
-        self._segment, self._entry = position.segment, position.entry
-        self._reader, self._end = None, _NOTHING
+        self._segment = position.segment
+        self._entry = position.entry
+        self._reader = None
+        self._end = _NOTHING
 
     def _opened(self) -> SegmentReader:
         """The segment's reader. Offsets hold for one reader: it may have been closed for others meanwhile."""
@@ -109,7 +114,8 @@ class EntryCursor:
         assert descriptor is not None, "an entry of it is visible"
         reader = self._catalog.reader(descriptor)
         if reader is not self._reader:
-            self._reader, self._end = reader, self._catalog.end(descriptor)
+            self._end = self._catalog.end(descriptor)  # which may fail: then nothing has changed
+            self._reader = reader
             self._at = self._walk = None
         return reader
 
@@ -134,4 +140,5 @@ class EntryCursor:
         if number > self._entry:
             self.passed_over.add(number - max(lost, self._entry), offset - error.offset)
         self._entry = max(number, self._entry)
-        self._at, self._walk = (number, offset, None), None
+        self._at = (number, offset, None)
+        self._walk = None

@@ -215,7 +215,8 @@ class _Planner:
         self.position = start
         self.records = 0
         self.full = False
-        self._records_left, self._bytes_left = max(1, records_max), bytes_max
+        self._records_left = max(1, records_max)
+        self._bytes_left = bytes_max
         self._splits: list[EntryRange] = []
         self._file = ("", "", 0, 0, 0)
         self._run: _Run | None = None

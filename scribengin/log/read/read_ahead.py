@@ -58,7 +58,8 @@ class EntriesInTurn:
     """Verifies each entry when it is asked for."""
 
     def __init__(self, cursor: EntryCursor, *, skip_damaged: bool) -> None:
-        self._cursor, self._skip_damaged = cursor, skip_damaged
+        self._cursor = cursor
+        self._skip_damaged = skip_damaged
         self.passed_over = cursor.passed_over
         self.position = cursor.position
 
@@ -96,7 +97,9 @@ class EntriesAhead:
     """Keeps the next entries being verified by threads, within limits."""
 
     def __init__(self, cursor: EntryCursor, limits: ReadAhead, *, skip_damaged: bool) -> None:
-        self._cursor, self._limits, self._skip_damaged = cursor, limits, skip_damaged
+        self._cursor = cursor
+        self._limits = limits
+        self._skip_damaged = skip_damaged
         self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="log-read-ahead")
         self._ahead: deque[_Ahead] = deque()
         self._bytes = 0

@@ -60,7 +60,11 @@ class LogReader(ClosedAtExit):
         lock: SubscriberLock | None = None,
         metrics: LogMetrics | None = None,
     ) -> None:
-        self._catalog, self._clock, self._config, self._lock, self._metrics = catalog, clock, config, lock, metrics
+        self._catalog = catalog
+        self._clock = clock
+        self._config = config
+        self._lock = lock
+        self._metrics = metrics
         self._calling = threading.RLock()
         """Held while a call is under way, so that `close` ends nothing that is in use."""
         self._closed = False
@@ -289,7 +293,8 @@ class LogReader(ClosedAtExit):
         if slot_end < entry.header.records:
             self._position = DLSN(segment, number, slot_end)
         else:
-            self._position, self._entry = DLSN(segment, number + 1, 0), None
+            self._position = DLSN(segment, number + 1, 0)
+            self._entry = None
 
 
 def open_reader(
@@ -326,8 +331,11 @@ class IdleWatch:
     """
 
     def __init__(self, log: str, config: ReaderConfig, clock: Clock, writer: Callable[[], Writer]) -> None:
-        self._log, self._clock, self._writer = log, clock, writer
-        self._warn_s, self._error_s = config.idle_warn_s, config.idle_error_s
+        self._log = log
+        self._clock = clock
+        self._writer = writer
+        self._warn_s = config.idle_warn_s
+        self._error_s = config.idle_error_s
         self._seen_s = clock.monotonic_s()
 
     @property

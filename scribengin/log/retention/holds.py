@@ -47,7 +47,8 @@ class RegisteredReaders:
     """The registered readers of one log. Thread-safe: it keeps nothing but paths."""
 
     def __init__(self, metadata: LogMetadata) -> None:
-        self._metadata, self._registry = metadata, metadata.registry
+        self._metadata = metadata
+        self._registry = metadata.registry
         self._path = f"{metadata.path}/readers"
 
     def positions(self) -> dict[str, DLSN]:

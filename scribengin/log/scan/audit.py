@@ -42,8 +42,11 @@ class SegmentAudit:
         check_txids: bool = False,
         bodies: bool = True,
     ) -> None:
-        self._view, self._segment, self._end = view, segment, end
-        self._bodies, self._check_txids = bodies, check_txids
+        self._view = view
+        self._segment = segment
+        self._end = end
+        self._bodies = bodies
+        self._check_txids = check_txids
         self._knows_txid = start_txid != TXID_UNKNOWN
         self._fold = EntryFold(segment, Tail(0, 0, start_txid, segment.start_sequence))
         self._damaged = False

@@ -145,7 +145,8 @@ class EntryFold:
                 f"control entry {entries} names entries {named}, staged are {self.staged_first} to {entries - 1}"
             )
             return
-        self.staged_first, self.visible = None, self.at
+        self.staged_first = None
+        self.visible = self.at
 
     def found(self, hole: DamagePlace | None, later_group: int | None) -> Found:
         staged = None if self.staged_first is None else StagedRun(self.staged_first, self.at)

@@ -199,7 +199,8 @@ class FileAppender(SegmentAppender):
     """Writes one segment file, which it has just created."""
 
     def __init__(self, path: Path, descriptor: int, *, fsync: bool, check_mounted: Callable[[], None]) -> None:
-        self._path, self._check_mounted = path, check_mounted
+        self._path = path
+        self._check_mounted = check_mounted
         self._fence_path = str(path.with_suffix(".fence"))
         self._fsync = fsync
         self._file = descriptor
@@ -358,7 +359,8 @@ class FileView(SegmentView):
         start = min(offset, size) // _ALIGNED_BYTES * _ALIGNED_BYTES
         end = min(size, max(offset + length, start + WINDOW_BYTES))
         window = pa.py_buffer(b"") if end <= start else self._part(start, end)
-        self._window, self._window_start = window, start
+        self._window = window
+        self._window_start = start
         return window
 
     def _part(self, start: int, end: int) -> pa.Buffer:

@@ -42,10 +42,16 @@ class GroupCommit:
         limits: WriteLimits,
         on_completed: Callable[[], None] | None = None,
     ) -> None:
-        self._chain, self._config, self._log, self._clock = chain, config, log, clock
-        self._limits, self._metrics, self._on_completed = limits, chain.metrics, on_completed
+        self._chain = chain
+        self._config = config
+        self._log = log
+        self._clock = clock
+        self._limits = limits
+        self._metrics = chain.metrics
+        self._on_completed = on_completed
         self._policy = TransmitPolicy.of(config)
-        self._entry_bytes_max, self._pending_bytes_max = config.entry_bytes_max, config.pending_bytes_max
+        self._entry_bytes_max = config.entry_bytes_max
+        self._pending_bytes_max = config.pending_bytes_max
         self._keep_alive_s = config.keep_alive_ms / 1000
         self._changed = threading.Condition()
         """Guards everything below."""
@@ -313,7 +319,9 @@ class WriteLimiter:
     """
 
     def __init__(self, records_max: int | None, *, dark_mode: bool = False, what: str) -> None:
-        self._records_max, self._dark_mode, self._what = records_max, dark_mode, what
+        self._records_max = records_max
+        self._dark_mode = dark_mode
+        self._what = what
         self._lock = threading.Lock()
         self._outstanding = self._over_capacity = 0
 

@@ -193,8 +193,12 @@ class Restoration:
         clock: Clock,
         judge: Judge,
     ) -> None:
-        self._metadata, self._store, self._owner, self._log = metadata, store, owner, log
-        self._clock, self._judge = clock, judge
+        self._metadata = metadata
+        self._store = store
+        self._owner = owner
+        self._log = log
+        self._clock = clock
+        self._judge = judge
         self._last_epoch = 0
 
     def take_back(self, state: LogState) -> TakenBack:

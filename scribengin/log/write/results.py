@@ -147,7 +147,8 @@ class PartialAck(Ack[BulkResult]):
 
     def __init__(self, rows: int, refused: tuple[RefusedRow, ...]) -> None:
         super().__init__()
-        self._rows, self._refused = rows, refused
+        self._rows = rows
+        self._refused = refused
 
     def nothing_taken(self) -> None:
         """Every row was refused."""

@@ -46,7 +46,11 @@ class SegmentChain:
         commit_log: str | None,
         clock: Clock,
     ) -> None:
-        self._metadata, self._store, self._owner, self._log, self._clock = metadata, store, owner, log, clock
+        self._metadata = metadata
+        self._store = store
+        self._owner = owner
+        self._log = log
+        self._clock = clock
         self.metrics = LogMetrics(metadata.namespace, log.name)
         self._head = head
         self._commit_log = commit_log
@@ -221,7 +225,8 @@ class SegmentChain:
             self._head = self._metadata.roll_segment(self._owner, end, following)
         self._leave_segment(end)
         self._enter_segment(following, appender)
-        self._completed, self._roll_failure = True, None
+        self._completed = True
+        self._roll_failure = None
         self.metrics.rolled()
 
     def _postpone_roll(self, error: ScribenginError) -> None:
@@ -246,7 +251,9 @@ class SegmentChain:
         return segment, self._spare
 
     def _enter_segment(self, segment: SegmentDescriptor, appender: SegmentAppender) -> None:
-        self._segment, self._appender, self._spare = segment, appender, None
+        self._segment = segment
+        self._appender = appender
+        self._spare = None
         self._begun_s = self._clock.monotonic_s()
 
     def _end_of(self, segment: SegmentDescriptor, appender: SegmentAppender) -> SegmentDescriptor:

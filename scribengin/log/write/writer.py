@@ -54,7 +54,11 @@ class LogWriter(ClosedOrAborted):
         """`limiter` is shared with other writers. `upkeep` is told whenever a segment was completed, other than by the
         writer's end."""
         self._upkeep = upkeep
-        self._metadata, self._owner, self._chain, self._config, self._clock = metadata, owner, chain, config, clock
+        self._metadata = metadata
+        self._owner = owner
+        self._chain = chain
+        self._config = config
+        self._clock = clock
         self._log = metadata.log
         self._stages = stages
         self._groups = GroupCommit(

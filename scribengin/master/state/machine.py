@@ -111,7 +111,8 @@ class MasterState:
             self._hear(event, now_s)
         self._decide(now_s)
         done: list[ev.Instruction] = [*self.standing.changes, *self._actions]
-        self.standing.changes, self._actions = [], []
+        self.standing.changes = []
+        self._actions = []
         return done
 
     def provide_standby(self, now_s: float) -> list[ev.Instruction]:
@@ -140,10 +141,14 @@ class MasterState:
 
     def _remember(self, before: MasterState) -> None:
         self.staff.remember(before.staff)
-        self.errors, self._since_s, self._recoveries = before.errors, before._since_s, before._recoveries
+        self.errors = before.errors
+        self._since_s = before._since_s
+        self._recoveries = before._recoveries
         self.standing.remember(before.standing)
-        self._failed, self._loads = before._failed, before._loads
-        self._last_maintenance, self._winding_down = before._last_maintenance, before._winding_down
+        self._failed = before._failed
+        self._loads = before._loads
+        self._last_maintenance = before._last_maintenance
+        self._winding_down = before._winding_down
 
     def _hear(self, event: ev.MasterEvent, now_s: float) -> None:
         match event:
@@ -203,7 +208,9 @@ class MasterState:
             self.standing.regroups_again()
         if event.config.desired_state == "running" != self.config.desired_state:
             self.standing.run_again()  # it may have been rewound meanwhile
-        self.config, self.config_version, self.config_error = event.config, event.version, None
+        self.config = event.config
+        self.config_version = event.version
+        self.config_error = None
         self.standing.changes.append(
             ev.AcceptConfig(event.config, event.version, self.workers_since, plan, event.at_ms, event.numbers)
         )

@@ -43,7 +43,8 @@ class Standing:
 
     def remember(self, before: Standing) -> None:
         """Take over what an earlier standing of the same leadership knew, and no snapshot says."""
-        self._clean, self.finished = before._clean, before.finished
+        self._clean = before._clean
+        self.finished = before.finished
 
     def restore(self, placement: Placement) -> None:
         """A task stands there. Of two places the later one counts: call this in the order of leases."""
@@ -71,7 +72,8 @@ class Standing:
         if self.regrouping(grouped_for) != anew:
             return 0  # found before an edit
         if anew:
-            self._to_come, self._growing = {task.name: task for task in tasks}, {}
+            self._to_come = {task.name: task for task in tasks}
+            self._growing = {}
             return 0
         new = [task for task in tasks if task.name not in self.tasks]
         if not new or len(new) < len(tasks):
@@ -178,19 +180,22 @@ class Standing:
         if self._to_come is not None and not self.regrouping(wanted):
             self._to_come = None  # edited back before it was done
         if self._to_come is None:
-            self.unread, self._read = None, False
+            self.unread = None
+            self._read = False
             return None
         changing, to_come = self._changing(), self._to_come
         there = [task for task in self.tasks if task in changing]
         self.drain(executors, there)
         if not self.drained(there):
-            self.unread, self._read = None, False
+            self.unread = None
+            self._read = False
             return None
         if self.unread is None:
             self.unread = ev.Drained(tuple(self.tasks[task] for task in there))
         if not self._read and there:
             return None
-        self.unread, self._read = None, False
+        self.unread = None
+        self._read = False
         for task in there:
             place = self._places.pop(task, None)
             if place is not None:
@@ -201,7 +206,8 @@ class Standing:
         before, self.tasks = len(self.tasks), to_come
         self.finished -= changing
         self._clean = (self._clean - changing) | {task.name for task in made}
-        self.grouped_for, self._to_come = wanted, None
+        self.grouped_for = wanted
+        self._to_come = None
         return f"{before} tasks -> {len(to_come)}, {kept} of them untouched"
 
     def was_read(self, drained: ev.Drained) -> None:
@@ -210,7 +216,8 @@ class Standing:
 
     def regroups_again(self) -> None:
         """The config's `tasks` has changed: what was found for the earlier value does not count."""
-        self._to_come, self._growing = None, {}
+        self._to_come = None
+        self._growing = {}
 
     def grow(self, executors: Executors) -> list[str]:
         """Bring forward what joins tasks: each drains by itself, and is made anew. Says which have been."""

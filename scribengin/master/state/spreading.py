@@ -139,7 +139,8 @@ class Loads:
                 self._seen[report.task] = _Seen(report.lease, look, look, look)
             elif seen.lease == report.lease:
                 if now_s - seen.middle[0] >= _WINDOW_S:
-                    seen.old, seen.middle = seen.middle, look
+                    seen.old = seen.middle
+                    seen.middle = look
                 seen.last = look
 
     def rates(self) -> dict[str, float]:

@@ -33,7 +33,8 @@ class Telling:
         """What is to be written now; the `last` status is not held back."""
         told: list[Instruction] = []
         if status != self._published and (last or now_s - self._published_s >= STATUS_PERIOD_S):
-            self._published, self._published_s = status, now_s
+            self._published = status
+            self._published_s = now_s
             told.append(PublishStatus(status))
         told += self._history
         self._history = []

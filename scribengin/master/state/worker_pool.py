@@ -53,7 +53,8 @@ class Staff:
 
     def remember(self, before: Staff) -> None:
         """Take over what an earlier staff of the same leadership knew: deaths, ages, and sessions that have ended."""
-        self._worker_deaths, self._standby_deaths = before._worker_deaths, before._standby_deaths
+        self._worker_deaths = before._worker_deaths
+        self._standby_deaths = before._standby_deaths
         self._last_death_s = before._last_death_s
         for name, worker in self.workers.items():
             if name in before.workers:
@@ -67,7 +68,10 @@ class Staff:
     ) -> None:
         """A worker has put itself down; its session stands."""
         worker = self.workers.setdefault(name, Worker(name, launched_s=now_s, container=False))
-        worker.executors, worker.registered, worker.alive, worker.gone = executors, True, True, False
+        worker.executors = executors
+        worker.registered = True
+        worker.alive = True
+        worker.gone = False
         worker.config_version = config_version
         if self._is_foreign(name):
             worker.foreign = worker.retiring = True
@@ -76,7 +80,8 @@ class Staff:
         """A worker has said how it is."""
         worker = self.workers.get(report.worker)
         if worker is not None:
-            worker.ready, worker.leaving = report.spark_ready, report.leaving
+            worker.ready = report.spark_ready
+            worker.leaving = report.leaving
 
     def lost(self, name: str) -> None:
         """A worker's session has ended."""
@@ -91,7 +96,8 @@ class Staff:
         worker = self.workers.get(name)
         if worker is None:
             return None
-        worker.container, worker.alive = False, False
+        worker.container = False
+        worker.alive = False
         if worker.gone or not worker.registered:
             del self.workers[name]
         if worker.retiring or worker.leaving or (worker.gone and killed):

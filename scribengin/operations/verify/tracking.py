@@ -64,7 +64,8 @@ class Bits:
         """Set all bits that are set in the other."""
         size = max(len(self._bytes), len(other._bytes))
         both = int.from_bytes(self._bytes, "little") | int.from_bytes(other._bytes, "little")
-        self._bytes, self.count = bytearray(both.to_bytes(size, "little")), both.bit_count()
+        self._bytes = bytearray(both.to_bytes(size, "little"))
+        self.count = both.bit_count()
 
 
 @dataclass

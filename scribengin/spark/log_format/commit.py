@@ -53,8 +53,11 @@ class JobCommit:
         query: str,
         timeout_s: float,
     ) -> None:
-        self._namespace, self._registry, self._timeout_s = namespace, registry, timeout_s
-        self._writer, self._query = writer, query
+        self._namespace = namespace
+        self._registry = registry
+        self._timeout_s = timeout_s
+        self._writer = writer
+        self._query = query
         self._logs = sorted(logs)  # two writers that wait for each other's logs would wait for ever
         self._folder = f"spark/{node_name(writer)}"
 

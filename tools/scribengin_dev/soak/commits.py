@@ -53,7 +53,8 @@ class Commits:
             if reached > seen.round:
                 if seen.moved_s is not None and stream[0] == 0:
                     self.worst_gap_s = max(self.worst_gap_s, now_s - seen.moved_s)
-                seen.round, seen.moved_s = reached, now_s
+                seen.round = reached
+                seen.moved_s = now_s
 
     def mark(self) -> dict[Stream, int]:
         """Where they are now, for `went_on`."""

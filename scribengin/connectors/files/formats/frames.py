@@ -117,7 +117,8 @@ class FrameScan:
                 raise self._cut_off(begin, self.size - begin, size)
         elif begin == self.start:
             self.marks.append(Mark(end, 1))
-            self.long, self.complete = (begin + HEAD_BYTES, end), end == self.size
+            self.long = (begin + HEAD_BYTES, end)
+            self.complete = end == self.size
 
     def _cut_off(self, begin: int, there: int, size: int) -> DataflowError:
         return DataflowError(

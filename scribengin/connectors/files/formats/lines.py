@@ -96,7 +96,8 @@ class LineScan:
         last, end = (self.size, self.size) if newline is None else (newline, newline + 1)
         if self.alone or end - self.start <= self.limits.bytes_max:
             self.marks.append(Mark(end, 1))
-            self.long, self.complete = (self.start, last), end == self.size
+            self.long = (self.start, last)
+            self.complete = end == self.size
 
     def _newline(self, at: int, block: bytes, read: ReadBlock) -> int | None:
         """Where the first newline is from byte `at` on; None at the end of the file. Raises RecordTooLarge."""

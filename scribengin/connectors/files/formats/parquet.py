@@ -330,7 +330,8 @@ class _ParquetEncoder(FileEncoder):
         rows = pa.Table.from_batches(self._waiting, self._schema)
         if rows.num_rows:
             self._writer.write_table(rows, row_group_size=rows.num_rows)
-        self._waiting, self.waiting_bytes = [], 0
+        self._waiting = []
+        self.waiting_bytes = 0
 
 
 def _opened(blocks: Iterator[bytes]) -> pq.ParquetFile:

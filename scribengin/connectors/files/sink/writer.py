@@ -239,7 +239,9 @@ class FileSinkWriter(SinkStreamWriter):
 
     def _next_round(self) -> None:
         self._round += bool(self._segments)
-        self._segments, self._current, self._prepared = [], {}, False
+        self._segments = []
+        self._current = {}
+        self._prepared = False
 
     def _finish_all(self) -> tuple[StagedSegment, ...]:
         """Side by side, because each waits for a disk or, on HDFS, for the NameNode to hear of its last block."""

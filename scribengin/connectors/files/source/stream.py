@@ -109,7 +109,8 @@ class FileStreamReader(SourceStreamReader):
     def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
         self._sweep(self._parse(position))
         if position not in self._ours:
-            self._ours, self._foreign_s = (position, None), self._clock.monotonic_s()
+            self._ours = (position, None)
+            self._foreign_s = self._clock.monotonic_s()
         standing, picked = self._next(position, limits)
         if not picked.records:
             return None

@@ -220,7 +220,9 @@ class Cluster:
                 return
             self._mute_since_s = now_s
             given_up = self._before  # by now nobody waits for an answer of that one any more
-            self._before, self._admin = self._admin, made(AdminClient, self._settings, self._troubles)
+            admin = made(AdminClient, self._settings, self._troubles)
+            self._before = self._admin
+            self._admin = admin
         del given_up
 
 

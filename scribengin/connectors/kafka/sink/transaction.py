@@ -144,7 +144,8 @@ class KafkaTransaction(Decider):
             self.producer.begin_transaction()
             _ask(self.producer.send_offsets_to_transaction, *self._carrying(last))
             _ask(self.producer.commit_transaction)
-        self._last, self._last_s = last, self._clock.monotonic_s()
+        self._last = last
+        self._last_s = self._clock.monotonic_s()
 
     def begin(self) -> None:
         """Open the transaction, unless it is open: for writers, before they produce."""
@@ -173,8 +174,10 @@ class KafkaTransaction(Decider):
             raise
         except ScribenginError as error:  # whatever it was, it says nothing about what the broker did
             raise DecisionUnknown(str(error)) from None
-        self._last, self._last_s = self._prepared, self._clock.monotonic_s()
-        self._open, self._prepared = False, None
+        self._last = self._prepared
+        self._last_s = self._clock.monotonic_s()
+        self._open = False
+        self._prepared = None
         self.committed = self.opened
 
     def abort(self) -> None:
@@ -185,7 +188,8 @@ class KafkaTransaction(Decider):
             # broker refuses and the producer does not survive: so what is on its way goes there before.
             self.producer.flush(REQUEST_TIMEOUT_S)
             _ask(self.producer.abort_transaction)
-        self._open, self._prepared = False, None
+        self._open = False
+        self._prepared = None
 
     def flush(self) -> None:
         """Return when the brokers have everything. Raises SystemUnreachable, DecisionUnknown."""

@@ -85,7 +85,8 @@ class Looks:
                 looked_s = self._clock.monotonic_s()
                 found = self._cluster.ends(asked, self._isolation)
                 with self._lock:
-                    self._found, self._looked_s = found, looked_s
+                    self._found = found
+                    self._looked_s = looked_s
         found_here = self._found[partition]
         if isinstance(found_here, ScribenginError):
             raise found_here

@@ -132,7 +132,8 @@ class Tap:
 
     def seek(self, split: KafkaSplit) -> None:
         """Stand at the beginning of the split."""
-        self.of, self._name = _identity(split), split.name
+        self.of = _identity(split)
+        self._name = split.name
         self.at = self._passed = split.start
         self._held = []
         self._consumer.assign([TopicPartition(split.topic, split.partition, split.start)])

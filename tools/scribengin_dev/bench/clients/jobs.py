@@ -40,7 +40,9 @@ class Client:
     """A job that runs."""
 
     def __init__(self, job: Job, process: subprocess.Popen[str], errors: IO[str]) -> None:
-        self._job, self._process, self._errors = job, process, errors
+        self._job = job
+        self._process = process
+        self._errors = errors
 
     def await_ready(self) -> None:
         """Wait until it has said so."""

@@ -98,7 +98,8 @@ class Watcher:
         self._snapshot = Snapshot()
         self._timelines: dict[str, Timeline] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._started_ms, self._started_s = clock.now_ms(), clock.monotonic_s()
+        self._started_ms = clock.now_ms()
+        self._started_s = clock.monotonic_s()
         self._thread = threading.Thread(target=self._run, name="web-watcher", daemon=True)
         self.looks = 0
 
