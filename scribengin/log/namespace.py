@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -173,18 +173,21 @@ class LogNamespace(ClosedAtExit):
         found = self._metadata(name).find_descriptor()
         return found is not None and not found[0].deleting
 
-    def names(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "", known: Container[str] = ()) -> list[str]:
         """The names of all logs that begin with `prefix` and that `exists`, sorted.
 
-        Raises LogClosed, and what the registry raises.
+        Of each log a node is read, but of those `known`, which somebody has listed before: they count as long as their
+        node stands, also while they are being deleted. Raises LogClosed, and what the registry raises.
         """
         self._check_open()
         try:
             nodes = self._registry.children(f"{self.path}/logs")
         except NodeMissing:
             return []
-        nodes = [node for node in nodes if from_node_name(node).startswith(prefix)]
-        return sorted(standing(self._registry, f"{self.path}/logs", nodes))
+        names = {from_node_name(node): node for node in nodes}
+        asked = {name for name in names if name.startswith(prefix) and name not in known}
+        seen = [name for name in names if name.startswith(prefix) and name not in asked]
+        return sorted(seen + standing(self._registry, f"{self.path}/logs", [names[name] for name in asked]))
 
     def listen(self, callback: LogsChanged, prefix: str = "") -> NamespaceListener:
         """Call `callback(added, removed)` with the logs there are that begin with `prefix`, then with every change.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from scribengin.errors import (
     SourceMissing,
 )
 from scribengin.log import DLSN, LogNamespace
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Node, Registry
 
 ALL = RoundLimits(10**6, 10**9)
 
@@ -70,6 +70,28 @@ def test_new_logs_are_streams_at_the_next_look(registry: Registry, namespace: Lo
     before = names(opened)
     namespace.create("in/0")
     assert (before, names(opened)) == (["in/1"], ["in/0", "in/1"])
+
+
+def test_another_look_reads_nothing_of_the_logs_that_are_known(
+    registry: Registry, namespace: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        namespace.create(f"in/{number}")
+    read: list[str] = []
+    find_all = type(registry).find_all
+
+    def counted(self: Registry, paths: Sequence[str]) -> list[Node | None]:
+        read.extend(paths)
+        return find_all(self, paths)
+
+    monkeypatch.setattr(type(registry), "find_all", counted)
+    opened = source(registry, "in/*")
+    assert (names(opened), len(read)) == (["in/0", "in/1", "in/2"], 3)
+    read.clear()
+    namespace.create("in/3")
+    namespace.delete("in/0")
+    assert names(opened) == ["in/1", "in/2", "in/3"]
+    assert [path for path in read if path.startswith("/logs/logs/")] == ["/logs/logs/in%2F3"]
 
 
 def test_a_source_that_means_nothing_says_what_there_is(registry: Registry, namespace: LogNamespace) -> None:

@@ -83,7 +83,9 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path, monkeypatch: p
 
 
 def test_without_its_extra_it_says_what_to_install(line: CommandLine) -> None:
-    program = "import sys; sys.modules['uvicorn'] = None; from scribengin_tools import cli; sys.exit(cli.run(['web']))"
+    program = (
+        "import sys; sys.modules['uvicorn'] = None; from scribengin_tools.cli import main; sys.exit(main.run(['web']))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     words = "scribengin: `scribengin web` needs uvicorn: pip install 'scribengin[web]'\n"
     assert (done.returncode, done.stderr) == (2, words)

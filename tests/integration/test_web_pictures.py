@@ -21,7 +21,7 @@ from tests.integration import watched
 from tests.integration.test_monitor import PICTURE as PICTURE_OF_MONITOR
 from tests.integration.web_page import PATIENCE_S, opened, serving, with_words, words_in
 
-PICTURES = ROOT / "tools" / "scribengin_tools" / "pictures"
+PICTURES = ROOT / "tools" / "pictures"
 LOOKS = 60
 STEP_S = 5.0
 BYTES_MAX = 200_000

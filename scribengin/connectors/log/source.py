@@ -109,6 +109,8 @@ class LogSource(Source):
         self._dataflow = dataflow if config.hold_back else None
         self._config = config
         self._has_tasks = has_tasks
+        self._found: frozenset[str] = frozenset()
+        """What the last look has found. A master looks every few seconds: that must not cost a read a log."""
         self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
 
     @property
@@ -120,7 +122,8 @@ class LogSource(Source):
         return False  # segments are mapped from the store's directory
 
     def streams(self) -> list[SourceStreamDescriptor]:
-        found = logs_matching(self._namespace, self._config.logs)
+        found = logs_matching(self._namespace, self._config.logs, self._found)
+        self._found = frozenset(found)
         if not found:
             raise SourceMissing(
                 f"source '{self._name}': no log in {self._config.namespace} is called '{self._config.logs}' "

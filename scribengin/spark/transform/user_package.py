@@ -27,7 +27,8 @@ from pyspark.errors import PySparkException
 from scribengin.errors import PackageInvalid
 from scribengin.spark.session.failures import one_line
 
-_BETWEEN = tuple(str(Path(file).parent) for file in (importlib.__file__, pyspark.__file__, py4j.__file__, __file__))
+_OURS = Path(__file__).parents[1]
+_BETWEEN = (str(_OURS), *(str(Path(file).parent) for file in (importlib.__file__, pyspark.__file__, py4j.__file__)))
 _importing = threading.RLock()
 
 

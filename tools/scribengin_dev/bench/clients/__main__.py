@@ -15,7 +15,7 @@ def main(text: str) -> None:
     job = json.loads(text)
     system = job["system"]
     assert system in _SYSTEMS, f"there is no client of {system}"
-    jobs = import_module(f"scribengin_dev.bench.client_{system}").JOBS  # ours shall not carry Java's in its memory
+    jobs = import_module(f"scribengin_dev.bench.clients.{system}").JOBS  # ours shall not carry Java's in its memory
     print(json.dumps(jobs[job["job"]](job)), flush=True)
 
 
