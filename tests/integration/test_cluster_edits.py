@@ -107,7 +107,7 @@ def paused_everywhere(flow: Flow, cluster: Cluster) -> bool:
     for log in LOGS:
         cluster.append(log, 1)
     reports = flow.status.tasks
-    return all(report.lag_records >= 3 for report in reports) or threading.Event().wait(0.5)
+    return all((report.lag_records or 0) >= 3 for report in reports) or threading.Event().wait(0.5)
 
 
 def test_every_edit_stands_in_the_history_with_what_it_did(flow: Flow) -> None:

@@ -118,18 +118,13 @@ class _SourceSuite:
             expect(split.size_bytes > 0 and split.records > 0, "splits say about how large they are")
 
     def every_record_has_a_place_of_its_own(self, stream: SourceStreamDescriptor) -> None:
+        told: list[str] = []
         with self._reader(stream) as reader:
             start = _drain(reader, reader.initial_position())
             self._append(stream.name, self._payloads(12))
-            plans = list(_plans(reader, start, RoundLimits(records_max=5, bytes_max=1_000_000_000)))
-        told: list[str] = []
-        for split in (split for plan in plans for split in plan.splits):
-            rows = pa.Table.from_batches(list(split.read()))
-            places = split.places(range(rows.num_rows), rows)
-            expect_equal(len(places), rows.num_rows, "the number of places of a split's records")
-            last = rows.num_rows - 1
-            expect_equal(split.places([last], rows.slice(last)), places[-1:], "the place of the last record by itself")
-            told += places
+            for plan in _plans(reader, start, RoundLimits(records_max=5, bytes_max=1_000_000_000)):
+                for split in plan.splits:
+                    told += _places(split)
         expect_equal(len(set(told)), 12, f"the number of different places of 12 records ({told[:3]} ...)")
         expect(all(place and "\n" not in place for place in told), "a place is a line of text")
 
@@ -234,6 +229,16 @@ class _SourceSuite:
         if plan is None:
             raise AssertionError("plan() returned None although records were appended after the position")
         return plan
+
+
+def _places(split: ReadSplit) -> list[str]:
+    """Of all its records. Asked of the last one by itself, a split says the same."""
+    rows = pa.Table.from_batches(list(split.read()))
+    places = split.places(range(rows.num_rows), rows)
+    expect_equal(len(places), rows.num_rows, "the number of places of a split's records")
+    last = rows.num_rows - 1
+    expect_equal(split.places([last], rows.slice(last)), places[-1:], "the place of the last record by itself")
+    return places
 
 
 def _plans(reader: SourceStreamReader, position: Position, limits: RoundLimits) -> Iterator[PlannedRange]:
