@@ -1,1 +1,1 @@
-"""The master of a dataflow: state.py decides, the shell acts."""
+"""The master of a dataflow: `state` decides, the process around it acts."""

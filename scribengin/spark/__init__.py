@@ -1,1 +1,1 @@
-"""Spark: the session, and the transformation of a round."""
+"""What Spark does for the engine: the session, the transformation of a round, tables."""

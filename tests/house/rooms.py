@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tests.house.allowed import UPWARD
-from tests.house.tree import CODE_ROOTS, SourceFile
+from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
 
 # Room -> the rooms right below it. A room may import itself and everything below it, at any depth; nothing else.
 # A room within a room is a room of its own; what is named nowhere belongs to the nearest folder that is.
@@ -82,6 +83,17 @@ def everything_below(name: str) -> frozenset[str]:
     return frozenset({name}).union(*(everything_below(below) for below in BELOW[name]))
 
 
+def drawing() -> str:
+    """The table as ARCHITECTURE.md shows it: a line a room, what lies right below it, and how its docstring begins."""
+    modules = {file.module.removeprefix("scribengin."): file for file in shipped_files()}
+    below = {name: ", ".join(sorted(rooms)) for name, rooms in BELOW.items()}
+    width, arrows = max(map(len, below)), max(map(len, below.values()))
+    docs = {name: " ".join((ast.get_docstring(modules[name].tree) or "").split()) for name in below}
+    said = {name: re.split(r"\.(?: |$)", doc)[0] for name, doc in docs.items()}
+    lines = [f"{name:{width}}  -> {below[name]:{arrows}}  {said[name]}" for name in below]
+    return "\n".join(line.rstrip() for line in lines)
+
+
 def imported_modules(file: SourceFile) -> Iterator[tuple[str, int]]:
     """What a file imports, and where. Of `from a import b`, both `a` and `a.b`: `b` may be a module."""
     for node in ast.walk(file.tree):
@@ -124,3 +136,7 @@ def _absolute(file: SourceFile, node: ast.ImportFrom) -> str:
 
 def _is_in(module: str, place: str) -> bool:
     return module == place or module.startswith(f"{place}.")
+
+
+if __name__ == "__main__":
+    print(drawing())

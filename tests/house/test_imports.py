@@ -8,13 +8,14 @@ from tests.house.allowed import UPWARD
 from tests.house.rooms import (
     BELOW,
     CLIENTS,
+    drawing,
     everything_below,
     imported_modules,
     room,
     stray_clients,
     upward_imports,
 )
-from tests.house.tree import CODE_ROOTS, expect_none, parse, python_files, shipped_files
+from tests.house.tree import CODE_ROOTS, ROOT, expect_none, parse, python_files, shipped_files
 
 
 def test_imports_only_go_down() -> None:
@@ -50,6 +51,11 @@ def test_every_room_of_the_table_is_there_and_no_package_is_left_out() -> None:
 def test_rooms_form_no_circle() -> None:
     for name in BELOW:
         assert all(name not in everything_below(below) for below in BELOW[name]), name
+
+
+def test_the_drawing_is_the_table() -> None:
+    page = (ROOT / "scribengin" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert f"```\n{drawing()}\n```" in page, "print it with `python -m tests.house.rooms`"
 
 
 def test_master_and_worker_do_not_know_each_other() -> None:

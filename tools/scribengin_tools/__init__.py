@@ -1,1 +1,1 @@
-"""What operators run: the `scribengin` command, the demo, the benchmarks."""
+"""What operators run: the `scribengin` command, the monitor, the page."""
