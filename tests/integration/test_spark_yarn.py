@@ -83,9 +83,9 @@ def test_executors_are_containers_of_yarn(
     rows = lines(out)
     assert sorted(row["n"] for row in rows) == list(range(SMALL + LARGE))
     assert all(row["double"] == 2 * row["n"] and row["log"] == "in/0" for row in rows)
+    # Which of the two executors takes a task is Spark's business: one that is slow to start may find all of them done.
     containers = {row["container"] for row in rows}
     assert all(name.startswith("container_") for name in containers), containers
-    assert len(containers) >= 2
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:
