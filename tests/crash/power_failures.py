@@ -7,6 +7,7 @@ import os
 import queue
 import random
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -114,11 +115,12 @@ def instant_syncs() -> Iterator[None]:
         yield
 
 
-class Machine:
+class RestoredMachine(ABC):
     """A machine whose power comes back: a directory and a registry, made to hold a crash state."""
 
     def __init__(self, directory: Path, registry: Registry) -> None:
-        self._directory, self._runs = directory, 0
+        self._directory = directory
+        self._runs = 0
         directory.mkdir()
         self.root = directory / "0"
         self.registry = RecordedRegistry(registry)
@@ -134,10 +136,7 @@ class Machine:
                 (self.root / path).mkdir()
             else:
                 (self.root / path).write_bytes(content)
-        nodes = dict(state.nodes)
-        if nodes.get(NAMESPACE):
-            nodes[NAMESPACE] = json.dumps(json.loads(nodes[NAMESPACE]) | {"location": str(self.root / STORE)}).encode()
-        self.registry.restore(nodes)
+        self._restore_nodes(state)
 
     def wrong(self, state: CrashState) -> str | None:
         """Recover, twice, write on, and say what is wrong with what came of it."""
@@ -145,6 +144,23 @@ class Machine:
             return self._wrong(state)
         except (ScribenginError, OSError) as error:
             return f"{type(error).__name__}: {error}"
+
+    @abstractmethod
+    def _restore_nodes(self, state: CrashState) -> None:
+        """The registry, which may name places of this boot's directory."""
+
+    @abstractmethod
+    def _wrong(self, state: CrashState) -> str | None: ...
+
+
+class Machine(RestoredMachine):
+    """One with a log."""
+
+    def _restore_nodes(self, state: CrashState) -> None:
+        nodes = dict(state.nodes)
+        if nodes.get(NAMESPACE):
+            nodes[NAMESPACE] = json.dumps(json.loads(nodes[NAMESPACE]) | {"location": str(self.root / STORE)}).encode()
+        self.registry.restore(nodes)
 
     def _wrong(self, state: CrashState) -> str | None:
         namespace = self.recovered_namespace()

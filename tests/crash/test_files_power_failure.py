@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from scribengin.errors import ScribenginError
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import Operation, RecordedDisk, Sync, SyncDirectory
 from tests.crash.files_script import COMMIT_LOG, OUT, SINKS, Delivered, FilesScript, OneStream, batch_of
-from tests.crash.power_failures import CrashState, Moments, all_wrong, crash_states, record_of
-from tests.crash.recorded_registry import RecordedRegistry
+from tests.crash.power_failures import CrashState, Moments, RestoredMachine, all_wrong, crash_states, record_of
 
 FULL = [pytest.param(seed, marks=pytest.mark.full) for seed in range(8, 60)]
 SEEDS = [0, 1, 2, 7, *FULL]  # a seed for each kind of file
@@ -30,36 +27,15 @@ LIES_MAX = 50
 AFTER = b"-----written after the power came back"
 
 
-class FilesMachine:
-    """A machine whose power comes back: a directory and a registry, made to hold a crash state."""
+class FilesMachine(RestoredMachine):
+    """One with a file sink."""
 
-    def __init__(self, directory: Path, registry: Registry) -> None:
-        self._directory, self._runs = directory, 0
-        directory.mkdir()
-        self.root = directory / "0"
-        self.registry = RecordedRegistry(registry)
-
-    def boot(self, state: CrashState) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
-        self._runs += 1
-        self.root = self._directory / str(self._runs)
-        self.root.mkdir()
-        for path, content in state.tree.items():
-            if content is None:
-                (self.root / path).mkdir()
-            else:
-                (self.root / path).write_bytes(content)
+    def _restore_nodes(self, state: CrashState) -> None:
         self.registry.restore({path: data for path, data in state.nodes.items() if not path.startswith(SINKS)})
         for path, data in sorted(state.nodes.items()):
             if path.endswith("/merge"):  # its sink's path is that of another machine's disk
                 stream = self._flow(state)
                 self.registry.create(stream.sink._node(stream.stream.name), data, parents=True)
-
-    def wrong(self, state: CrashState) -> str | None:
-        try:
-            return self._wrong(state)
-        except (ScribenginError, OSError) as error:
-            return f"{type(error).__name__}: {error}"
 
     def _flow(self, state: CrashState) -> OneStream:
         return OneStream(self.registry, self.root, json.loads(state.expected.settings))
