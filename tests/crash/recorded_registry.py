@@ -6,6 +6,7 @@ returned is durable, and ephemeral nodes end with their session.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ class RecordedRegistry(Registry):
     ) -> None:
         self._inner, self.changed, self._before = inner, changed, before
         self._nodes: dict[str, tuple[bytes, bool]] = {}
+        self._order = threading.Lock()
+        """Held over a change and its record: the record has whole transactions, in the order of the registry's own."""
 
     @property
     def hosts(self) -> str:
@@ -86,30 +89,34 @@ class RecordedRegistry(Registry):
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
         assert not sequential, "nothing here needs it"
-        self._before()
-        made = self._inner.create(path, data, ephemeral=ephemeral, parents=parents)
-        for at, letter in enumerate(path):
-            if letter == "/" and at:
-                self._nodes.setdefault(path[:at], (b"", False))
-        self._apply([Create(path, data, ephemeral)])
-        return made
+        with self._order:
+            self._before()
+            made = self._inner.create(path, data, ephemeral=ephemeral, parents=parents)
+            for at, letter in enumerate(path):
+                if letter == "/" and at:
+                    self._nodes.setdefault(path[:at], (b"", False))
+            self._apply([Create(path, data, ephemeral)])
+            return made
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        self._before()
-        set_version = self._inner.set(path, data, version)
-        self._apply([Set(path, data)])
-        return set_version
+        with self._order:
+            self._before()
+            set_version = self._inner.set(path, data, version)
+            self._apply([Set(path, data)])
+            return set_version
 
     def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
-        self._before()
-        self._inner.delete(path, version, recursive=recursive)
-        self._apply([Delete(each) for each in self._nodes if each == path or each.startswith(f"{path}/")])
+        with self._order:
+            self._before()
+            self._inner.delete(path, version, recursive=recursive)
+            self._apply([Delete(each) for each in self._nodes if each == path or each.startswith(f"{path}/")])
 
     def commit(self, operations: Sequence[Operation]) -> list[int]:
-        self._before()
-        versions = self._inner.commit(operations)
-        self._apply(operations)
-        return versions
+        with self._order:
+            self._before()
+            versions = self._inner.commit(operations)
+            self._apply(operations)
+            return versions
 
     def sync(self, path: str = "/") -> None:
         self._inner.sync(path)
