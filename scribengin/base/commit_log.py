@@ -96,6 +96,7 @@ class CommitLog(Descriptor):
     staged here. `decided` is the last such round that came to be.
     """
 
+    format: int = 2
     dataflow: str
     task: str
     owner: str

@@ -10,7 +10,7 @@ import json
 from typing import Annotated, Any, Self
 from urllib.parse import quote, unquote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
 
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 
@@ -40,9 +40,18 @@ class Part(BaseModel):
 
 
 class Descriptor(Part):
-    """A resource that exists, complete, as it stands in the registry. `format` grows when its meaning changes."""
+    """A resource that exists, complete, as it stands in the registry. `format` grows when its meaning changes: a node
+    of another format was written by another version, and is not guessed at."""
 
     format: int = 1
+
+    @field_validator("format")
+    @classmethod
+    def _of_this_version(cls, value: int) -> int:
+        known = cls.model_fields["format"].default
+        if value != known:
+            raise ValueError(f"format {value} is another version's of Scribengin; this one reads format {known}")
+        return value
 
     def to_bytes(self) -> bytes:
         """Indented JSON, because operators read and edit it in place."""

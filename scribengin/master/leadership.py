@@ -394,7 +394,7 @@ class Leadership:
         known = {"updated_ms": self._clock.now_ms(), "metrics": self._settings.metrics}
         data = status.model_copy(update=known).to_bytes()
         try:
-            self._registry.commit([Check(paths.workers, self._head.version), Set(paths.status, data)])
+            self._registry.commit([Check(paths.placement, self._head.version), Set(paths.status, data)])
         except VersionConflict:
             raise Replaced from None
 

@@ -23,7 +23,7 @@ _REFUSAL_MAX = 4_000
 class Look:
     """Look again at the config, the list of workers, or one worker's lease or report."""
 
-    at: Literal["config", "workers", "lease", "report"]
+    at: Literal["config", "workers", "session", "report"]
     worker: str = ""
 
 
@@ -54,7 +54,7 @@ class Reader:
         placements = [placement for worker in workers.values() for placement in self._placements(worker)]
         return ev.DataflowSnapshot(
             dataflow=view.dataflow,
-            config=DataflowConfig.parse(accepted.config, source=view.paths.master),
+            config=DataflowConfig.parse(accepted.config, source=view.paths.config_in_force),
             config_version=accepted.version,
             workers_since=accepted.workers_since,
             grouped_for=view.task_set().grouped_for,
@@ -73,8 +73,8 @@ class Reader:
                 return [self.config()]
             case "workers":
                 return self._new_workers()
-            case "lease":
-                alive = self._view.lease(look.worker, self._watch(look))
+            case "session":
+                alive = self._view.lives(look.worker, self._watch(look))
                 return [] if alive else [ev.WorkerLost(look.worker)]
             case "report":
                 report = self._view.report(look.worker, self._watch(look))
@@ -119,7 +119,7 @@ class Reader:
         except NodeMissing:
             return None
         report = self._view.report(name, self._watch(Look("report", name)))
-        alive = self._view.lease(name, self._watch(Look("lease", name)))
+        alive = self._view.lives(name, self._watch(Look("session", name)))
         elsewhere = descriptor.host != socket.gethostname()
         return ev.WorkerSnapshot(
             name, descriptor.executors, alive, report, elsewhere, config_version=descriptor.config_version

@@ -125,18 +125,18 @@ def look(view: DataflowView, watch: Watch | None = None) -> Sight:
     """Read one dataflow; `watch` fires when its status changes. Raises DataflowNotFound, RegistryUnreachable."""
     status = view.status(watch)
     try:
-        found = view.counted_config()
+        found, masters = view.counted_config(), view.masters()
     except DataflowNotFound:  # its deletion was cut short
         return Sight(status, None, 0, None, 0, {})
     config, edit = _edited(view, found)
     if config is None or status.config_error:  # what was refused is not what counts
-        config = DataflowConfig.parse(found.accepted.config, source=view.paths.master)
+        config = DataflowConfig.parse(found.accepted.config, source=view.paths.config_in_force)
     return Sight(
         status=status,
         config=config,
         config_version=found.version,
         edit=edit,
-        masters=found.masters,
+        masters=masters,
         reports={name: view.report(name) for name in status.workers},
     )
 

@@ -244,7 +244,7 @@ def _workers_elsewhere(view: DataflowView) -> tuple[str, ...]:
             worker = view.worker(name)
         except NodeMissing:
             continue
-        if worker.host != socket.gethostname() and view.lease(name):
+        if worker.host != socket.gethostname() and view.lives(name):
             found.append(f"{name} on {worker.host}")
     return tuple(found)
 

@@ -125,7 +125,7 @@ class Worker:
             self._view.register_worker(descriptor)
         except OutcomeUnknown:
             self._registry.sync()
-            if not self._view.lease(name):
+            if not self._view.lives(name):
                 raise
 
     def _environment(self) -> Environment:

@@ -59,7 +59,7 @@ def test_a_bad_edit_is_in_the_picture_beside_the_config_in_force(registry: Regis
 def test_a_dataflow_whose_deletion_was_cut_short_is_shown_as_far_as_it_is_there(registry: Registry) -> None:
     view = watched.put(registry, "hot", [watched.task(0)])
     view.set_status(view.status().model_copy(update={"state": "deleting"}))
-    for path in (view.paths.workers, view.paths.master, view.paths.config):
+    for path in (view.paths.workers, view.paths.master, view.paths.config_in_force, view.paths.config):
         registry.delete(path, recursive=True)
     sight = look(DataflowView(registry, "hot"))
     assert (sight.config, sight.masters) == (None, 0)

@@ -105,7 +105,7 @@ def stall(pipeline: Pipeline) -> Iterator[None]:
     others take its tasks over: it must not write."""
     flow, name, pid = _a_worker(pipeline)
     with _standing_still([pid]):
-        flow.wait(lambda: not flow.view.lease(name), "the session of the stalled worker to end")
+        flow.wait(lambda: not flow.view.lives(name), "the session of the stalled worker to end")
     yield
     wait_until(lambda: not psutil.pid_exists(pid), LIMIT_S, "the stalled worker to be gone")
     pipeline.compare()

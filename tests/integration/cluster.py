@@ -144,7 +144,7 @@ class Flow:
         found = []
         for name in self.view.workers():
             report = self.view.report(name)
-            if report is not None and report.spark_ready and self.view.lease(name):
+            if report is not None and report.spark_ready and self.view.lives(name):
                 found.append(name)
         return sorted(found, key=lambda name: int(name.removeprefix("worker-")))
 

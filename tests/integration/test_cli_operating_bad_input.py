@@ -112,7 +112,8 @@ def test_a_registry_that_holds_something_else_there(
     line: CommandLine, registry: Registry, command: tuple[str, ...]
 ) -> None:
     paths = DataflowView(registry, NAME).paths
-    for path in (paths.root, paths.config, paths.status, paths.master, paths.history, paths.workers):
+    nodes = (paths.config, paths.status, paths.config_in_force, paths.history, paths.placement)
+    for path in (paths.root, *nodes, paths.master, paths.workers):
         registry.create(path, b"not ours", parents=True)
     done = refused(line, registry, *command, codes=(1, 2))
     assert paths.root in done.err

@@ -105,7 +105,7 @@ def test_cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
     for proxy in proxies:
         proxy.cut()
     cut_s = SYSTEM_CLOCK.monotonic_s()
-    wait_until(lambda: direct.find(flow.view.paths.lease(worker.name)) is None, 60, "the worker's lease to end")
+    wait_until(lambda: direct.find(flow.view.paths.session(worker.name)) is None, 60, "the worker's lease to end")
     left_at = {path: direct.get(path).version for path in commits}
     feed(cluster)
     wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - cut_s > AWAY_S, 2 * AWAY_S, "the minute to pass")

@@ -114,7 +114,7 @@ def leases_at_rest(
         led.crew.connected
         and len(there) == workers
         and there.keys() == employed.keys() == set(status.workers)
-        and all(view.lease(worker) for worker in there)
+        and all(view.lives(worker) for worker in there)
         and all(reports.get(id_, 0) > before.get(id_, 0) for id_ in employed.values())
         and len({len(of) for of in there.values()}) == 1
         and len(placed) == len(leases) == STREAMS

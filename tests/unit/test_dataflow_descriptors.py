@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.model import Descriptor
+from scribengin.connectors.files.sink.segments import MergeDescriptor
 from scribengin.dataflow.registry.descriptors import (
     ERRORS_CHARACTERS_MAX,
     LAG_STREAMS_MAX,
+    ConfigInForce,
     DataflowStatus,
     PhaseTimes,
+    PlacementHead,
     RoundTimes,
     StreamLag,
+    TaskAssignment,
     TaskReport,
     WorkerReport,
     with_bounded_details,
     with_bounded_errors,
 )
+from scribengin.errors import DescriptorUnreadable
 from scribengin.master.state.status import shown_reports
 
 TRACEBACK = "Traceback (most recent call last):\n" + "  File ...\n" * 300 + "ValueError: poison"
@@ -77,3 +88,13 @@ def test_a_status_takes_the_tasks_without_their_details() -> None:
     status = DataflowStatus(dataflow="d", state="failed", config_version=1, tasks=shown_reports(detailed(2000)))
     assert not any(task.lag or task.times for task in status.tasks)
     assert len(status.to_bytes()) < NODE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "kind", [CommitLog, TaskAssignment, TaskReport, WorkerReport, PlacementHead, ConfigInForce, MergeDescriptor]
+)
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_node_of_another_version_is_refused_in_words(kind: type[Descriptor], number: int) -> None:
+    assert kind.model_fields["format"].default == 2
+    with pytest.raises(DescriptorUnreadable, match=f"/node .*format {number} is another version's .* reads format 2"):
+        kind.from_bytes(json.dumps({"format": number}).encode(), path="/node")

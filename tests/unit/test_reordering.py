@@ -55,7 +55,7 @@ def test_who_is_waited_for_is_no_reason_and_who_is_not_is_one_however_far_behind
 def test_a_config_that_cannot_be_read_hides_no_other(registry: MemoryRegistry) -> None:
     first = put(registry, "first", reads("in/*"), writes("mid"))
     broken = put(registry, "broken", reads("mid/*"), writes("end"))
-    registry.set(broken.paths.master, b"{")
+    registry.set(broken.paths.config_in_force, b"{")
     refuse_reordering(first, 1)
     put(registry, "free", reads("mid/*", hold_back=False), writes("free"))
     with pytest.raises(DataflowBusy, match="'free' reads log mid, which 'first' writes"):

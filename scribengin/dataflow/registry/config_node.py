@@ -98,16 +98,18 @@ def first_nodes(
         Create(paths.edit(0), first.to_bytes()),
         Create(paths.status, status.to_bytes()),
         Create(paths.history, History().to_bytes()),
-        Create(paths.master, in_force(config, 0).to_bytes()),
+        Create(paths.config_in_force, in_force(config, 0).to_bytes()),
+        Create(paths.master),
         Create(paths.task_descriptors, TaskSet().to_bytes()),
-        Create(paths.workers, head.to_bytes()),
+        Create(paths.placement, head.to_bytes()),
+        Create(paths.workers),
     ]
 
 
 def in_force(
     config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigNumbers | None = None
 ) -> ConfigInForce:
-    """What stands in the `master` node when a config has been accepted."""
+    """What stands in the `config-in-force` node when a config has been accepted."""
     return ConfigInForce(
         version=version, config=as_json(config), workers_since=workers_since, numbers=numbers or ConfigNumbers()
     )
@@ -115,12 +117,11 @@ def in_force(
 
 @dataclass(frozen=True, slots=True)
 class CountedConfig:
-    """The `config` node (None: it is gone), how its versions are counted, what is `accepted`, by how many masters."""
+    """The `config` node (None: it is gone), how its versions are counted, and what is `accepted`."""
 
     node: Node | None
     numbers: ConfigNumbers
     accepted: ConfigInForce
-    masters: int
 
     @property
     def version(self) -> int:
@@ -128,11 +129,13 @@ class CountedConfig:
         return self.accepted.version if self.node is None else self.numbers.base + self.node.version
 
 
-def numbers_of(config: Node | None, master: Node, accepted: ConfigInForce) -> ConfigNumbers:
-    """How the versions of the `config` node are counted, given the `master` node and what stands there. Both were made
-    in one transaction; a `config` node of another age (or None: one that is gone) goes on at the next round number,
-    beyond all that was ever refused."""
-    made_ms = accepted.numbers.made_ms or master.created_ms
+def numbers_of(config: Node | None, kept: Node, accepted: ConfigInForce) -> ConfigNumbers:
+    """How the versions of the `config` node are counted, given the `config-in-force` node and what stands there.
+
+    Both were made in one transaction; a `config` node of another age (or None: one that is gone) goes on at the next
+    round number, beyond all that was ever refused.
+    """
+    made_ms = accepted.numbers.made_ms or kept.created_ms
     if config is not None and config.created_ms == made_ms:
         return accepted.numbers
     base = (accepted.version // _VERSIONS_APART + 1) * _VERSIONS_APART

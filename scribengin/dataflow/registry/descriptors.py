@@ -50,6 +50,7 @@ class TaskAssignment(Descriptor):
     where the task goes after that (worker, executor), if that is decided already: the next master may be another.
     """
 
+    format: int = 2
     task: str
     lease: int
     release: bool = False
@@ -57,7 +58,7 @@ class TaskAssignment(Descriptor):
 
 
 class PlacementHead(Descriptor):
-    """The data of the `workers` node: who places tasks. Every change that a master makes below checks its version, so
+    """The data of the `placement` node: who places tasks. Every change that a master makes below checks its version, so
     a master that was replaced can place nothing any more. Names and leases are never used twice (numbers.py):
     `first_worker`, `first_master` and `first_lease` are where this dataflow began to count. Who has a lower number is
     of an earlier one of its name.
@@ -69,6 +70,7 @@ class PlacementHead(Descriptor):
     where that has put them. `rebalanced` is the config's `rebalance` that was done last.
     """
 
+    format: int = 2
     master: str = ""
     epoch: int = 0
     next_worker: int = 1
@@ -110,12 +112,13 @@ class ConfigNumbers(Part):
 
 
 class ConfigInForce(Descriptor):
-    """The data of the `master` node: the config that masters and workers go by, and the version of it that was
+    """The data of the `config-in-force` node: the config that masters and workers go by, and the version of it that was
     accepted. A bad edit of the `config` node leaves this one alone.
 
     Workers that were started with a version before `workers_since` are replaced.
     """
 
+    format: int = 2
     version: int
     config: JsonObject
     workers_since: int = 0
@@ -198,6 +201,7 @@ class TaskReport(Descriptor):
     clock that jumps does. All that changes by time alone (rates, `behind_s`, `lag_age_s`) is as old as the report.
     """
 
+    format: int = 2
     task: str
     lease: int
     state: TaskState
@@ -252,6 +256,7 @@ class WorkerReport(Descriptor):
     their defaults are left out, and errors and details are bounded.
     """
 
+    format: int = 2
     worker: str
     written_ms: int
     tasks: tuple[TaskReport, ...] = ()

@@ -31,7 +31,12 @@ class DataflowPaths:
         return f"{self.root}/status"
 
     @property
+    def config_in_force(self) -> str:
+        return f"{self.root}/config-in-force"
+
+    @property
     def master(self) -> str:
+        """The election: a node a candidate."""
         return f"{self.root}/master"
 
     @property
@@ -54,6 +59,10 @@ class DataflowPaths:
         return f"{self.root}/task-descriptors"
 
     @property
+    def placement(self) -> str:
+        return f"{self.root}/placement"
+
+    @property
     def workers(self) -> str:
         return f"{self.root}/workers"
 
@@ -67,8 +76,9 @@ class DataflowPaths:
     def worker(self, worker: str) -> str:
         return f"{self.workers}/{node_name(worker)}"
 
-    def lease(self, worker: str) -> str:
-        return f"{self.worker(worker)}/lease"
+    def session(self, worker: str) -> str:
+        """The ephemeral node of a worker that lives."""
+        return f"{self.worker(worker)}/session"
 
     def report(self, worker: str) -> str:
         return f"{self.worker(worker)}/report"

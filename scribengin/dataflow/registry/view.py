@@ -1,7 +1,7 @@
 """The typed view of one dataflow in the registry: descriptors in, descriptors out, every path in one place.
 
 Nothing is decided here. Masters, workers and tools read through it and write through it; what must be atomic is one
-`commit`, and what only one master may do is guarded by the version of the `workers` node (`PlacementHead`).
+`commit`, and what only one master may do is guarded by the version of the `placement` node (`PlacementHead`).
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ class DataflowView:
 
     def numbers_reached(self) -> Numbers:
         """Up to where names, leases and epochs were used."""
-        node = self.registry.find(self.paths.workers)
-        head = PlacementHead() if node is None else PlacementHead.from_bytes(node.data, path=self.paths.workers)
+        node = self.registry.find(self.paths.placement)
+        head = PlacementHead() if node is None else PlacementHead.from_bytes(node.data, path=self.paths.placement)
         epochs = [0]
         for path in (f"{lock}/{child}" for lock in self._locks() for child in self._children(lock)):
             log = self.registry.find(paths.commit_log(path))
@@ -180,7 +180,8 @@ class DataflowView:
                 yield f"{prefix}/{child}"
 
     def _delete_nodes(self) -> None:
-        for path in (self.paths.workers, self.paths.task_descriptors, self.paths.master):
+        nodes = self.paths
+        for path in (nodes.placement, nodes.workers, nodes.task_descriptors, nodes.config_in_force, nodes.master):
             if self.registry.find(path) is not None:
                 self.registry.delete(path, recursive=True)
         self.registry.commit([Delete(path) for path in self._subtree(self.paths.root)])
@@ -201,11 +202,12 @@ class DataflowView:
         What workers go by: whatever is edited, they start. Raises DataflowNotFound.
         """
         found = self.accepted(watch)
-        return Versioned(DataflowConfig.parse(found.config, source=self.paths.master), found.version)
+        return Versioned(DataflowConfig.parse(found.config, source=self.paths.config_in_force), found.version)
 
     def accepted(self, watch: Watch | None = None) -> ConfigInForce:
         """The same as it stands there. Raises DataflowNotFound."""
-        return ConfigInForce.from_bytes(self._node(self.paths.master, watch).data, path=self.paths.master)
+        path = self.paths.config_in_force
+        return ConfigInForce.from_bytes(self._node(path, watch).data, path=path)
 
     def config_to_edit(self) -> Versioned[DataflowConfig]:
         """What a further edit starts from: the config as it stands, or the one in force if that was refused.
@@ -219,16 +221,19 @@ class DataflowView:
                 return Versioned(config_from_bytes(found.node.data, self.paths.config), found.version)
             except ConfigInvalid:
                 pass  # no master has looked at it yet, and it would be refused
-        in_force = DataflowConfig.parse(found.accepted.config, source=self.paths.master)
+        in_force = DataflowConfig.parse(found.accepted.config, source=self.paths.config_in_force)
         return Versioned(in_force, found.version)
 
     def counted_config(self, watch: Watch | None = None) -> CountedConfig:
         """The `config` node as it stands, or that it is gone, and which version that is. Raises DataflowNotFound."""
         node = self.registry.find(self.paths.config, watch)
-        master = self._node(self.paths.master)
-        accepted = ConfigInForce.from_bytes(master.data, path=self.paths.master)
-        numbers = numbers_of(node, master, accepted)
-        return CountedConfig(node, numbers, accepted, master.children_count)
+        in_force = self._node(self.paths.config_in_force)
+        accepted = ConfigInForce.from_bytes(in_force.data, path=self.paths.config_in_force)
+        return CountedConfig(node, numbers_of(node, in_force, accepted), accepted)
+
+    def masters(self) -> int:
+        """How many masters stand for the election just now. Raises DataflowNotFound."""
+        return self._node(self.paths.master).children_count
 
     def _was_refused(self, version: int) -> bool:
         path = self.paths.edit(version)
@@ -249,7 +254,7 @@ class DataflowView:
         self, config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigNumbers | None = None
     ) -> Operation:
         """The change that puts `version` of the config in force, for `commit_placement`."""
-        return Set(self.paths.master, in_force(config, version, workers_since, numbers).to_bytes())
+        return Set(self.paths.config_in_force, in_force(config, version, workers_since, numbers).to_bytes())
 
     def status(self, watch: Watch | None = None) -> DataflowStatus:
         """What the master last said. Raises DataflowNotFound."""
@@ -350,9 +355,9 @@ class DataflowView:
     # -- workers and where tasks are placed
 
     def placement_head(self) -> Versioned[PlacementHead]:
-        """The `workers` node. Raises DataflowNotFound."""
-        node = self._node(self.paths.workers)
-        return Versioned(PlacementHead.from_bytes(node.data, path=self.paths.workers), node.version)
+        """The `placement` node. Raises DataflowNotFound."""
+        node = self._node(self.paths.placement)
+        return Versioned(PlacementHead.from_bytes(node.data, path=self.paths.placement), node.version)
 
     def workers(self, watch: Watch | None = None) -> list[str]:
         """The names of the workers that have registered and were not removed, dead or alive."""
@@ -364,20 +369,20 @@ class DataflowView:
         return WorkerDescriptor.from_bytes(self.registry.get(path).data, path=path)
 
     def register_worker(self, worker: WorkerDescriptor) -> None:
-        """For the worker itself: its node, its executors and its lease, at once. Raises NodeExists, NodeMissing."""
+        """For the worker itself: its node, its executors and its session's, at once. Raises NodeExists, NodeMissing."""
         root = self.paths.worker(worker.name)
         self.registry.commit(
             [
                 Create(root, worker.to_bytes()),
                 Create(self.paths.report(worker.name), WorkerReport(worker=worker.name, written_ms=0).to_bytes()),
                 *(Create(self.paths.executor(worker.name, executor)) for executor in worker.executors),
-                Create(self.paths.lease(worker.name), ephemeral=True),
+                Create(self.paths.session(worker.name), ephemeral=True),
             ]
         )
 
-    def lease(self, worker: str, watch: Watch | None = None) -> bool:
-        """Whether the worker's session lives."""
-        return self.registry.find(self.paths.lease(worker), watch) is not None
+    def lives(self, worker: str, watch: Watch | None = None) -> bool:
+        """Whether the worker's session does."""
+        return self.registry.find(self.paths.session(worker), watch) is not None
 
     def report(self, worker: str, watch: Watch | None = None) -> WorkerReport | None:
         """The worker's last report, or None if the worker is gone."""
@@ -405,12 +410,12 @@ class DataflowView:
     ) -> Versioned[PlacementHead]:
         """Apply a master's changes and its new head, in chunks that each check that it still is the master.
 
-        Raises VersionConflict (of the `workers` node: this master was replaced), NodeMissing, NodeExists.
+        Raises VersionConflict (of the `placement` node: this master was replaced), NodeMissing, NodeExists.
         """
         version = head.version
         for start in range(0, max(len(operations), 1), OPERATIONS_PER_TRANSACTION_MAX):
             chunk = operations[start : start + OPERATIONS_PER_TRANSACTION_MAX]
-            versions = self.registry.commit([Set(self.paths.workers, head.value.to_bytes(), version), *chunk])
+            versions = self.registry.commit([Set(self.paths.placement, head.value.to_bytes(), version), *chunk])
             version = versions[0]
         return Versioned(head.value, version)
 
@@ -450,7 +455,7 @@ def new_master_name(view: DataflowView) -> str:
         head = view.placement_head()
         taken = head.value.model_copy(update={"next_master": head.value.next_master + 1})
         try:
-            view.registry.set(view.paths.workers, taken.to_bytes(), head.version)
+            view.registry.set(view.paths.placement, taken.to_bytes(), head.version)
         except VersionConflict:
             continue
         return f"master-{head.value.next_master}"

@@ -50,7 +50,7 @@ def kill_master(place: Place, dataflow: str) -> Casualty:
 def working_workers(place: Place, dataflow: str) -> dict[str, tuple[str, ...]]:
     """The workers that live and have tasks, with the names of those."""
     view = DataflowView(place.registry, dataflow)
-    tasks = {worker: _tasks_of(view, worker) for worker in view.workers() if view.lease(worker)}
+    tasks = {worker: _tasks_of(view, worker) for worker in view.workers() if view.lives(worker)}
     return {worker: mine for worker, mine in tasks.items() if mine}
 
 

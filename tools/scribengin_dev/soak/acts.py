@@ -67,7 +67,7 @@ def _stall_worker(doing: Doing) -> None:
     """It stands still for longer than its session, and then goes on, in the middle of its round."""
     view, worker = doing.flow.view, _a_worker(doing)
     with _stopped([worker.pid]):
-        doing.pace.wait(lambda: not view.lease(worker.name), f"the session of {worker.name} to end")
+        doing.pace.wait(lambda: not view.lives(worker.name), f"the session of {worker.name} to end")
 
 
 def _stall_master(doing: Doing) -> None:

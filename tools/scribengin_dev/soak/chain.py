@@ -106,7 +106,7 @@ class SoakFlow:
         found = []
         for name in self.view.workers():
             report = self.view.report(name)
-            if report is not None and report.spark_ready and not report.leaving and self.view.lease(name):
+            if report is not None and report.spark_ready and not report.leaving and self.view.lives(name):
                 found.append(name)
         return sorted(found)
 

@@ -96,6 +96,7 @@ class MergeDescriptor(Descriptor):
     `sequence` is the number of the next final file.
     """
 
+    format: int = 2
     generation: int
     sequence: int = 0
     merged: str | None = None
