@@ -1,6 +1,6 @@
 """The whole picture of dataflows, from the registry alone: what `status`, `list`, `monitor` and others show.
 
-A look reads three nodes of a dataflow and one more a worker, whatever the number of tasks; what is made of it is pure.
+A look reads four nodes of a dataflow and one more a worker, whatever the number of tasks; what is made of it is pure.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ def reads(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_look_reads_three_nodes_and_one_more_a_worker(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_reads_four_nodes_and_one_more_a_worker(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.put(registry, "hot", [watched.task(n) for n in range(500)], workers=3)
     seen = reads(registry, monkeypatch)
     (found,) = pictures(registry, watched.NOW_MS, ["hot"])
     assert (len(found.tasks), len(found.workers), found.masters) == (500, 3, 2)
-    assert len(seen) == 3 + 3
+    assert len(seen) == 4 + 3
 
 
 def test_all_dataflows_of_a_registry_and_those_of_some_names(registry: Registry) -> None:
