@@ -3,10 +3,12 @@
 Tests run side by side in several processes (pytest-xdist); a file stays together, because its fixtures are dear.
 """
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
-from scribengin.base import diagnostics as saying
+from scribengin.base.diagnostics import unconfigure_logging
 from tests.servers.bookkeeper import bookkeeper
 from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
@@ -80,7 +82,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_unsaid() -> None:
-    """A thread of the test before may have spoken when its output was closed: the next test's first line tells of
-    that, and nobody there expects it."""
-    saying._unsaid = 0
+def logging_as_it_was() -> Iterator[None]:
+    """A test that is a process of ours writes lines as one; the next test does not."""
+    yield
+    unconfigure_logging()

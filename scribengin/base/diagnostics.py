@@ -1,9 +1,12 @@
-"""What processes say, besides what they report: one line an event, for people or, as JSON, for programs.
+"""What processes say, besides what they report: the standard library's logging, one line an event.
+
+A module of ours logs to `logging.getLogger(__name__)`; `extra=tagged("task_taken_over", task=...)` names the event and
+what belongs to it. `configure_logging` is for a process of ours: from then on a line goes to standard output, and a
+warning or worse to standard error. A program that uses our library configures logging as it likes.
 
 With SCRIBENGIN_LOG_FORMAT=json each line is an object: `time`, `event`, `message`, who says it (`dataflow`, `worker` or
 `master`), what it is about (`task`, `round`, ...), and `traceback` where there is one. Else it is the time and the
-message. Trouble goes to standard error, everything else to standard output. Containers inherit the variable from who
-submits, and the log of a container is what it said.
+message. Containers inherit the variable from who submits, and the log of a container is what it said.
 
 Saying never raises: a disk that is full under the log is no reason to stop working. What could not be said is counted,
 and the next line that is taken says how much it was.
@@ -14,72 +17,85 @@ The engine returns or raises: what is said here is said by the shells of process
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
-import threading
-import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
-from scribengin.base.clock import SYSTEM_CLOCK
-
 FORMAT_VARIABLE = "SCRIBENGIN_LOG_FORMAT"
-_lock = threading.Lock()
-_unsaid = 0
-_speaker: dict[str, object] = {}
-_subject: ContextVar[dict[str, object] | None] = ContextVar("subject", default=None)
+_OURS = logging.getLogger("scribengin")
+_context: ContextVar[Mapping[str, object]] = ContextVar("context")
 
 
-def speak_as(**who: object) -> None:
-    """From now on every line of this process names its dataflow, worker or master."""
-    _speaker.clear()
-    _speaker.update(who)
+def configure_logging(**who: object) -> None:
+    """Have this process write its lines, each of which names its dataflow, worker or master. Call it again to name
+    another."""
+    unconfigure_logging()
+    _OURS.addHandler(LineHandler(who))
+    _OURS.setLevel(logging.INFO)
+    _OURS.propagate = False
+
+
+def unconfigure_logging() -> None:
+    """As if `configure_logging` had never been called."""
+    for handler in [handler for handler in _OURS.handlers if isinstance(handler, LineHandler)]:
+        _OURS.removeHandler(handler)
+    _OURS.setLevel(logging.NOTSET)
+    _OURS.propagate = True
 
 
 @contextmanager
-def about(**fields: object) -> Iterator[None]:
+def log_context(**fields: object) -> Iterator[None]:
     """Whatever this thread says inside of the block is about these: a task, a round."""
-    token = _subject.set({**(_subject.get() or {}), **fields})
+    token = _context.set({**_context.get({}), **fields})
     try:
         yield
     finally:
-        _subject.reset(token)
+        _context.reset(token)
 
 
-def say(event: str, message: str, **fields: object) -> None:
-    """Something has happened."""
-    _write(sys.stdout, event, message, fields, None)
+def tagged(name: str, /, **fields: object) -> dict[str, object]:
+    """The `extra` of a line: the name of what has happened, and what else a program wants to know of it."""
+    return {"event": name, "fields": fields}
 
 
-def complain(event: str, message: str, *, error: BaseException | None = None, **fields: object) -> None:
-    """Something is amiss; of an `error`, where it happened is told, too."""
-    _write(sys.stderr, event, message, fields, error)
+class LineHandler(logging.Handler):
+    """Writes records to the standard streams, whatever these are just then."""
 
+    def __init__(self, who: Mapping[str, object]) -> None:
+        super().__init__()
+        self._who = who
+        self._unsaid = 0
 
-def _write(stream: TextIO, event: str, message: str, fields: dict[str, object], error: BaseException | None) -> None:
-    global _unsaid
-    line = _line(event, message, fields, error)
-    with _lock:
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line. Never raises."""
+        stream = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
         try:
-            if _unsaid:
-                _print(stream, _line("lines_lost", f"{_unsaid} lines could not be said here: no room", {}, None))
-                _unsaid = 0
-            _print(stream, line)
+            if self._unsaid:
+                said = f"{self._unsaid} lines could not be said here: no room"
+                _print(stream, self.format(_record_of("lines_lost", said)))
+                self._unsaid = 0
+            _print(stream, self.format(record))
         except (OSError, ValueError):  # the disk is full, the pipe's reader has gone, the stream was closed
-            _unsaid += 1
+            self._unsaid += 1
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, for people or for programs."""
+        trace = f"{logging.Formatter().formatException(record.exc_info)}\n" if record.exc_info else ""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        if os.environ.get(FORMAT_VARIABLE) != "json":
+            return f"{trace}{time.removesuffix('+00:00')}Z {record.getMessage()}"
+        known = {**self._who, **_context.get({}), **getattr(record, "fields", {})}
+        value = {"time": time, "event": getattr(record, "event", record.name), "message": record.getMessage(), **known}
+        return json.dumps(value | ({"traceback": trace} if trace else {}), ensure_ascii=False, default=str)
 
 
-def _line(event: str, message: str, fields: dict[str, object], error: BaseException | None) -> str:
-    trace = "".join(traceback.format_exception(error)) if error is not None else ""
-    time = datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-    if os.environ.get(FORMAT_VARIABLE) != "json":
-        return f"{trace}{time.removesuffix('+00:00')}Z {message}"
-    known = {**_speaker, **(_subject.get() or {}), **fields}
-    value = {"time": time, "event": event, "message": message, **known, **({"traceback": trace} if trace else {})}
-    return json.dumps(value, ensure_ascii=False, default=str)
+def _record_of(name: str, message: str) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": __name__, "msg": message, **tagged(name)})
 
 
 def _print(stream: TextIO, line: str) -> None:

@@ -7,6 +7,7 @@ good ends the process as well: nobody else would.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -16,13 +17,15 @@ from types import TracebackType
 from typing import NoReturn
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.base.diagnostics import complain, say
+from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.openness import openness
 from scribengin.errors import ConfigInvalid
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import RegistryError, RegistryUnreachable
 from scribengin_registry.references import resolve_variables
 from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+
+_LOG = logging.getLogger(__name__)
 
 FAILED = 1
 REGISTRY_GONE = 76
@@ -37,11 +40,12 @@ _OURS = ("scribengin.", "scribengin_registry.")
 def run_process(main: Callable[[list[str]], int]) -> NoReturn:
     """Be this process: `main` on the command line's arguments, then the end, with what it returns as the exit code."""
     threading.excepthook = _thread_died
+    configure_logging()
     try:
         resolve_variables()
         code = main(sys.argv[1:])
     except Exception as error:  # noqa: BLE001  the process's outermost frame: it ends, and says why
-        complain("process_ended", f"this process ends: {error!r}", error=error)
+        _LOG.warning(f"this process ends: {error!r}", exc_info=error, extra=tagged("process_ended"))
         code = FAILED
     _end_within(_END_MAX_S, code)
     sys.exit(code)
@@ -49,7 +53,7 @@ def run_process(main: Callable[[list[str]], int]) -> NoReturn:
 
 def end_at_once(event: str, message: str, code: int) -> NoReturn:
     """End the process, whatever its threads are doing; the container's keeper ends what it has started."""
-    complain(event, message)
+    _LOG.warning(message, extra=tagged(event))
     os._exit(code)
 
 
@@ -69,11 +73,11 @@ def connect_patiently(hosts: str, session_timeout_s: float) -> Registry:
             if SYSTEM_CLOCK.monotonic_s() >= deadline_s:
                 raise
             if not told:
-                complain("registry_away", f"{error}; this process tries again for {patience_s:g} s")
+                _LOG.warning(f"{error}; this process tries again for {patience_s:g} s", extra=tagged("registry_away"))
             told = True
             continue
         if told:
-            say("registry_back", f"the registry at {hosts} answers")
+            _LOG.info(f"the registry at {hosts} answers", extra=tagged("registry_back"))
         RegistryPatience(registry, patience_s)
         _tell_of_open(registry)
         return registry
@@ -83,7 +87,7 @@ def _tell_of_open(registry: ZooKeeperRegistry) -> None:
     """Said once: who reads the log of a process may be nobody who uses commands."""
     with suppress(RegistryError):  # only a look; what the process is for tells of a registry that fails
         if (found := openness(registry)) is not None:
-            complain("registry_open", found)
+            _LOG.warning(found, extra=tagged("registry_open"))
 
 
 def patience() -> float:
@@ -143,10 +147,12 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
     name = died.thread.name if died.thread is not None else "a thread"
     error = died.exc_value if died.exc_value is not None else died.exc_type()
     if _began_in(died.exc_traceback).startswith(_OURS):
-        complain("thread_died", f"{name} died of {error!r}, and this process with it", error=error)
+        _LOG.warning(f"{name} died of {error!r}, and this process with it", exc_info=error, extra=tagged("thread_died"))
         os._exit(FAILED)
     if not isinstance(error, SystemExit):
-        complain("thread_died", f"{name}, a thread that is not ours, died of {error!r}", error=error)
+        _LOG.warning(
+            f"{name}, a thread that is not ours, died of {error!r}", exc_info=error, extra=tagged("thread_died")
+        )
 
 
 def _began_in(trace: TracebackType | None) -> str:

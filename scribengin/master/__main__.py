@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.base.diagnostics import complain, speak_as
+from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
 from scribengin.master.leadership import MasterSettings
 from scribengin.master.process import run_master
+
+_LOG = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
@@ -27,7 +30,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--session-timeout-s", type=float, default=6.0)
     options = parser.parse_args(arguments)
-    speak_as(dataflow=options.dataflow, master=options.name)
+    configure_logging(dataflow=options.dataflow, master=options.name)
     try:
         with connect_patiently(options.registry, options.session_timeout_s) as registry:
             if options.launcher == "yarn":
@@ -43,7 +46,7 @@ def main(arguments: list[str]) -> int:
             with LocalLauncher(home) as launcher:
                 run_master(registry, launcher, settings, SYSTEM_CLOCK)
     except ScribenginError as error:
-        complain("master_failed", f"{options.name} ended: {error}")
+        _LOG.warning(f"{options.name} ended: {error}", extra=tagged("master_failed"))
         return error.exit_code
     return 0
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.opened import Resources
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -16,6 +17,8 @@ from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, w
 from scribengin.errors import ScribenginError
 from scribengin.master.state.events import ChoreDone, ChoreKind, Drained, MasterEvent, OutputRead, TasksFound
 from scribengin_registry.contract import Registry
+
+_LOG = logging.getLogger(__name__)
 
 STREAMS_PERIOD_S = 3.0
 MAINTENANCE_PERIOD_S = 2.0
@@ -92,7 +95,7 @@ class Chore:
             self._close()
             if isinstance(error, ScribenginError):
                 return str(error)
-            complain("chore_failed", f"{kind}: {error!r}", error=error)
+            _LOG.warning(f"{kind}: {error!r}", exc_info=error, extra=tagged("chore_failed"))
             return repr(error)
         return None
 

@@ -8,6 +8,7 @@ down.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 
 from scribengin.base.clock import Clock
-from scribengin.base.diagnostics import complain, say
+from scribengin.base.diagnostics import tagged
 from scribengin.connectors import Environment
 from scribengin.dataflow.containers import master_request, worker_request
 from scribengin.dataflow.opened import Resources
@@ -53,6 +54,8 @@ from scribengin_registry.errors import (
     SessionLost,
     VersionConflict,
 )
+
+_LOG = logging.getLogger(__name__)
 
 TICK_S = 0.5
 RETRY_S = 0.5
@@ -322,7 +325,7 @@ class Leadership:
             self._carry_out(instructions)
             return True
         except (OutcomeUnknown, RegistryUnreachable, NodeMissing, NodeExists, NodeNotEmpty) as error:
-            complain("begins_again", f"{self._settings.name} begins again: {error}")
+            _LOG.warning(f"{self._settings.name} begins again: {error}", extra=tagged("begins_again"))
             self._pause()
             self._begin_again(self._state)
             return False
@@ -335,7 +338,7 @@ class Leadership:
         if history:
             now_ms = self._clock.now_ms()
             for event in history:
-                say(event.kind, f"{event.kind}: {event.message}")
+                _LOG.info(f"{event.kind}: {event.message}", extra=tagged(event.kind))
             self._view.add_history([HistoryEvent(at_ms=now_ms, kind=h.kind, message=h.message) for h in history])
         for instruction in instructions:
             self._act(instruction)
@@ -386,7 +389,9 @@ class Leadership:
         try:
             self._launcher.kill(container)
         except LauncherError as error:
-            complain("kill_failed", str(error))  # an orphan cannot commit; its end is told when it is known
+            _LOG.warning(
+                str(error), extra=tagged("kill_failed")
+            )  # an orphan cannot commit; its end is told when it is known
 
     def _publish(self, status: DataflowStatus) -> None:
         """Write the status if the head is still ours: a master that was replaced must not have the last word."""

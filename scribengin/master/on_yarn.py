@@ -6,12 +6,13 @@ leads as soon as the registry has given the dead one up. What ends here without 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from contextlib import closing
 
 from scribengin.base.clock import Clock
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.base.jvm import yarn_configuration
 from scribengin.dataflow.registry.descriptors import DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
@@ -26,6 +27,8 @@ from scribengin.launcher.yarn.security import TokenRenewal
 from scribengin.master.leadership import Ending, MasterSettings
 from scribengin.master.process import run_master
 from scribengin_registry.contract import Registry
+
+_LOG = logging.getLogger(__name__)
 
 NEXT_ATTEMPT = 75
 """The exit code of a master that leaves its dataflow to the next attempt."""
@@ -61,7 +64,7 @@ def lead_application(registry: Registry, dataflow: str, first_name: str, clock: 
 
 def end_this_process(why: str) -> None:
     """Called on a thread of the fleet's: the main thread hears of it as of any other wish to end this process."""
-    complain("application_ended", why)
+    _LOG.warning(why, extra=tagged("application_ended"))
     os.kill(os.getpid(), signal.SIGTERM)
 
 

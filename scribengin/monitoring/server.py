@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import socket
 import sys
 import threading
@@ -20,9 +21,11 @@ from socketserver import ThreadingTCPServer
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.errors import ConfigInvalid
 from scribengin.log.metrics import exposition
+
+_LOG = logging.getLogger(__name__)
 
 PORTS_TRIED_MAX = 100
 CONNECTIONS_MAX = 32
@@ -71,7 +74,7 @@ def served(host: str, port: int, health: Callable[[], Health]) -> MonitoringServ
     try:
         return MonitoringServer(host, port, health)
     except ConfigInvalid as error:
-        complain("metrics_unserved", str(error))
+        _LOG.warning(str(error), extra=tagged("metrics_unserved"))
         return None
 
 
@@ -126,7 +129,7 @@ class _Server(ThreadingTCPServer):
         """Who asked has gone, or was given up: that is no event. Anything else is."""
         error = sys.exception()
         if not isinstance(error, OSError):
-            complain("metrics_unanswered", f"a request for metrics or health failed: {error!r}")
+            _LOG.warning(f"a request for metrics or health failed: {error!r}", extra=tagged("metrics_unanswered"))
 
     def service_actions(self) -> None:
         """Several times a second: give up what takes too long."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.base.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
 from scribengin.worker.process import WorkerSettings, run_worker
+
+_LOG = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
@@ -26,7 +29,7 @@ def main(arguments: list[str]) -> int:
         with connect_patiently(options.registry, options.session_timeout_s) as registry:
             return run_worker(registry, settings, SYSTEM_CLOCK)
     except ScribenginError as error:
-        complain("worker_failed", str(error))
+        _LOG.warning(str(error), extra=tagged("worker_failed"))
         return error.exit_code
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 
 from scribengin.base.clock import Clock
-from scribengin.base.diagnostics import about, complain, say
+from scribengin.base.diagnostics import log_context, tagged
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import TaskAssignment
 from scribengin.dataflow.round.bad_records import Isolating
@@ -15,6 +16,8 @@ from scribengin.errors import ScribenginError
 from scribengin.worker import state
 from scribengin.worker.failures import Failure, Remedy, judge
 from scribengin.worker.state import ExecutorReport, ExecutorState, Owned
+
+_LOG = logging.getLogger(__name__)
 
 OpenTask = Callable[[Owned, Callable[[Isolating], None]], TaskOwner]
 """Opens a task whose owner tells the second how a search for bad records goes."""
@@ -106,7 +109,7 @@ class Executor:
             for owner in self._owners.values():
                 owner.close()
         except Exception as error:  # noqa: BLE001  the thread's outermost loop: the worker ends, and says why
-            complain("executor_ended", f"{self.name} of the worker ended: {error!r}", error=error)
+            _LOG.warning(f"{self.name} of the worker ended: {error!r}", exc_info=error, extra=tagged("executor_ended"))
             self._on_fatal(Failure(Remedy.WORKER, f"{self.name} of the worker ended: {error!r}"))
 
     def _next_step(self) -> tuple[state.Step, Callable[[TaskOwner], None] | None]:
@@ -126,7 +129,7 @@ class Executor:
             self._woken.clear()
             return
         try:
-            with about(task=step.owned.task, round=self._next_round(step.owned)):
+            with log_context(task=step.owned.task, round=self._next_round(step.owned)):
                 self._perform(step)
         except SystemExit as error:  # of a user's function: of a thread it would be the end without a word
             self._failed(step.owned, RuntimeError(f"its code called sys.exit({error.code!r})"))
@@ -139,7 +142,7 @@ class Executor:
                 self._owner(owned).take_over()
                 self._tell(lambda: self._state.taken_over(owned))
                 text = f"{owned.task} is taken over by {self.name} (lease {owned.lease})"
-                say("task_taken_over", text, round=self._next_round(owned))
+                _LOG.info(text, extra=tagged("task_taken_over", round=self._next_round(owned)))
             case state.RunRound(owned):
                 outcome = self._owner(owned).run_round()
                 now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
@@ -156,7 +159,9 @@ class Executor:
             case state.GiveBack(owned):
                 self._close(owned)
                 self._tell(lambda: self._state.gave_back(owned))
-                say("task_given_back", f"{owned.task} is given back by {self.name} (lease {owned.lease})")
+                _LOG.info(
+                    f"{owned.task} is given back by {self.name} (lease {owned.lease})", extra=tagged("task_given_back")
+                )
                 self._on_change()
             case state.Discard(owned):
                 self._discard(owned)
@@ -168,17 +173,21 @@ class Executor:
             text = (
                 f"{owned.task}: a round of {step.records} records failed ({step.reason}); its bad records are isolated"
             )
-            say("isolating", text, records=step.records, reason=step.reason)
+            _LOG.info(text, extra=tagged("isolating", records=step.records, reason=step.reason))
         elif not step.pending:
             text = f"{owned.task}: {step.bad} bad among {step.records} records, found with {step.runs} more runs"
-            say("isolated", text, records=step.records, bad=step.bad, runs=step.runs)
+            _LOG.info(text, extra=tagged("isolated", records=step.records, bad=step.bad, runs=step.runs))
         self._on_change()
 
     def _failed(self, owned: Owned, error: Exception) -> None:
         failure = judge(error)
         trace = None if isinstance(error, ScribenginError) else error
         task, number = owned.task, self._next_round(owned)
-        complain("task_trouble", f"{task}: {failure.text}", error=trace, task=task, round=number, then=failure.remedy)
+        _LOG.warning(
+            f"{task}: {failure.text}",
+            exc_info=trace,
+            extra=tagged("task_trouble", task=task, round=number, then=failure.remedy),
+        )
         if failure.remedy is Remedy.WORKER:
             self._stopping.set()
             self._on_fatal(failure)

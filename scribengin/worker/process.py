@@ -8,6 +8,7 @@ Its exit codes tell its master, and people, why it ended.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import signal
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scribengin.base.clock import Clock
-from scribengin.base.diagnostics import complain, say, speak_as
+from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.lifetime import end_at_once
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
@@ -43,6 +44,8 @@ from scribengin.worker.reporting import ReportSchedule
 from scribengin.worker.state import ExecutorReport, Owned
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, SessionLost
+
+_LOG = logging.getLogger(__name__)
 
 TICK_S = 0.25
 STOP_TIMEOUT_S = 5.0
@@ -99,12 +102,12 @@ class Worker:
             self._start_executors(resources, transform)
             opened.callback(self._stop_executors)
             self._ready = True
-            say("worker_ready", f"{self._settings.name} has started Spark and takes tasks")
+            _LOG.info(f"{self._settings.name} has started Spark and takes tasks", extra=tagged("worker_ready"))
             self._look()
             failure = self._work()
         if failure is None:
             return EXIT_OK
-        complain("worker_failed", failure.text)
+        _LOG.warning(failure.text, extra=tagged("worker_failed"))
         return EXIT_FAILED
 
     # -- starting
@@ -248,7 +251,9 @@ class Worker:
         except DataflowNotFound:
             return  # its end is told to this worker by other nodes
         except (ConfigInvalid, DescriptorUnreadable) as error:  # somebody wrote into the master's own node
-            complain("config_unreadable", f"{self._settings.name} goes on with the config it has: {error}")
+            _LOG.warning(
+                f"{self._settings.name} goes on with the config it has: {error}", extra=tagged("config_unreadable")
+            )
             return
         live = {"round": config.round, "patience": config.patience, "sources": _with_pauses(self._config, config)}
         errors = self._config.errors.model_copy(update={"records_max": config.errors.records_max})
@@ -262,7 +267,7 @@ class Worker:
             executor.reconfigure(reconfigure, changed.patience)
 
     def _leave(self) -> None:
-        say("worker_leaves", f"{self._settings.name} was told to end, and gives its tasks back")
+        _LOG.info(f"{self._settings.name} was told to end, and gives its tasks back", extra=tagged("worker_leaves"))
         self._leaving = True
         for executor in self._executors:
             executor.leave()
@@ -320,7 +325,7 @@ def _with_pauses(own: DataflowConfig, config: DataflowConfig) -> dict[str, objec
 
 def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> int:
     """Be a worker until it is over. Returns the exit code; never raises SessionLost."""
-    speak_as(dataflow=settings.dataflow, worker=settings.name)
+    configure_logging(dataflow=settings.dataflow, worker=settings.name)
     try:
         return Worker(registry, settings, clock).run()
     except SessionLost as error:

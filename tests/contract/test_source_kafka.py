@@ -236,17 +236,17 @@ def test_an_expired_offset_is_an_error_that_names_the_choices(side: KafkaSide, s
     assert payloads(opened.plan({"offset": 4}, ALL)) == numbered(4, 10)
 
 
-def test_what_is_skipped_by_choice_is_told(side: KafkaSide, source: Open, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_skipped_by_choice_is_told(side: KafkaSide, source: Open, caplog: pytest.LogCaptureFixture) -> None:
     expired(side, "skipped")
     earliest = reader(source(topics="skipped", on_expired="earliest"))
     assert payloads(earliest.plan({"offset": 2}, ALL)) == numbered(4, 10)
-    assert "going on at offset 4, as `on_expired: earliest` says, 2 offsets were skipped" in capsys.readouterr().err
+    assert "going on at offset 4, as `on_expired: earliest` says, 2 offsets were skipped" in caplog.text
     latest = reader(source(topics="skipped", on_expired="latest"))
     plan = latest.plan({"offset": 2}, ALL)
     assert payloads(plan) == []
     assert plan is not None
     assert plan.end["offset"] == 10
-    assert "going on at offset 10, as `on_expired: latest` says, 8 offsets were skipped" in capsys.readouterr().err
+    assert "going on at offset 10, as `on_expired: latest` says, 8 offsets were skipped" in caplog.text
 
 
 def test_a_range_that_expires_after_it_was_planned_is_planned_again(side: KafkaSide, source: Open) -> None:

@@ -86,9 +86,9 @@ def test_a_full_disk_under_the_log_does_not_change_how_a_process_ends(tmp_path: 
         ended = run(
             tmp_path,
             """
-from scribengin.base.diagnostics import say
+import logging
 for _ in range(2000):
-    say("task_taken_over", "x" * 100)
+    logging.getLogger("scribengin.worker").info("x" * 100)
 return 0
 """,
             stdout=full,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import cast
@@ -49,8 +50,9 @@ class Searching:
 
 
 def test_a_search_for_bad_records_is_in_the_report_while_it_goes_on_and_in_the_log_at_both_ends(
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "scribengin")
     tasks: list[Searching] = []
 
     def opened(_owned: Owned, tell: Callable[[Isolating], None]) -> TaskOwner:
@@ -67,6 +69,6 @@ def test_a_search_for_bad_records_is_in_the_report_while_it_goes_on_and_in_the_l
     tasks[0].done.set()
     wait_until(lambda: executor.report().tasks[0].state == "idle", what="the end of the round")
     executor.stop(120)
-    said = capsys.readouterr().out
+    said = caplog.text
     assert "task-0: a round of 31836 records failed (ValueError: Grüße); its bad records are isolated" in said
     assert "task-0: 40 bad among 31836 records, found with 3 more runs" in said

@@ -15,12 +15,13 @@ but their traces. What a crash of our master leaves, at each step of a launch:
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.base.failpoints import effect
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, last_lines
@@ -32,6 +33,8 @@ from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
 from scribengin.launcher.yarn.launching import Program, escaped
 from scribengin.launcher.yarn.roster import KILL_TIMEOUT_S, Member, Roster
 from scribengin_registry.errors import RegistryError
+
+_LOG = logging.getLogger(__name__)
 
 IDLE_BEAT_S = 0.5
 BUSY_BEAT_S = 0.2
@@ -127,7 +130,9 @@ class SkeinFleet(Roster[Worker]):
         try:
             self._application.kill(member.instance)
         except LauncherError as error:
-            complain("container_not_killed", str(error))  # it has ended, or nobody answers: the next looks tell
+            _LOG.warning(
+                str(error), extra=tagged("container_not_killed")
+            )  # it has ended, or nobody answers: the next looks tell
         self._wake.set()
         self._await_end(member)
 
@@ -172,13 +177,13 @@ class SkeinFleet(Roster[Worker]):
                 self._beat()
                 heard_s = self._clock.monotonic_s()
             except LauncherError as error:
-                complain("skein_master_silent", str(error))
+                _LOG.warning(str(error), extra=tagged("skein_master_silent"))
                 if self._clock.monotonic_s() - heard_s > SILENCE_S:
                     self._over(f"skein's application master has been silent for {SILENCE_S:.0f} s")
                     return
             except Exception as error:  # noqa: BLE001  the thread's outermost loop: the master ends, and says why
                 why = f"the thread that watches the workers has ended: {error!r}"
-                complain("fleet_ended", why, error=error)
+                _LOG.warning(why, exc_info=error, extra=tagged("fleet_ended"))
                 self._over(why)
                 return
             self._wake.wait(BUSY_BEAT_S if self._busy() else IDLE_BEAT_S)
@@ -216,7 +221,7 @@ class SkeinFleet(Roster[Worker]):
                 with effect("skein.trace_place"):
                     self._write(member)
             except RegistryError as error:
-                complain("trace_not_written", str(error))  # the next look writes it
+                _LOG.warning(str(error), extra=tagged("trace_not_written"))  # the next look writes it
 
     def _ended(self, member: Worker, instance: Instance | None) -> None:
         """Skein says so as soon as it has been told to kill; its node may take longer."""

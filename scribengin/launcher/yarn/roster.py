@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.base.failpoints import effect
 from scribengin.errors import ContainerUnreachable, LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
@@ -16,6 +17,8 @@ from scribengin.launcher.yarn.client import node_web
 from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
 from scribengin.launcher.yarn.launching import Program
 from scribengin_registry.errors import RegistryError
+
+_LOG = logging.getLogger(__name__)
 
 KILL_TIMEOUT_S = 20.0
 """So long a node may take to say that what it was told to kill has ended."""
@@ -147,7 +150,7 @@ class Roster(ABC, Generic[MemberT]):
                 return
             except LauncherError as error:
                 member.written = True
-                complain("container_end_unknown", str(error))
+                _LOG.warning(str(error), extra=tagged("container_end_unknown"))
 
     def _write(self, member: MemberT) -> None:
         with self._changed:

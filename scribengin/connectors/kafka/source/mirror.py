@@ -6,11 +6,14 @@ request a second, whatever number of rounds was committed.
 
 from __future__ import annotations
 
+import logging
 import threading
 
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.connectors.kafka.client.client import Cluster, Partition
 from scribengin.errors import ScribenginError
+
+_LOG = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 
@@ -65,7 +68,10 @@ class GroupMirror:
         except ScribenginError as error:
             self.failures += 1
             if self.failures == 1:
-                complain("mirror_failed", f"group {self._group} does not show positions (they are safe): {error}")
+                _LOG.warning(
+                    f"group {self._group} does not show positions (they are safe): {error}",
+                    extra=tagged("mirror_failed"),
+                )
             with self._lock:
                 self._pending = {**pending, **self._pending}
             self._woken.set()

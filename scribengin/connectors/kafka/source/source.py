@@ -6,6 +6,7 @@ decided what a round reads.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from scribengin.base.clock import Clock
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.base.model import JsonObject, Position
 from scribengin.base.names import a_few, natural
 from scribengin.connectors.contract import (
@@ -34,6 +35,8 @@ from scribengin.connectors.kafka.source.position import Ends, KafkaPosition, jud
 from scribengin.connectors.kafka.source.reading import KafkaSplit, Reading
 from scribengin.connectors.kafka.source.watching import Watch
 from scribengin.errors import ConfigInvalid, ScribenginError, SourceMissing
+
+_LOG = logging.getLogger(__name__)
 
 SPLIT_BYTES = 8 * 1024 * 1024
 _SAMPLE_RECORDS = 100
@@ -198,7 +201,7 @@ class KafkaStreamReader(SourceStreamReader):
         ends = self._shared.looks.beyond(self._partition, wanted.offset)
         begin, told = judged(wanted, ends, self._config.on_expired, what=self._what)
         if told is not None:
-            complain("records_skipped", told)
+            _LOG.warning(told, extra=tagged("records_skipped"))
         end = self._bounded(ends)
         if begin.offset >= end:
             moved = told is not None  # a place that was chosen anew is committed, though nothing is there to read

@@ -17,12 +17,13 @@ trace says that it has ended, is given back, which kills it.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from scribengin.base.diagnostics import complain
+from scribengin.base.diagnostics import tagged
 from scribengin.base.failpoints import effect
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
@@ -38,6 +39,8 @@ from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
 from scribengin.launcher.yarn.launching import Program
 from scribengin.launcher.yarn.roster import KILL_TIMEOUT_S, Member, Roster
 from scribengin_registry.errors import RegistryError
+
+_LOG = logging.getLogger(__name__)
 
 IDLE_BEAT_S = 0.5
 BUSY_BEAT_S = 0.2
@@ -150,10 +153,12 @@ class Fleet(Roster[Place]):
             except RequestRefused as error:
                 self._refuse(str(error))
             except LauncherError as error:
-                complain("resource_manager_away", str(error))  # the ResourceManager is away: what runs goes on
+                _LOG.warning(
+                    str(error), extra=tagged("resource_manager_away")
+                )  # the ResourceManager is away: what runs goes on
             except Exception as error:  # noqa: BLE001  the thread's outermost loop: the master ends, and says why
                 why = f"the application master's thread has ended: {error!r}"
-                complain("fleet_ended", why, error=error)
+                _LOG.warning(why, exc_info=error, extra=tagged("fleet_ended"))
                 self._over(why)
                 return
             self._wake.wait(BUSY_BEAT_S if self._busy() else IDLE_BEAT_S)
