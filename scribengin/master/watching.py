@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.registry.config_node import config_from_bytes, config_is_gone
 from scribengin.dataflow.registry.descriptors import shortened
 from scribengin.dataflow.registry.view import DataflowView, Placement
@@ -91,7 +92,15 @@ class Reader:
             config = config_from_bytes(found.node.data, path)
         except ConfigInvalid as refusal:
             error = shortened(str(refusal), _REFUSAL_MAX)  # it names everything that is wrong, and a node takes so much
-        return ev.ConfigEdited(found.version, config, error, found.node.modified_ms, found.numbers)
+        reordered = None if config is None else self._reordering(found.version, config)
+        return ev.ConfigEdited(found.version, config, error, found.node.modified_ms, found.numbers, reordered)
+
+    def _reordering(self, version: int, config: DataflowConfig) -> str | None:
+        """Why a reader might see records out of order with that many tasks. Not of an edit that a command has written:
+        it has asked the same before, or was told to go ahead."""
+        why = reordering(self._view, config.tasks)
+        edit = None if why is None else self._view.edit(version)
+        return why if edit is None or edit.author is None else None
 
     def is_asked_for(self, *, since: int) -> bool:
         """Whether a version after that one wants the dataflow to run."""

@@ -16,6 +16,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.masking import masked, unmasked
 from scribengin.base.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.edits import EditPlan, plan_edit
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
@@ -43,19 +44,20 @@ class Edited:
     """What others have edited while this was being written; it stays as well."""
 
 
-def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None) -> Edited:
+def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None, *, force: bool = False) -> Edited:
     """Apply `change` to the config as it stands, again and again while others edit it.
 
     For changes that mean the same whatever else is edited. An edit that the master has refused is replaced by the
-    config in force: else this one would be refused with it. `by` is who edits; default: who runs this process. Raises
-    ConfigInvalid (it would be refused; nothing was written), DataflowBusy when others keep editing, DataflowNotFound.
+    config in force: else this one would be refused with it. `by` is who edits; default: who runs this process. `force`:
+    also where a reader might see records out of order. Raises ConfigInvalid and DataflowBusy (it would be refused, or
+    others keep editing; nothing was written), DataflowNotFound.
     """
     first: int | None = None
     for _attempt in range(_TRIES_MAX):
         found = view.config_to_edit()
         first = found.version if first is None else first
         try:
-            edited = replace_config(view, found, change(found.value), by)
+            edited = replace_config(view, found, change(found.value), by, force=force)
         except EditConflict:
             continue
         since = edited_since(view, first, upto=found.version) if found.version > first else ""
@@ -64,10 +66,17 @@ def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None)
 
 
 def replace_config(
-    view: DataflowView, found: Versioned[DataflowConfig], config: DataflowConfig, by: str | None = None
+    view: DataflowView,
+    found: Versioned[DataflowConfig],
+    config: DataflowConfig,
+    by: str | None = None,
+    *,
+    force: bool = False,
 ) -> Edited:
-    """Replace the config that was `found`. Raises ConfigInvalid (it would be refused), EditConflict."""
+    """Replace the config that was `found`. Raises ConfigInvalid, DataflowBusy (it would be refused), EditConflict."""
     refuse_invalid(view, config)
+    if not force:
+        refuse_reordering(view, found.value, config)
     plan = plan_edit(found.value, config, running=bool(view.workers()))
     if config == found.value and view.registry.find(view.paths.config) is not None:
         return Edited(found.version, plan, written=False)
@@ -96,6 +105,16 @@ def refuse_invalid(view: DataflowView, config: DataflowConfig) -> None:
     refusal = plan_edit(view.config_in_force().value, config, running=bool(view.workers())).refusal
     if refusal is not None:
         raise ConfigInvalid(refusal)
+
+
+def refuse_reordering(view: DataflowView, before: DataflowConfig, config: DataflowConfig) -> None:
+    """Raise DataflowBusy if the edit of a dataflow that has not ended changes how many tasks there are, and a reader
+    that nobody waits for might see records of a stream out of order."""
+    if config.tasks == before.tasks or view.status().state in FINAL_STATES:
+        return
+    why = reordering(view, config.tasks)
+    if why is not None:
+        raise DataflowBusy(why)
 
 
 def refuse_unless_led(view: DataflowView) -> DataflowStatus:

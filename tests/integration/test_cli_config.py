@@ -121,10 +121,15 @@ def test_tasks_are_not_scaled_under_a_reader_that_nobody_waits_for(
     assert refused.code != 0
     assert f"dataflow 'last' reads files {tmp_path / 'out'}, which 'next' writes" in refused.err
     assert "`scribengin config set quiet tasks=1`" in refused.err
+    for command in (["config", "set", "quiet", "tasks=1"], ["config", "rollback", "quiet", "0"]):
+        refused = line(*command)
+        assert refused.code != 0, command
+        assert "nobody waits for it" in refused.err
     assert led.config().value.tasks == 2
     line.ok("scale", "quiet", "--tasks", "2")  # nothing moves
     line.ok("scale", "quiet", "--workers", "0")
     assert "tasks: 2 -> 1" in line.ok("scale", "quiet", "--tasks", "1", "--force").out
+    assert "tasks: 1 -> 2" in line.ok("config", "set", "quiet", "tasks=2", "--force").out
 
 
 def test_tasks_are_scaled_and_regrouped_without_anybody_who_runs_them(line: CommandLine, led: DataflowView) -> None:

@@ -10,9 +10,10 @@ import yaml
 
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
+from scribengin.dataflow.edges import Edge, meets, unawaited
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.chain.config import ChainConfig, is_chain, load_chain
-from scribengin.operations.chain.graph import Edge, graph_of, meets, unawaited
+from scribengin.operations.chain.graph import graph_of
 
 
 def flow(source: dict[str, Any], *sinks: dict[str, Any]) -> dict[str, Any]:

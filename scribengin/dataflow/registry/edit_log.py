@@ -108,12 +108,10 @@ def edit_before(view: DataflowView, version: int) -> ConfigEdit | None:
 
 def config_of_version(view: DataflowView, version: int) -> DataflowConfig:
     """The config as it was at that version. Raises ConfigInvalid: it is not kept, or was none."""
-    path = view.paths.edit(version)
-    node = view.registry.find(path)
-    if node is None:
+    found = view.edit(version)
+    if found is None:
         known = ", ".join(str(edit.version) for edit in edits(view)) or "none"
         raise ConfigInvalid(f"version {version} of the config of '{view.dataflow}' is not kept (there are: {known})")
-    found = ConfigEdit.from_bytes(node.data, path=path)
     if found.config is None:
         raise ConfigInvalid(f"version {version} of the config of '{view.dataflow}' was no config: {found.error}")
     return DataflowConfig.parse(found.config, source=f"version {version}")

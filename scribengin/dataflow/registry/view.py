@@ -235,10 +235,15 @@ class DataflowView:
         """How many masters stand for the election just now. Raises DataflowNotFound."""
         return self._node(self.paths.master).children_count
 
-    def _was_refused(self, version: int) -> bool:
+    def edit(self, version: int) -> ConfigEdit | None:
+        """What the history of edits keeps of a version, if it does. Raises DescriptorUnreadable."""
         path = self.paths.edit(version)
         node = self.registry.find(path)
-        return node is not None and ConfigEdit.from_bytes(node.data, path=path).outcome == "refused"
+        return None if node is None else ConfigEdit.from_bytes(node.data, path=path)
+
+    def _was_refused(self, version: int) -> bool:
+        edit = self.edit(version)
+        return edit is not None and edit.outcome == "refused"
 
     def origin(self) -> Origin | None:
         """Where the package was shipped from; None: nobody knows, or there is none."""

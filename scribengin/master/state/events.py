@@ -62,13 +62,15 @@ class DataflowSnapshot:
 @dataclass(frozen=True, slots=True)
 class ConfigEdited:
     """The `config` node holds this at this version, since `at_ms`. `config` is None when it cannot be read, and
-    `error` says why."""
+    `error` says why. `reordering`: why its number of tasks is none for a dataflow that runs, if no command has asked
+    for that."""
 
     version: int
     config: DataflowConfig | None
     error: str | None = None
     at_ms: int = 0
     numbers: ConfigNumbers | None = None
+    reordering: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ Where tasks stand, and when they are *clean*, is standing.py's; what an edit of 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from scribengin.base.names import a_few, natural
 from scribengin.dataflow.edits import EditPlan, plan_edit
@@ -198,6 +199,8 @@ class MasterState:
         plan = EditPlan(refusal=event.error)
         if event.config is not None:
             plan = plan_edit(self.config, event.config, running=bool(self.staff.workers))
+        if event.reordering is not None and self._ran and plan.refusal is None:
+            plan = replace(plan, refusal=event.reordering)
         if plan.refusal is not None or event.config is None:
             self._refuse(event, plan)
             return

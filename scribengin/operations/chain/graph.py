@@ -1,8 +1,4 @@
-"""Which dataflow of a chain feeds which, told from its configuration alone. Pure: nothing is asked.
-
-A sink and a source meet where they name the same logs, topic or directory. How many streams a sink will have is not
-known here, so a pattern that matches any of the first STREAMS_TRIED is one that matches.
-"""
+"""Which dataflow of a chain feeds which, told from its configuration alone. Pure: nothing is asked."""
 
 from __future__ import annotations
 
@@ -11,26 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
-from scribengin.connectors.files import FileSinkConfig, FileSourceConfig
+from scribengin.connectors.files import FileSinkConfig
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.log.metadata.names import WILDCARD
+from scribengin.dataflow.edges import Edge, edges_of, place_of, same_cluster
 from scribengin.operations.chain.config import STREAMS_MAX, ChainConfig
-
-STREAMS_TRIED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """What `writer` writes to its sink is read by `reader` as its source. `place` names it for people."""
-
-    writer: str
-    sink: str
-    place: str
-    reader: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,67 +43,10 @@ class ChainGraph:
 def graph_of(chain: ChainConfig) -> ChainGraph:
     """The graph of a chain."""
     flows = chain.dataflows
-    edges = tuple(_edges(flows))
+    edges = tuple(edges_of(flows))
     order, left = _sorted(list(flows), edges)
     problems = [*_cycles(left, edges), *_two_writers(flows), *_late_starts(flows, edges), *_unused(chain)]
     return ChainGraph(tuple(flows) if left else tuple(order), edges, tuple(problems))
-
-
-def place_of(endpoint: AnySinkConfig | AnySourceConfig) -> str:
-    """What a source or a sink names, in a few words."""
-    if isinstance(endpoint, LogSinkConfig):
-        return f"log {endpoint.log.strip('/')}"
-    if isinstance(endpoint, LogSourceConfig):
-        return f"log {endpoint.logs}"
-    if isinstance(endpoint, KafkaSinkConfig):
-        return f"topic {endpoint.topic}"
-    if isinstance(endpoint, KafkaSourceConfig):
-        return f"topic {', '.join(endpoint.topics) or endpoint.pattern}"
-    if isinstance(endpoint, FileSinkConfig | FileSourceConfig):
-        return f"files {endpoint.path}"
-    return "table of Spark"
-
-
-def meets(sink: AnySinkConfig, source: AnySourceConfig) -> bool:
-    """Whether the source reads what the sink writes."""
-    if isinstance(sink, LogSinkConfig) and isinstance(source, LogSourceConfig):
-        return sink.namespace == source.namespace and _matches_a_stream(source.logs, sink.log.strip("/"))
-    if isinstance(sink, KafkaSinkConfig) and isinstance(source, KafkaSourceConfig):
-        return _same_cluster(sink.bootstrap, source.bootstrap) and source.means(sink.topic)
-    if isinstance(sink, FileSinkConfig) and isinstance(source, FileSourceConfig):
-        return f"{source.path.rstrip('/')}/".startswith(f"{sink.path.rstrip('/')}/")
-    return False
-
-
-def unawaited(flows: Mapping[str, DataflowConfig], writer: str) -> Edge | None:
-    """An edge behind `writer`, right behind it or further on, whose reader nobody waits for when streams go on in
-    another task (followers.py): what is read there is no log, or is not held back. None: everybody is waited for."""
-    edges, found = tuple(_edges(flows)), [writer]
-    for flow in found:  # which grows
-        for edge in (edge for edge in edges if edge.writer == flow):
-            source = flows[edge.reader].sources[edge.source]
-            if not isinstance(source, LogSourceConfig) or not source.hold_back:
-                return edge
-            found += [edge.reader] if edge.reader not in found else []
-    return None
-
-
-def _matches_a_stream(pattern: str, log: str) -> bool:
-    """Whether the pattern matches any of `<log>/0` and so on. Of a hundred dataflows nearly all pairs differ before the
-    first wildcard already, and trying a thousand names of each would take seconds."""
-    begun, streams = WILDCARD.split(pattern, maxsplit=1)[0], f"{log}/"
-    if not (streams.startswith(begun) or begun.startswith(streams)):
-        return False
-    return any(fnmatchcase(f"{streams}{k}", pattern) for k in range(STREAMS_TRIED))
-
-
-def _edges(flows: Mapping[str, DataflowConfig]) -> Iterator[Edge]:
-    for writer, writing in flows.items():
-        for sink_name, sink in writing.sinks.items():
-            for reader, reading in flows.items():
-                for source_name, source in reading.sources.items():
-                    if meets(sink, source):
-                        yield Edge(writer, sink_name, place_of(sink), reader, source_name)
 
 
 def _sorted(names: list[str], edges: tuple[Edge, ...]) -> tuple[list[str], list[str]]:
@@ -202,9 +128,5 @@ def declares(chain: ChainConfig, source: AnySourceConfig) -> bool:
     if isinstance(source, LogSourceConfig):
         return any(_reads(source, log.namespace, log.logs(name)) for name, log in chain.logs.items())
     return isinstance(source, KafkaSourceConfig) and any(
-        source.means(topic) and _same_cluster(made.bootstrap, source.bootstrap) for topic, made in chain.topics.items()
+        source.means(topic) and same_cluster(made.bootstrap, source.bootstrap) for topic, made in chain.topics.items()
     )
-
-
-def _same_cluster(one: str, other: str) -> bool:
-    return bool(set(one.split(",")) & set(other.split(",")))

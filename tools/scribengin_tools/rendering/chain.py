@@ -13,13 +13,14 @@ from rich.text import Text
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.edges import Edge
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.retention_holds import HeldLog, let_all_go
 from scribengin.errors import DataflowBusy, DataflowError, DataflowNotFound
 from scribengin.monitoring.overview import DataflowPicture, picture_of
 from scribengin.operations.chain.draining import left_to_read
-from scribengin.operations.chain.graph import ChainGraph, Edge, graph_of
+from scribengin.operations.chain.graph import ChainGraph, graph_of
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, forget_chain, shared_state
 from scribengin.operations.delete import held_for, held_text, settle
 from scribengin.operations.editing import refuse_unless_led

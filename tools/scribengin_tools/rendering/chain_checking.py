@@ -9,10 +9,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from scribengin.dataflow.edges import place_of
 from scribengin.dataflow.registry.view import dataflow_names
 from scribengin.errors import ChainExists, DataflowExists, ScribenginError, SourceMissing
 from scribengin.operations.chain.config import ChainConfig
-from scribengin.operations.chain.graph import ChainGraph, graph_of, place_of
+from scribengin.operations.chain.graph import ChainGraph, graph_of
 from scribengin.operations.chain.submit import begun_before, problems_of
 from scribengin.operations.submit.explain import Explanation
 from scribengin_registry.contract import Registry

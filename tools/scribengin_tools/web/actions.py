@@ -16,6 +16,7 @@ from scribengin.operations.editing import (
     edit_config,
     from_yaml,
     refuse_invalid,
+    refuse_reordering,
     refuse_unless_led,
     replace_config,
     rolled_back,
@@ -71,6 +72,7 @@ class WebOperator:
             plan = plan_edit(found.value, config, running=bool(view.workers()))
             checked |= {"changes": list(plan.changes), "actions": list(plan.actions)}
             refuse_invalid(view, config)
+            refuse_reordering(view, found.value, config)
         except (ConfigError, DataflowBusy) as error:
             checked["error"] = str(error)
         return checked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scribengin_tools.cli.options import JsonOption, NameArgument, RegistryOption, SecretsOption, connected
+from scribengin_tools.cli.options import ForceOption, JsonOption, NameArgument, RegistryOption, SecretsOption, connected
 from scribengin_tools.rendering.text import console, moment, note, print_json, table
 
 if TYPE_CHECKING:
@@ -69,11 +69,13 @@ def set_values(
             metavar="KEY=VALUE...", help="KEY is dotted, VALUE is YAML; without one, the default.", show_default=False
         ),
     ],
+    force: ForceOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Change values of the config. All of them, or none.
 
-    What would be refused is not written. Without a master the edit waits for the next one.
+    What would be refused is not written; another number of tasks is refused where `scale` refuses it. Without a master
+    the edit waits for the next one.
     """
     from scribengin.operations.editing import edit_config, with_values
     from scribengin.operations.names import view_of
@@ -82,11 +84,11 @@ def set_values(
     values = overrides(pairs, option="")
     with connected(registry) as session:
         view = view_of(session, name)
-        tell(view, edit_config(view, lambda config: with_values(config, values)))
+        tell(view, edit_config(view, lambda config: with_values(config, values), force=force))
 
 
 @app.command()
-def edit(name: NameArgument, registry: RegistryOption = None) -> None:
+def edit(name: NameArgument, force: ForceOption = False, registry: RegistryOption = None) -> None:
     """Edit the config in $VISUAL or $EDITOR (else vi).
 
     It is checked before it is written. If somebody else has edited it meanwhile, you are told what they did; their edit
@@ -97,7 +99,7 @@ def edit(name: NameArgument, registry: RegistryOption = None) -> None:
 
     with connected(registry) as session:
         view = view_of(session, name)
-        tell(view, edit_text(view))
+        tell(view, edit_text(view, force=force))
 
 
 @app.command()
@@ -138,6 +140,7 @@ def rollback(
     version: Annotated[
         int, typer.Argument(metavar="VERSION", help="As `config history` shows it.", show_default=False)
     ],
+    force: ForceOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Make the config what it was at that version, as a new edit.
@@ -150,7 +153,7 @@ def rollback(
     with connected(registry) as session:
         view = view_of(session, name)
         view.status()
-        tell(view, edit_config(view, rolled_back(view, version)))
+        tell(view, edit_config(view, rolled_back(view, version), force=force))
 
 
 def tell(view: DataflowView, edited: Edited) -> None:

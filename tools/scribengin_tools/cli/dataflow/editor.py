@@ -18,11 +18,11 @@ _HEAD = """\
 """
 
 
-def edit_text(view: DataflowView) -> Edited:
+def edit_text(view: DataflowView, *, force: bool = False) -> Edited:
     """Let the operator edit the config, and write it if it is good and nobody else has edited it meanwhile.
 
-    Raises ConfigInvalid, EditConflict, DataflowError (the editor failed): then the text stands in a file that the
-    message names, and nothing was written.
+    Raises ConfigInvalid, DataflowBusy, EditConflict, DataflowError (the editor failed): then the text stands in a file
+    that the message names, and nothing was written.
     """
     found = view.config_to_edit()
     shown = _HEAD.format(name=view.dataflow, version=found.version) + as_yaml(found.value)
@@ -33,7 +33,7 @@ def edit_text(view: DataflowView) -> Edited:
         _run_editor(path)
         text = path.read_text(encoding="utf-8")
         unchanged = text == shown or not text.strip()
-        edited = replace_config(view, found, found.value if unchanged else from_yaml(text, found.value))
+        edited = replace_config(view, found, found.value if unchanged else from_yaml(text, found.value), force=force)
     except ScribenginError as error:
         raise type(error)(f"{error} (your text is in {path})") from error
     path.unlink()

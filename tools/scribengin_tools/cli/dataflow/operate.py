@@ -8,14 +8,11 @@ import typer
 
 from scribengin_tools.cli.dataflow.config import tell
 from scribengin_tools.cli.dataflow.submit import WaitOption, follow, refuse
-from scribengin_tools.cli.options import NameArgument, RegistryOption, SetOption, connected, overrides
+from scribengin_tools.cli.options import ForceOption, NameArgument, RegistryOption, SetOption, connected, overrides
 from scribengin_tools.rendering.text import console, note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scribengin.dataflow.config import DataflowConfig
-    from scribengin.dataflow.registry.view import DataflowView
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,9 +34,7 @@ def scale(
         int | None,
         typer.Option("--tasks", "-t", min=1, help="How many tasks the streams are grouped into.", show_default=False),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also where a reader might see records of a stream out of order.")
-    ] = False,
+    force: ForceOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Change how many workers a dataflow has, or how many tasks.
@@ -50,17 +45,11 @@ def scale(
     `hold_back: false`: nobody would wait until it has read what is there.
     """
     from scribengin.errors import ConfigInvalid
-    from scribengin.operations.reordering import refuse_reordering
 
     wanted = {key: value for key, value in (("workers", workers), ("tasks", tasks)) if value is not None}
     if not wanted:
         raise ConfigInvalid("say how many: --workers N, --tasks M, or both")
-
-    def judge(view: DataflowView) -> None:
-        if tasks is not None and not force:
-            refuse_reordering(view, tasks)
-
-    _edit(name, registry, lambda _: wanted, judge)
+    _edit(name, registry, lambda _: wanted, force=force)
 
 
 def rebalance(name: NameArgument, registry: RegistryOption = None) -> None:
@@ -146,6 +135,7 @@ def restart(
     ] = True,
     wait: WaitOption = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: ForceOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Stop a dataflow and start it again from its committed positions, with the code as it is on disk now.
@@ -155,6 +145,7 @@ def restart(
     change the same. Without FLOW, it asks before it takes code from a directory that you have not submitted.
     """
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.editing import refuse_reordering
     from scribengin.operations.lifecycle import start_again
     from scribengin.operations.names import view_of
     from scribengin.operations.restart import (
@@ -180,6 +171,8 @@ def restart(
             refuse(errors)
         with console(stderr=True).status(f"stopping '{name}' ..."):
             refuse_overtaken(view, base, config)
+            if not force:
+                refuse_reordering(view, base.value, config)
             stop_for_restart(view)
         edited = put_in_force(view, base, config, scribengin_home())
         if edited.meanwhile:
@@ -233,8 +226,8 @@ def rewind(
         note(f"`scribengin {how} {name}` has it read on from there")
 
 
-def _edit(name: str, registry: str | None, wanted: Any, judge: Callable[[DataflowView], None] = lambda _: None) -> None:
-    """Edit a dataflow that has a master to do it, unless `judge` raises."""
+def _edit(name: str, registry: str | None, wanted: Any, *, force: bool = False) -> None:
+    """Edit a dataflow that has a master to do it."""
     from scribengin.operations.editing import edit_config, refuse_unless_led
     from scribengin.operations.names import view_of
 
@@ -244,5 +237,4 @@ def _edit(name: str, registry: str | None, wanted: Any, judge: Callable[[Dataflo
     with connected(registry) as session:
         view = view_of(session, name)
         refuse_unless_led(view)
-        judge(view)
-        tell(view, edit_config(view, change))
+        tell(view, edit_config(view, change, force=force))

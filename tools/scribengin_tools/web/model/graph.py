@@ -12,7 +12,7 @@ from typing import Literal
 
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.operations.chain.graph import meets, place_of
+from scribengin.dataflow.edges import meets, place_of
 
 
 @dataclass(frozen=True, slots=True)
