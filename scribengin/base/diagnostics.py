@@ -20,8 +20,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
@@ -31,11 +31,11 @@ _OURS = logging.getLogger("scribengin")
 _context: ContextVar[Mapping[str, object]] = ContextVar("context")
 
 
-def configure_logging(**who: object) -> None:
+def configure_logging(*, rotate: Callable[[int], None] | None = None, **who: object) -> None:
     """Have this process write its lines, each of which names its dataflow, worker or master. Call it again to name
-    another."""
+    another. `rotate` is called with the stream's descriptor after each line; it may raise OSError."""
     unconfigure_logging()
-    _OURS.addHandler(LineHandler(who))
+    _OURS.addHandler(LineHandler(who, rotate))
     _OURS.setLevel(logging.INFO)
     _OURS.propagate = False
 
@@ -66,9 +66,10 @@ def tagged(name: str, /, **fields: object) -> dict[str, object]:
 class LineHandler(logging.Handler):
     """Writes records to the standard streams, whatever these are just then."""
 
-    def __init__(self, who: Mapping[str, object]) -> None:
+    def __init__(self, who: Mapping[str, object], rotate: Callable[[int], None] | None = None) -> None:
         super().__init__()
         self._who = who
+        self._rotate = rotate
         self._unsaid = 0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -82,6 +83,9 @@ class LineHandler(logging.Handler):
             _print(stream, self.format(record))
         except (OSError, ValueError):  # the disk is full, the pipe's reader has gone, the stream was closed
             self._unsaid += 1
+        if self._rotate is not None:
+            with suppress(OSError, ValueError):  # then the file grows further
+                self._rotate(stream.fileno())
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, for people or for programs."""

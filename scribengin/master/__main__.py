@@ -11,6 +11,7 @@ from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
+from scribengin.launcher.local.output import rotation_of_own_files
 from scribengin.master.leadership import MasterSettings
 from scribengin.master.process import run_master
 
@@ -30,7 +31,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--session-timeout-s", type=float, default=6.0)
     options = parser.parse_args(arguments)
-    configure_logging(dataflow=options.dataflow, master=options.name)
+    # On YARN nobody stands between this process and the files that were opened for it.
+    rotate = None if options.launcher == "local" else rotation_of_own_files()
+    configure_logging(rotate=rotate, dataflow=options.dataflow, master=options.name)
     try:
         with connect_patiently(options.registry, options.session_timeout_s) as registry:
             if options.launcher == "yarn":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -54,6 +56,35 @@ def test_what_a_full_disk_does_not_take_is_counted_and_the_rest_goes_on(tmp_path
     output.write(b"and more\n")
     output.close()
     assert path.read_bytes() == b"[60 bytes of output are lost here: no room]\nthere is room again\nand more\n"
+
+
+OWN = """
+import logging
+from scribengin.base.diagnostics import configure_logging
+from scribengin.launcher.local.output import rotation_of_own_files
+configure_logging(rotate=rotation_of_own_files(bytes_max=1000))
+for number in range(100):
+    logging.getLogger("scribengin").info("line %d", number)
+print("the end")
+"""
+
+
+def test_a_process_without_a_keeper_rotates_its_own_files(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    with path.open("wb") as stdout:
+        subprocess.run([sys.executable, "-c", OWN], stdout=stdout, check=True, timeout=120)
+    older, newer = output_files(path)
+    assert older.stat().st_size < 1100
+    assert newer.stat().st_size < 1100
+    assert sorted(tmp_path.iterdir()) == [path, rotated(path)]
+    said = (older.read_text() + newer.read_text()).splitlines()
+    told = [line.split(" ", 1)[1] for line in said]
+    assert told == [*(f"line {number}" for number in range(101 - len(told), 100)), "end"]
+
+
+def test_where_it_prints_to_a_pipe_nothing_is_rotated() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, check=True, timeout=120)
+    assert done.stdout.count(b"\n") == 101
 
 
 def test_the_pump_ends_with_the_pipe(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ class Log:
         self._data = b""
 
     def read(self, stream: str, bytes_max: int) -> tuple[int, bytes]:
-        if stream == "stderr":
+        if stream != "stdout":
             return 0, b""
         if not self._pieces:
             raise KeyboardInterrupt
@@ -25,7 +25,7 @@ class Log:
         return len(self._data), self._data[-min(bytes_max, self._kept) :]
 
 
-def container(log: Log) -> ContainerOutput:
+def container(log: Log | RotatedLog) -> ContainerOutput:
     """The only one there is."""
     return ContainerOutput("worker-1", "container_1_1_01_000002", "node:1", None, log.read)
 
@@ -58,6 +58,35 @@ def test_of_what_was_there_before_only_the_last_lines_are_printed(capsys: pytest
 def test_what_came_too_fast_for_the_node_to_tell_is_skipped_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     log = Log(b"a\n", b"bbbb\ncc\n", b"d\n", kept=3)
     assert followed(log, capsys) == ["worker-1 | a", "worker-1 | cc", "worker-1 | d"]
+
+
+class RotatedLog:
+    """A log whose pieces each fill its file; an empty one is a node that does not answer."""
+
+    def __init__(self, *pieces: tuple[bytes, bytes]) -> None:
+        self._pieces = list(pieces)
+        self._older = b""
+
+    def read(self, stream: str, bytes_max: int) -> tuple[int, bytes]:
+        if stream == "stdout":
+            if not self._pieces:
+                raise KeyboardInterrupt
+            data, self._older = self._pieces.pop(0)
+        else:
+            data = self._older if stream == "stdout.1" else b""
+        return len(data), data[-bytes_max:]
+
+
+def test_what_was_said_before_a_rotation_is_told_first_and_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    log = RotatedLog((b"c\n", b"a\nb\n"), (b"c\nd\n", b"a\nb\n"), (b"", b""), (b"f\n", b"c\nd\ne\n"))
+    with pytest.raises(KeyboardInterrupt):
+        follow_containers(lambda: [container(log)], 2)
+    assert capsys.readouterr().out.split() == [word for line in "bcdef" for word in ("worker-1", "|", line)]
+
+
+def test_the_last_lines_reach_into_the_older_file(capsys: pytest.CaptureFixture[str]) -> None:
+    print_containers([container(RotatedLog((b"c\n", b"a\nb\n")))], 2)
+    assert capsys.readouterr().out.splitlines()[1:] == ["b", "c"]
 
 
 def test_the_last_lines_stand_below_the_container_and_its_node(capsys: pytest.CaptureFixture[str]) -> None:

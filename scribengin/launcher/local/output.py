@@ -2,7 +2,8 @@
 
 A container writes into a pipe, and its keeper writes files: so a full disk is the keeper's trouble and nobody else's,
 and nobody who prints has to know how large his file is. `stdout.log` that is full becomes `stdout.log.1`, in place of
-an older one; a line is never cut in two, unless it is very long.
+an older one; a line is never cut in two, unless it is very long. A process that has no keeper (a master on YARN) looks
+at its own files after each line that it says.
 
 What a full disk does not take is counted, and the file says so once there is room again.
 """
@@ -11,6 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 OUTPUT_BYTES_MAX = 8 << 20
@@ -80,6 +84,59 @@ class OutputFile:
         with contextlib.suppress(OSError):  # then this file grows further
             os.replace(self._path, rotated(self._path))
             self._size = 0
+
+
+def regular_file(descriptor: int) -> Path | None:
+    """The file that stands behind a descriptor; None: a terminal, a pipe."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+
+class Pumps:
+    """Pipes for what a process is to print, and a thread for each that writes it into its file."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._pipes = [os.pipe() for _ in files]
+        self.ends = [end for _, end in self._pipes]
+        """For the process to print into."""
+        self._threads = [
+            threading.Thread(target=pump, args=(source, OutputFile(file)), name=file.name, daemon=True)
+            for (source, _), file in zip(self._pipes, files, strict=True)
+        ]
+
+    def start(self) -> None:
+        """The process has its ends now, or could not be started."""
+        for end in self.ends:
+            os.close(end)
+        for thread in self._threads:
+            thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until all was printed and written."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+
+def rotation_of_own_files(bytes_max: int = OUTPUT_BYTES_MAX) -> Callable[[int], None]:
+    """What keeps the files bounded that this process prints into as its stdout and stderr: to be called with either
+    descriptor after a line. What else writes there without lines of its own, as a Java machine inside, goes along."""
+    files = {descriptor: file for descriptor in (1, 2) if (file := regular_file(descriptor)) is not None}
+
+    def rotate(descriptor: int) -> None:
+        file = files.get(descriptor)
+        if file is None or os.fstat(descriptor).st_size < bytes_max:
+            return
+        fresh = file.with_name(f"{file.name}.new")
+        opened = os.open(fresh, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.replace(file, rotated(file))
+            os.replace(fresh, file)
+            os.dup2(opened, descriptor)
+        finally:
+            os.close(opened)
+
+    return rotate
 
 
 def pump(source: int, target: OutputFile) -> None:

@@ -26,7 +26,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from scribengin.launcher.local.output import OutputFile, pump
+from scribengin.launcher.local.output import Pumps
 from scribengin.launcher.local.processes import MARK, Footprint, Group
 
 REQUEST, DESCRIPTOR, EXIT = "request.json", "container.json", "exit.json"
@@ -35,7 +35,7 @@ GO = b"go\n"
 _MEMORY_LOOK_S = 0.5
 _PAUSE_S = 0.005
 _ROOM_LOOK_S = 0.5
-_LAST_OUTPUT_MAX_S = 5.0
+LAST_OUTPUT_MAX_S = 5.0
 """What was printed is in the pipe by then; only who left the container with the pipe's end can still hold it open."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -50,15 +50,14 @@ def main(directory: Path) -> None:
     request = json.loads((directory / REQUEST).read_text())
     group = Group(os.getpid(), mark_of(directory))
     try:
-        process, outputs = _start(request, directory)
+        process, output = _start(request, directory)
     except OSError as error:
         write_exit_when_there_is_room(directory, "exited", 127, f"could not be started: {error}")
         return
     over = watch(process, group, request["memory_mb"])
     group.kill(pause)
     code = process.wait()
-    for output in outputs:
-        output.join(_LAST_OUTPUT_MAX_S)
+    output.join(LAST_OUTPUT_MAX_S)
     if over is None:
         write_exit_when_there_is_room(directory, "exited", code, describe(code))
     else:
@@ -109,29 +108,22 @@ def pause() -> None:
     threading.Event().wait(_PAUSE_S)
 
 
-def _start(request: dict[str, Any], directory: Path) -> tuple[subprocess.Popen[bytes], list[threading.Thread]]:
-    """The process, and the threads that write down what it prints. Raises OSError."""
-    keeper = os.getpid()
-    pipes = {STDOUT: os.pipe(), STDERR: os.pipe()}
+def _start(request: dict[str, Any], directory: Path) -> tuple[subprocess.Popen[bytes], Pumps]:
+    """The process, and what writes down what it prints. Raises OSError."""
+    keeper, output = os.getpid(), Pumps([directory / STDOUT, directory / STDERR])
     try:
         process = subprocess.Popen(
             request["argv"],
             env={**os.environ, **request["env"], MARK: mark_of(directory)},
             cwd=directory,
             stdin=subprocess.DEVNULL,
-            stdout=pipes[STDOUT][1],
-            stderr=pipes[STDERR][1],
+            stdout=output.ends[0],
+            stderr=output.ends[1],
             preexec_fn=lambda: in_the_container(keeper),  # safe: the keeper has one thread as yet
         )
     finally:
-        for _, end in pipes.values():
-            os.close(end)
-    outputs = []
-    for name, (end, _) in pipes.items():
-        file = OutputFile(directory / name)
-        outputs.append(threading.Thread(target=pump, args=(end, file), name=name, daemon=True))
-        outputs[-1].start()
-    return process, outputs
+        output.start()
+    return process, output
 
 
 def in_the_container(keeper: int) -> None:

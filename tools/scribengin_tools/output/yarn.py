@@ -76,7 +76,7 @@ def print_containers(containers: Sequence[ContainerOutput], lines: int) -> None:
     for container in containers:
         print(f"== {container.heading}")
         for stream in STREAMS:
-            text = last_lines_of(container.read(stream, _TAIL_BYTES_MAX)[1], lines).decode(errors="replace")
+            text = last_lines_of(_end(container, stream, lines)[0], lines).decode(errors="replace")
             sys.stdout.write(visible_on(sys.stdout, text if not text or text.endswith("\n") else f"{text}\n"))
 
 
@@ -87,16 +87,44 @@ def follow_containers(find: Callable[[], Sequence[ContainerOutput]], lines: int)
         if polls % _RELIST_POLLS == 0:
             containers = find()
         for container, stream in itertools.product(containers, STREAMS):
-            length, end = container.read(stream, _TAIL_BYTES_MAX)
-            known = places.get((container.id, stream), 0)
-            new = end[-(length - known) :] if length > known else b""
-            whole = new[: new.rfind(b"\n") + 1]
-            places[container.id, stream] = max(known, length - (len(new) - len(whole)))
-            shown = last_lines_of(whole, lines) if polls == 0 else whole
+            if polls == 0:
+                shown, place = _begun(container, stream, lines)
+            else:
+                shown, place = _news(container, stream, places.get((container.id, stream), 0))
+            places[container.id, stream] = place
             for line in shown.decode(errors="replace").splitlines():
                 print(f"{container.name} | {visible_on(sys.stdout, line)}")
         sys.stdout.flush()
         Event().wait(_POLL_S)
+
+
+def _end(container: ContainerOutput, stream: str, lines: int) -> tuple[bytes, int]:
+    """The last bytes of a stream, with those of its older file if these lines take it; and its own file's length."""
+    length, end = container.read(stream, _TAIL_BYTES_MAX)
+    if length > len(end) or end.count(b"\n") >= lines:
+        return end, length
+    return container.read(node_web.rotated(stream), _TAIL_BYTES_MAX)[1] + end, length
+
+
+def _begun(container: ContainerOutput, stream: str, lines: int) -> tuple[bytes, int]:
+    """The last whole lines of a stream, and how far into its file they go."""
+    end, length = _end(container, stream, lines)
+    whole = end[: end.rfind(b"\n") + 1]
+    return last_lines_of(whole, lines), max(0, length - (len(end) - len(whole)))
+
+
+def _news(container: ContainerOutput, stream: str, known: int) -> tuple[bytes, int]:
+    """The whole lines that came after the `known` bytes of a stream's file, and how far into it that goes. A file that
+    is shorter now was full: what came behind the known bytes stands in the older one. One of no bytes says nothing: its
+    node may not have answered."""
+    length, end = container.read(stream, _TAIL_BYTES_MAX)
+    before = b""
+    if 0 < length < known:
+        older, older_end = container.read(node_web.rotated(stream), _TAIL_BYTES_MAX)
+        before, known = older_end[-(older - known) :] if older > known else b"", 0
+    new = end[-(length - known) :] if length > known else b""
+    whole = new[: new.rfind(b"\n") + 1]
+    return before + whole, max(known, length - (len(new) - len(whole)))
 
 
 def _on_nodes(

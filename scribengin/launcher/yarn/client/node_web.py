@@ -7,9 +7,11 @@ import json
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from scribengin.errors import LauncherError
+from scribengin.launcher.local import output
 
 _TIMEOUT_S = 10.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # nodes are never behind a proxy of the user's
@@ -21,7 +23,12 @@ _END = re.compile(rb"\nEnd of LogType:")
 def log_end(web: str, container: str, stream: str, bytes_max: int) -> bytes:
     """The last bytes of `stdout` or `stderr` of a container of that node; nothing when the node does not have them
     (any more) or does not tell."""
-    return log_page(web, container, stream, bytes_max)[1]
+    return log_page(web, container, stream, bytes_max)[1] or log_page(web, container, rotated(stream), bytes_max)[1]
+
+
+def rotated(stream: str) -> str:
+    """The file of what stood in `stdout` or `stderr` before it was full."""
+    return output.rotated(Path(stream)).name
 
 
 def asked_log_end(web: str, container: str, stream: str, bytes_max: int) -> bytes:
