@@ -14,7 +14,8 @@ from typing import Any
 from scribengin_registry.errors import ReferenceMissing
 
 REFERRING_VARIABLE = "SCRIBENGIN_REFERRING"
-"""The names of the environment variables that are references, with commas: for whom a launcher has started."""
+"""Set by Scribengin: the names of the environment variables that are references, with commas, for a container to
+resolve."""
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 

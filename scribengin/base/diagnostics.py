@@ -27,6 +27,8 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 FORMAT_VARIABLE = "SCRIBENGIN_LOG_FORMAT"
+"""`json`: what processes say is a JSON object a line. Set it where the dataflow is submitted. Default: lines for
+people."""
 _OURS = logging.getLogger("scribengin")
 _context: ContextVar[Mapping[str, object]] = ContextVar("context")
 

@@ -31,6 +31,7 @@ FAILED = 1
 REGISTRY_GONE = 76
 """The exit code of a process that gave its registry up."""
 PATIENCE_VARIABLE = "SCRIBENGIN_REGISTRY_PATIENCE_S"
+"""For so many seconds a master or worker without a registry waits for it, then ends. Default: a day."""
 PATIENCE_S = 24 * 3600.0
 """For so long a process without a registry waits for it to come back."""
 _END_MAX_S = 60.0

@@ -8,6 +8,7 @@ from scribengin.errors import ConfigInvalid
 from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, ZooKeeperRegistry
 
 INSECURE_VARIABLE = "SCRIBENGIN_REGISTRY_INSECURE"
+"""`1`: the same as `--insecure`. Dataflows start in a registry on other machines that has no user."""
 _OURS = ("/scribengin", "/scribengin/dataflows", "/scribengin/locks", "/logs")
 """What is looked at: below a node that is open there are others."""
 

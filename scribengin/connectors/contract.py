@@ -53,7 +53,7 @@ class SourceConfig(Config):
     """The part of a source's configuration that every connector has. Subclasses add a `kind` literal."""
 
     format: Literal["raw", "json"] = "raw"
-    """`raw`: the transformation sees the columns of `Source.schema`. `json`: payloads are decoded to `schema_ddl`, and
+    """`raw`: the transformation sees the source's columns. `json`: payloads are decoded to `schema_ddl`, and
     the other columns are seen as `_<name>`."""
     schema_ddl: str | None = None
     """Spark DDL of the decoded columns, as in `id BIGINT, carrier STRING`; required with `format: json`."""
@@ -68,14 +68,12 @@ class SourceConfig(Config):
 
 
 class SinkConfig(Config):
-    """The part of a sink's configuration that every connector has. Subclasses add a `kind` literal."""
+    """The part of a sink's configuration that every connector has. Subclasses add a `kind` literal. A connector of
+    columns adds `columns` to the choices of `format`: the output's columns reach the writer as they are."""
 
     format: Literal["raw", "json"] = "raw"
-    """`raw`: the transformation's output has a `payload` column (string or binary), and what of `Sink.carried` it
-    likes. `json`: the output's columns, but for `_<name>` of those in `Sink.carried`, become one JSON object a record.
-
-    A connector of columns adds `columns` to the choices: the output's columns reach the writer as they are.
-    """
+    """`raw`: the transformation's output has a `payload` column (string or binary), and what else the sink carries
+    beside it. `json`: the output's columns become one JSON object a record; what is carried is called `_<name>`."""
 
 
 class SourceStreamDescriptor(Descriptor):

@@ -28,7 +28,9 @@ class ContainerConfig(Config):
     """What one worker's container gets. The memory holds Python and the JVM of its Spark session."""
 
     memory_mb: int = Field(default=2048, ge=256)
+    """A worker that holds more is ended, and another one takes its place."""
     cores: int = Field(default=1, ge=1)
+    """Processors. Spark gets as many local threads."""
 
 
 class RoundConfig(Config):
@@ -37,7 +39,9 @@ class RoundConfig(Config):
     """
 
     records_max: int = Field(default=100_000, ge=1)
+    """So many records at most."""
     bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
+    """So many bytes at most. A single larger record is read all the same."""
 
     def limits(self) -> RoundLimits:
         """The same as connectors take it."""
@@ -54,8 +58,11 @@ class ErrorsConfig(Config):
     """
 
     action: Literal["stop", "route"] = "stop"
+    """`stop`: the task stops before the record. `route`: it goes to `errors.sink`, with the reason."""
     sink: str | None = None
+    """Which of the sinks takes bad records."""
     records_max: int = Field(default=100, ge=1)
+    """More bad records than this in one round stop the task in any case."""
 
     @model_validator(mode="after")
     def _route_has_a_sink(self) -> ErrorsConfig:
@@ -80,15 +87,20 @@ class SparkConfig(Config):
     """The Spark session of each worker. Without a master it gets one local thread a core of the container."""
 
     master: str | None = None
+    """Where Spark's executors run: `local[N]`, or `yarn`. Default: in the worker, one thread a core."""
     conf: dict[str, str] = {}
+    """Settings for Spark, under its own names. `${env:...}` and `${file:...}` are resolved in the worker."""
 
 
 class DataflowConfig(Config):
     """A dataflow: named sources and sinks, the transformation between them, and what it runs on."""
 
     name: str = Field(pattern=NAME_PATTERN)
+    """Letters, digits, `-` and `_`, beginning with a letter or digit; at most 100."""
     sources: dict[str, AnySourceConfig] = Field(min_length=1)
+    """What is read: a name of its own for each source, by which the transformation knows it, and its keys."""
     sinks: dict[str, AnySinkConfig] = Field(min_length=1)
+    """What is written: a name of its own for each sink, and its keys."""
     transformation: str | None = None
     """`module:function` in the package."""
     sql: str | dict[str, str] | None = None
@@ -101,16 +113,24 @@ class DataflowConfig(Config):
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
     one a stream of the largest source, and of those that are found later."""
     workers: int = Field(default=1, ge=0)
+    """How many worker processes there are. With 0 nothing is read."""
     executors_per_worker: int = Field(default=1, ge=1)
+    """How many tasks run side by side in one worker."""
     container: ContainerConfig = ContainerConfig()
+    """What one worker gets of its machine."""
     spark: SparkConfig = SparkConfig()
+    """The Spark session of each worker."""
     round: RoundConfig = RoundConfig()
+    """How much one round may read of a source stream."""
     errors: ErrorsConfig = ErrorsConfig()
+    """What happens to bad records."""
     patience: PatienceConfig = PatienceConfig()
+    """How long a task in trouble is tried again."""
     launcher: Literal["local", "yarn", "skein"] = "local"
     """Where masters and workers run: processes of this machine, or containers of the cluster of HADOOP_CONF_DIR, asked
     for by the master itself or through skein."""
     yarn: YarnConfig = YarnConfig()
+    """What is asked of YARN, with `launcher: yarn` or `skein`."""
     session_timeout_s: float = Field(default=6.0, ge=1.0)
     """After this long without word from a worker its tasks go to others."""
     stalled_after_s: float = Field(default=DEFAULT_STALLED_AFTER_S, ge=1.0)
@@ -122,6 +142,7 @@ class DataflowConfig(Config):
     metrics_host: str = "127.0.0.1"
     """The address that this is bound to."""
     desired_state: Literal["running", "paused", "stopped"] = "running"
+    """`paused`: every task drains, and workers stay. `stopped`: everything leaves."""
     rebalance: int = Field(default=0, ge=0)
     """Any change of it has the tasks spread anew, once, by the records that they are seen to read."""
 

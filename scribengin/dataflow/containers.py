@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.launcher.contract import ContainerPlace, ContainerRequest
+from scribengin.launcher.contract import HOME_VARIABLE, ContainerPlace, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 
 _MASTER_MEMORY_MB = 1024
@@ -41,7 +41,7 @@ def master_request(config: DataflowConfig, name: str, hosts: str, home: Path, st
 
 def _environment(config: DataflowConfig, home: Path) -> dict[str, str]:
     """Elsewhere than here, a container's home is its own directory, and the launcher's to name."""
-    return {"SCRIBENGIN_HOME": str(home)} if config.launcher == "local" else {}
+    return {HOME_VARIABLE: str(home)} if config.launcher == "local" else {}
 
 
 def _module(module: str, config: DataflowConfig, hosts: str) -> list[str]:

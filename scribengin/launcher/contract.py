@@ -25,6 +25,8 @@ from typing import Literal, Self
 from scribengin.base.model import Descriptor
 
 ExitKind = Literal["exited", "killed", "memory", "lost"]
+HOME_VARIABLE = "SCRIBENGIN_HOME"
+"""Where local processes, their output and shipped packages live on this machine. Default: `~/.scribengin`."""
 
 
 @dataclass(frozen=True, slots=True)

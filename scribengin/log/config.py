@@ -91,6 +91,7 @@ class ReadAhead(Config):
     bytes_max: int = Field(default=32 * 1024 * 1024, ge=1)
     """And how much they may take, as stored. One entry is read ahead however large it is."""
     threads: int = Field(default=1, ge=1, le=16)
+    """How many threads verify."""
 
 
 class ReaderConfig(Config):

@@ -61,7 +61,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "textual": ("scribengin_tools.monitor",),
     "starlette": ("scribengin_tools.web",),
     "uvicorn": ("scribengin_tools.web",),
-    "prometheus_client": ("scribengin.log", "scribengin.monitoring.metrics"),
+    "prometheus_client": ("scribengin.log", "scribengin.monitoring.metrics", "scribengin_dev.reference.metrics"),
     "jpype": ("scribengin.base.jvm", "scribengin_dev.bench.clients.jvm"),
     "skein": ("scribengin.launcher.skein",),
     "grpc": ("scribengin.launcher.skein",),

@@ -70,7 +70,8 @@ _LOG.addHandler(logging.NullHandler())
 _LOG.setLevel(logging.WARNING)
 
 AUTH_VARIABLE = "SCRIBENGIN_REGISTRY_AUTH"
-"""The registry's user for every process of a deployment: containers inherit their launcher's environment."""
+"""The registry's user: `user:password`, `sasl-digest:user:password`, or `sasl-gssapi`, for Kerberos. A password may be
+`${file:...}`. Set it for everything: containers inherit their launcher's environment."""
 
 _RECONNECT_DELAY_MAX_S = 1.0
 _ASKED_TOGETHER_MAX = 512

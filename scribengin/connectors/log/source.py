@@ -69,6 +69,7 @@ class LogSourceConfig(SourceConfig):
     """Logs to read. Every log is a stream of its own, and new ones that match are found while the dataflow runs."""
 
     kind: Literal["log"]
+    """Logs of the log store."""
     logs: str
     """A log's name, or a pattern as in `flights/*`, where `*` stands for anything, slashes included."""
     namespace: str = DEFAULT_NAMESPACE
@@ -85,8 +86,11 @@ class LogSinkConfig(SinkConfig):
     """Logs to write: stream k is the log `<log>/<k>`, and the dataflow is its writer as long as it runs."""
 
     kind: Literal["log"]
+    """Logs of the log store."""
     log: str
+    """The name before the slash: one log a task is written, `<log>/0`, `<log>/1` and so on."""
     namespace: str = DEFAULT_NAMESPACE
+    """Where the logs are: a node of the registry, or a whole URI as for sources."""
     create: bool = True
     """Create the logs that do not exist yet. False: they must be there."""
 

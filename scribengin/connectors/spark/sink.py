@@ -39,7 +39,9 @@ class SparkSinkConfig(SinkConfig):
     """A table of whatever Spark writes, with `spark.conf` naming the packages that it takes. At least once."""
 
     kind: Literal["spark"]
+    """A table of any format that Spark writes."""
     format: Literal["columns"] = "columns"  # type: ignore[assignment]  # tables have columns, not payloads
+    """The output's columns reach the table as they are. There is no other choice."""
     spark_format: str = Field(min_length=1)
     """As in `df.write.format(...)`: jdbc, parquet, delta, org.elasticsearch.spark.sql, ..."""
     options: dict[str, OptionValue] = {}

@@ -50,6 +50,7 @@ class SparkSourceConfig(SourceConfig):
     """
 
     kind: Literal["spark"]
+    """A table of any format that Spark reads."""
     spark_format: str = Field(min_length=1)
     """As in `spark.read.format(...)`: jdbc, parquet, delta, org.elasticsearch.spark.sql, ..."""
     options: dict[str, OptionValue] = {}

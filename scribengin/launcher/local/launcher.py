@@ -28,6 +28,7 @@ from scribengin.base.model import from_node_name, node_name
 from scribengin.base.private import PRIVATE_MODE, private_directory
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
+    HOME_VARIABLE,
     ContainerDescriptor,
     ContainerExit,
     ContainerLauncher,
@@ -49,7 +50,7 @@ KEPT_MAX = 100
 
 def scribengin_home(environ: Mapping[str, str] = os.environ) -> Path:
     """Where containers and packages live on this machine: `$SCRIBENGIN_HOME`, else `~/.scribengin`."""
-    return Path(environ.get("SCRIBENGIN_HOME") or Path.home() / ".scribengin").absolute()
+    return Path(environ.get(HOME_VARIABLE) or Path.home() / ".scribengin").absolute()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 MARK = "SCRIBENGIN_CONTAINER"
+"""Set by Scribengin: the container that a local process belongs to, so that what it has left is found."""
 _KILL_ROUNDS_MAX = 100
 _STATE, _SESSION, _STARTED = 0, 3, 19  # fields of /proc/<pid>/stat, counted from behind the command's name
 

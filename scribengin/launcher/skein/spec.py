@@ -20,9 +20,9 @@ from scribengin.launcher.yarn.launching import ARCHIVE, Kit, escaped, quoted
 
 MASTER, WORKER = "master", "worker"
 PROGRAM_VARIABLE = "SCRIBENGIN_PROGRAM"
-"""What a worker's container runs: words for a shell."""
+"""Set by Scribengin: what a worker's container of skein runs, words for a shell."""
 PYTHON_VARIABLE = "SCRIBENGIN_PYTHON"
-"""How the master learns which Python workers have."""
+"""Set by Scribengin: by it a master on skein learns which Python workers have."""
 EXIT_LOG = "exit"
 """The log file with a worker's exit code: skein says no more than that something failed."""
 

@@ -23,7 +23,9 @@ class PythonConfig(Config):
     """
 
     path: str | None = None
+    """An absolute path that names Python on every node."""
     archive: str | None = None
+    """The URL of a packed environment with `bin/python` in it."""
 
     @model_validator(mode="after")
     def _one_place(self) -> PythonConfig:
@@ -40,7 +42,9 @@ class YarnMasterConfig(Config):
     """What the master's container gets: Python and a small JVM."""
 
     memory_mb: int = Field(default=768, ge=256)
+    """Memory of the master's container."""
     cores: int = Field(default=1, ge=1)
+    """Processors of the master's container."""
 
 
 class SecurityConfig(Config):
@@ -48,6 +52,7 @@ class SecurityConfig(Config):
     dataflow lives no longer than the tokens that it was given."""
 
     principal: str | None = None
+    """Whom the keytab is for, as in `etl@EXAMPLE.ORG`."""
     keytab: str | None = None
     """A path on the machine that submits; it travels to the master's container, and to nobody else."""
     file_systems: list[str] = []
@@ -72,8 +77,11 @@ class YarnConfig(Config):
     attempts: int = Field(default=10, ge=1)
     """So many masters may fail within `attempts_window_s`, then YARN gives up (or before, at the cluster's limit)."""
     attempts_window_s: int = Field(default=600, ge=10)
+    """The time in which failures of masters are counted together."""
     master: YarnMasterConfig = YarnMasterConfig()
+    """What the master's container gets."""
     python: PythonConfig = PythonConfig()
+    """The Python of masters and workers."""
     environment: dict[str, str] = {}
     """For masters and workers; they stand in the registry and in YARN's memory: no place for secrets. A value may have
     `${file:...}` of the nodes, or of one of `files`, and `${env:...}`: masters and workers resolve it as they start."""
@@ -84,6 +92,7 @@ class YarnConfig(Config):
     """The directory for what containers are given, a URL. Default: `.scribengin` in the user's home on the cluster's
     default file system."""
     security: SecurityConfig = SecurityConfig()
+    """Who the dataflow is, on a cluster with Kerberos."""
 
     @field_validator("environment")
     @classmethod

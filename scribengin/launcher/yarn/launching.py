@@ -14,12 +14,13 @@ from typing import Any
 
 from scribengin.base import jvm
 from scribengin.base.diagnostics import FORMAT_VARIABLE
+from scribengin.launcher.contract import HOME_VARIABLE
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin_registry.references import REFERRING_VARIABLE, has_references
 from scribengin_registry.zookeeper.registry import AUTH_VARIABLE
 
 KIT_VARIABLE = "SCRIBENGIN_YARN_KIT"
-"""How the master learns what it is to give to its workers: a `Kit` as base64 of JSON."""
+"""Set by Scribengin: what a master on YARN gives to its workers, a `Kit` as base64 of JSON."""
 ENVIRONMENT, PACKAGE, CONFIGURATION, LOGIN = "environment", "package", "hadoop-conf", "registry-login"
 """The names of the Python archive, the dataflow's package and the cluster's configuration in a container."""
 
@@ -71,7 +72,7 @@ def kit_of(yarn: YarnConfig, files: Mapping[str, str]) -> Kit:
     python, shared = sys.executable, dict(files)
     variables = {
         "PYTHONUTF8": "1",
-        "SCRIBENGIN_HOME": "{{PWD}}/.scribengin",
+        HOME_VARIABLE: "{{PWD}}/.scribengin",
         "XDG_CACHE_HOME": "{{PWD}}/.cache",
         "TMPDIR": "{{PWD}}/tmp",
     }

@@ -18,7 +18,7 @@ from scribengin.errors import StoreNotMounted
 
 MARK = ".namespace"
 STORES_VARIABLE = "SCRIBENGIN_STORES"
-"""Directories, as in PATH: what lies below may belong to anybody."""
+"""Directories, as in PATH: stores of logs below them may belong to other users."""
 _ROOT = 0
 _TOKEN = re.compile(r"^[0-9a-f]{32}$", re.MULTILINE)
 

@@ -25,8 +25,11 @@ class ChainLogConfig(Config):
     name."""
 
     streams: int | None = Field(default=None, ge=1, le=STREAMS_MAX)
+    """How many logs there are, `<name>/0` and so on. Without it: one, called `<name>`."""
     namespace: str = DEFAULT_NAMESPACE
+    """The node of the registry where the logs are."""
     config: LogConfig = LogConfig()
+    """How the logs are written, where they are created."""
 
     def logs(self, name: str) -> list[str]:
         """The logs that it means."""
@@ -37,15 +40,20 @@ class ChainTopicConfig(KafkaConnectionConfig):
     """A topic that the chain makes if it is missing."""
 
     create: TopicConfig = TopicConfig()
+    """How the topic is made if it is missing."""
 
 
 class ChainConfig(Config):
     """Several dataflows and what lies between them. `dataflows` are complete; their names are `<chain>-<their key>`."""
 
     name: str = Field(pattern=NAME_PATTERN)
+    """As a dataflow's. Its dataflows are called `<chain>-<their key>` in the registry."""
     logs: dict[str, ChainLogConfig] = {}
+    """Logs between the dataflows, by name. They are created where they are missing."""
     topics: dict[str, ChainTopicConfig] = {}
+    """Topics of Kafka between the dataflows, by name."""
     dataflows: dict[str, DataflowConfig] = Field(min_length=1)
+    """The dataflows by name: each a descriptor without `name`, or the path of one beside the file."""
 
     @field_validator("logs", "topics", mode="before")
     @classmethod

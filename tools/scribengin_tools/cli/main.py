@@ -31,6 +31,13 @@ from scribengin_tools.cli.log import records as log
 from scribengin_tools.rendering.text import print_error, report, set_verbose
 
 EXIT_CODES = "Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C."
+EXIT_CODE_MEANINGS = {
+    0: "it worked",
+    1: "the work failed: a dataflow failed, a disk is full, the outcome of a change is unknown",
+    2: "bad input, or nothing there: a mistake in the descriptor or on the command line, no such dataflow, "
+    "no registry; nothing was changed",
+    130: "ended by Ctrl-C",
+}
 _INTERRUPTED = 130
 _WORK_FAILED = 1
 _VERBOSE = ("-v", "--verbose")

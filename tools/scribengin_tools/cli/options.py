@@ -17,6 +17,7 @@ import signal
 import threading
 
 REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
+"""The registry, as `--registry` has it: `host:port,host:port/path`."""
 DEFAULT_NAMESPACE = "/logs"
 _CONNECT_TIMEOUT_S = 5.0
 RegistryOption = Annotated[

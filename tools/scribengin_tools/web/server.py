@@ -26,6 +26,7 @@ from scribengin_tools.web.connections import BACKLOG, BoundedConnection
 from scribengin_tools.web.model.watcher import Watcher
 
 TOKEN_VARIABLE = "SCRIBENGIN_WEB_TOKEN"
+"""The token that lets people into `scribengin web`. Default: a new one at each start, which is printed."""
 DEFAULT_PORT = 8480
 _END_S = 3
 _START_S = 30.0

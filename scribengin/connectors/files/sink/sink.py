@@ -28,10 +28,12 @@ class FileSinkConfig(SinkConfig):
     """Files in the directory `path`, as `part-<stream>-<sequence>` files that appear whole and never change."""
 
     kind: Literal["hdfs"]
+    """Files: local paths, `hdfs://`, and what fsspec opens."""
     path: str
     """A relative path is taken from the current directory."""
     format: Literal["raw", "json", "columns"] = "raw"  # type: ignore[assignment]  # one choice more than the base's
-    """`columns` goes with `file_format: parquet`, and is its default."""
+    """`raw`: the column `payload` is a record. `json`: the output's columns become one JSON object a record. `columns`:
+    they are the file's; that goes with `file_format: parquet`, and is its default."""
     file_format: Literal["text", "parquet", "binary"] = "text"
     """`text`: a record a line. `parquet`: the output's columns. `binary`: a record behind its length in four bytes, the
     highest first."""

@@ -53,10 +53,13 @@ class FileSourceConfig(SourceConfig):
     """Records in files. Files and directories whose names begin with `_` or `.` are not input."""
 
     kind: Literal["hdfs"]
+    """Files: local paths, `hdfs://`, and what fsspec opens."""
     path: str
     """A directory (and all below it), a file, or a glob; a URL (hdfs://..., s3://...), or a local path, taken from the
     current directory when it is relative."""
     file_format: Literal["text", "binary", "parquet"] = "text"
+    """`text`: a record a line. `binary`: each record behind its length in four bytes, the highest first. `parquet`: its
+    columns are the source's."""
     codec: Literal["auto", "none", "gzip", "bz2", "zstd", "lz4"] = "auto"
     """How files of text or frames are compressed; `auto`: as their names end (.gz, .bz2, .zst, .lz4)."""
     schema_file: str | None = None
@@ -65,6 +68,7 @@ class FileSourceConfig(SourceConfig):
     """A longer line or frame, or row of Parquet (as it is in memory), is a bad record: of a file of 200 kB,
     decompressed, it could fill a worker's memory."""
     streams: int = Field(default=1, ge=1, le=10_000)
+    """How many streams the files are spread over, by their names. It stays what it was at submission."""
     on_their_way: tuple[str, ...] = ("*._COPYING_", "*.tmp", "*.inprogress", "*.inprogress.*")
     """Files with such names, and all in directories with such names, are not there yet: their writers rename them once
     they are complete. Patterns of one part of a path each. What begins with `_` or `.` is hidden anyway."""

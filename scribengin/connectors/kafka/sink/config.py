@@ -18,6 +18,7 @@ class TopicConfig(Config):
     """How a topic is made that is not there yet."""
 
     partitions: int = Field(default=1, ge=1)
+    """How many partitions it gets."""
     replication: int = Field(default=-1, ge=-1)
     """How many copies of each partition; -1: as the brokers are configured."""
     config: dict[str, ClientValue] = {}
@@ -31,7 +32,9 @@ class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
     """
 
     kind: Literal["kafka"]
+    """A topic of Kafka. Needs the extra `kafka`."""
     topic: str
+    """The topic's name."""
     create: TopicConfig | None = None
     """Make the topic if it is missing. Without it a missing topic is an error."""
     guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"

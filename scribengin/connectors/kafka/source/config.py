@@ -29,6 +29,7 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
     """
 
     kind: Literal["kafka"]
+    """Topics of Kafka. Needs the extra `kafka`."""
     topics: list[str] = []
     """Names of topics."""
     pattern: str | None = None

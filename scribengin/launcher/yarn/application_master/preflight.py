@@ -21,6 +21,7 @@ from scribengin.launcher.yarn.application_master.resource_manager import Applica
 from scribengin.launcher.yarn.config import YarnConfig
 
 REQUEST_VARIABLE = "SCRIBENGIN_PREFLIGHT"
+"""Set by Scribengin: what a preflight on YARN is to look at."""
 _REPORT_BYTES_MAX = 3000
 """YARN quotes 4 KiB of a failed container's standard error."""
 _HEARTBEAT_S = 1.0

@@ -21,6 +21,7 @@ from scribengin_registry.java.jars import pyspark_jars
 from scribengin_registry.java.runtime import find_java
 
 SETTINGS_VARIABLE = "SCRIBENGIN_IVY_SETTINGS"
+"""The path of an Ivy settings file, for machines that reach repositories of jars in their own way."""
 _ATTEMPTS_MAX = 4
 _FIRST_PAUSE_S = 1.0
 _TIMEOUT_S = 900.0

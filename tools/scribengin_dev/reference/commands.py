@@ -1,9 +1,4 @@
-"""The reference page of the command line, made from the commands themselves: `tools/COMMANDS.md`.
-
-    python -m scribengin_dev.reference > tools/COMMANDS.md
-
-A test compares the page with what this writes, so it cannot be out of date.
-"""
+"""The commands, made from themselves."""
 
 from __future__ import annotations
 
@@ -20,9 +15,9 @@ _HEAD = """# The commands of `scribengin`
 Made from the commands by `python -m scribengin_dev.reference`; `scribengin COMMAND --help` shows the same.
 
 - Every command takes `--help`, and `-v` or `--verbose` anywhere: it shows the traceback behind an error.
-- Which registry: `--registry`, else the variable `SCRIBENGIN_REGISTRY`. Processes and their output: below the directory
-  `SCRIBENGIN_HOME`, by default `~/.scribengin`.
-- {exit_codes}
+- Which registry: `--registry`, else the variable `SCRIBENGIN_REGISTRY`. Other variables are in
+  [environment.md](environment.md).
+- {exit_codes} [More on them](exit-codes.md).
 """
 
 
@@ -67,7 +62,3 @@ def _default(option: Any) -> str:
     if option.is_flag or option.default in (None, "") or not option.show_default:
         return ""
     return f" Default: {option.default}."
-
-
-if __name__ == "__main__":
-    print(page(), end="")

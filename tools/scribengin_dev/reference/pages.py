@@ -1,0 +1,41 @@
+"""Which pages there are. A test compares each with its file, so none can be out of date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scribengin_dev.reference import commands, environment, exit_codes, keys, metrics
+
+DIRECTORY = Path(__file__).resolve().parents[3] / "docs" / "reference"
+
+_INDEX = """# Reference
+
+Everything that can be set, called, or seen. `python -m scribengin_dev.reference` makes these pages from the code.
+
+| page | what |
+|---|---|
+| [dataflow.md](dataflow.md) | the keys of a dataflow's descriptor, and what an edit of each does |
+| [sources.md](sources.md), [sinks.md](sinks.md) | the keys of every kind of source and of sink |
+| [log.md](log.md) | the keys of a log's configuration, and of its readers |
+| [chain.md](chain.md) | the keys of a chain's file |
+| [commands.md](commands.md) | every command, with its options |
+| [metrics.md](metrics.md) | every series that Prometheus is told |
+| [exit-codes.md](exit-codes.md) | how commands and processes end |
+| [environment.md](environment.md) | every environment variable |
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by the name of its file."""
+    return {
+        "README.md": _INDEX,
+        "dataflow.md": keys.dataflow_page(),
+        "sources.md": keys.sources_page(),
+        "sinks.md": keys.sinks_page(),
+        "log.md": keys.log_page(),
+        "chain.md": keys.chain_page(),
+        "commands.md": commands.page(),
+        "metrics.md": metrics.page(),
+        "exit-codes.md": exit_codes.page(),
+        "environment.md": environment.page(),
+    }
