@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
 
+from scribengin.base.refusals import refusals
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 
 JsonObject = dict[str, Any]
@@ -30,7 +31,7 @@ class Config(BaseModel):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            raise ConfigInvalid(f"{source}: " + "; ".join(_readable(e) for e in error.errors())) from None
+            raise ConfigInvalid(f"{source}: " + "; ".join(refusals(error, cls))) from None
 
 
 class Part(BaseModel):
@@ -63,7 +64,7 @@ class Descriptor(Part):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            why = "; ".join(_readable(e) for e in error.errors())
+            why = "; ".join(refusals(error, cls))
             raise DescriptorUnreadable(f"{path} does not hold a {cls.__name__}: {why}") from None
 
 
@@ -104,10 +105,3 @@ def node_name(name: str) -> str:
 def from_node_name(encoded: str) -> str:
     """The name that `node_name` encoded."""
     return unquote(encoded)
-
-
-def _readable(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"]) or "the whole"
-    if error["type"] == "extra_forbidden":
-        return f"unknown key '{where}'"
-    return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}"

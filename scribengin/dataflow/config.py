@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from scribengin.base.model import Config
 from scribengin.base.yaml_text import parse_yaml
@@ -22,6 +22,16 @@ from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
+
+
+def _plain_name(value: str) -> str:
+    if not re.match(NAME_PATTERN, value):
+        raise ValueError(f"'{value[:200]}' is no name: letters, digits, - and _, beginning with a letter or a digit")
+    return value
+
+
+PlainName = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
+"""What a dataflow or a chain may be called."""
 
 
 class ContainerConfig(Config):
@@ -95,7 +105,7 @@ class SparkConfig(Config):
 class DataflowConfig(Config):
     """A dataflow: named sources and sinks, the transformation between them, and what it runs on."""
 
-    name: str = Field(pattern=NAME_PATTERN)
+    name: PlainName
     """Letters, digits, `-` and `_`, beginning with a letter or digit; at most 100."""
     sources: dict[str, AnySourceConfig] = Field(min_length=1)
     """What is read: a name of its own for each source, by which the transformation knows it, and its keys."""

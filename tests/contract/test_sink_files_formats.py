@@ -298,7 +298,7 @@ def test_what_fsspec_opens_keeps_what_a_sink_promises(
         ({"format": "json", "file_format": "parquet"}, "format: columns goes with file_format: parquet"),
         ({"codec": "bz2", "file_format": "parquet"}, "codec: bz2 cannot be had with file_format: parquet"),
         ({"codec": "snappy"}, "codec: snappy cannot be had with file_format: text"),
-        ({"codec": "rar"}, "codec: input should be 'none', 'gzip'"),
+        ({"codec": "rar"}, "codec: 'rar' is none of none, gzip"),
         ({"partition": {"colums": ["a"]}}, "unknown key 'partition.colums'"),
     ],
 )

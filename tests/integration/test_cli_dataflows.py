@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -263,8 +264,10 @@ def test_logs_shows_and_follows_what_processes_say(line: CommandLine, view: Data
         worker = launcher.launch(ContainerRequest(line.hosts, "quiet", "worker-1", argv, 256))
         said = launcher.logs(worker).stderr
         wait_until(lambda: said.exists() and said.read_text(), timeout_s=60, what="the worker to speak")
-        assert line.ok("logs", "quiet").out.splitlines() == ["== worker-1 (running)", "one", "two", "three"]
-        assert line.ok("logs", "quiet", "-n", "1").out.splitlines() == ["== worker-1 (running)", "two", "three"]
+        heading, *words = line.ok("logs", "quiet").out.splitlines()
+        assert re.fullmatch(r"== worker-1, launched \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(running\)", heading)
+        assert words == ["one", "two", "three"]
+        assert line.ok("logs", "quiet", "-n", "1").out.splitlines() == [heading, "two", "three"]
         assert "there are: worker-1" in line("logs", "quiet", "--worker", "worker-9").err
         with line.process("logs", "quiet", "--follow", "--worker", "worker-1", "-n", "0") as following:
             check_that_it_follows(following, launcher.logs(worker).stdout)

@@ -259,7 +259,7 @@ def test_a_broker_that_does_not_answer_is_one_clear_line(registry: Registry) -> 
     [
         ({"topic": "no/topic"}, "'no/topic' is no name of a topic"),
         ({"client": {"transactional.id": "mine"}}, "'transactional.id' is set by Scribengin"),
-        ({"guarantee": "at_most_once"}, "guarantee: input should be 'exactly_once' or 'at_least_once'"),
+        ({"guarantee": "at_most_once"}, "guarantee: 'at_most_once' is none of exactly_once, at_least_once"),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_refused(setting: dict[str, Any], said: str) -> None:

@@ -258,7 +258,7 @@ def test_damage_in_what_is_read_names_its_place(read: Read, namespace: LogNamesp
         ({"start": "time:noon"}, "'noon' is no time"),
         ({"end": "earliest"}, "nothing lies before the end"),
         ({"columns": "txid,body"}, "has no column 'body'; there are: log, txid"),
-        ({"partitionBytes": "many"}, "partitionBytes: input should be a valid integer"),
+        ({"partitionBytes": "many"}, "partitionBytes: 'many' is no whole number"),
         ({"failOnDataLoss": "false"}, "option 'failOnDataLoss' .* is for spark.readStream"),
         ({"namespace": "/logs"}, "names no ZooKeeper hosts"),
         ({"log": "flihgts/*"}, "is called 'flihgts/\\*' \\(there are: flights/0\\)"),

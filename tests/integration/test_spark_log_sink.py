@@ -236,7 +236,7 @@ def test_a_stream_is_known_by_its_checkpoint_or_by_the_id_it_is_given(tmp_path: 
         ("payload struct<a:int>", {}, "'payload' is struct<a:int>, not binary or string: cast it, or .*to_json"),
         ("payload string", {"log": "out/*"}, r"'out/\*' is a pattern"),
         ("payload string", {"start": "latest"}, "has no option 'start'; there are: checkpointLocation, create"),
-        ("payload string", {"streams": "0"}, "streams: input should be greater than or equal to 1"),
+        ("payload string", {"streams": "0"}, "streams: 0 is too low: 1 or more"),
         ("payload string", {"writerId": "a"}, "'writerId' .* is for df.writeStream"),
     ],
 )

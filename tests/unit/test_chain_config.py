@@ -178,7 +178,7 @@ def test_what_is_wrong_with_a_graph_is_one_line(tmp_path: Path, value: dict[str,
         ({"dataflows": {"a": {**flow(reads("i"), writes("m")), "wrokers": 1}}}, "dataflows.a: unknown key 'wrokers'"),
         ({"log": {}, "dataflows": {"a": flow(reads("i"), writes("m"))}}, "unknown key 'log'"),
         ({"logs": {"i": {"strems": 2}}, "dataflows": {"a": flow(reads("i"), writes("m"))}}, "unknown key 'logs.i.str"),
-        ({"name": "a b", "dataflows": {"a": flow(reads("i"), writes("m"))}}, "name: string should match"),
+        ({"name": "a b", "dataflows": {"a": flow(reads("i"), writes("m"))}}, "name: 'a b' is no name"),
     ],
 )
 def test_what_is_no_chain_is_one_line(tmp_path: Path, value: dict[str, Any], said: str) -> None:

@@ -144,7 +144,7 @@ def test_ranges_meet() -> None:
 def test_options_are_read_whatever_their_case_and_a_missing_one_is_named() -> None:
     options = LogReadOptions.of({"NAMESPACE": "distributedlog-file://h/logs", "log": "/a", "maxrecordspertrigger": "7"})
     assert (options.log, options.max_records_per_trigger) == ("a", 7)
-    with pytest.raises(ConfigInvalid, match="log: field required"):
+    with pytest.raises(ConfigInvalid, match="log: is missing"):
         LogReadOptions.of({"namespace": "x"})
 
 

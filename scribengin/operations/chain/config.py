@@ -13,7 +13,7 @@ from scribengin.base.yaml_text import parse_yaml
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig, TopicConfig
 from scribengin.connectors.log.source import DEFAULT_NAMESPACE
-from scribengin.dataflow.config import NAME_PATTERN, DataflowConfig, load_config
+from scribengin.dataflow.config import DataflowConfig, PlainName, load_config
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogConfig
 
@@ -46,7 +46,7 @@ class ChainTopicConfig(KafkaConnectionConfig):
 class ChainConfig(Config):
     """Several dataflows and what lies between them. `dataflows` are complete; their names are `<chain>-<their key>`."""
 
-    name: str = Field(pattern=NAME_PATTERN)
+    name: PlainName
     """As a dataflow's. Its dataflows are called `<chain>-<their key>` in the registry."""
     logs: dict[str, ChainLogConfig] = {}
     """Logs between the dataflows, by name. They are created where they are missing."""

@@ -9,14 +9,16 @@ from typing import Any
 import typer
 
 from scribengin_tools.cli import main as cli
+from scribengin_tools.cli.catalogue import PANELS
 
 _HEAD = """# The commands of `scribengin`
 
 Made from the commands by `python -m scribengin_dev.reference`; `scribengin COMMAND --help` shows the same.
 
 - Every command takes `--help`, and `-v` or `--verbose` anywhere: it shows the traceback behind an error.
-- Which registry: `--registry`, else the variable `SCRIBENGIN_REGISTRY`. Other variables are in
-  [environment.md](environment.md).
+- `scribengin --install-completion` lets your shell complete commands and options; `--show-completion` shows how.
+- Which registry: `--registry`, before the command or behind it, else the variable
+  `SCRIBENGIN_REGISTRY`. Other variables are in [environment.md](environment.md).
 - {exit_codes} [More on them](exit-codes.md).
 """
 
@@ -24,7 +26,11 @@ Made from the commands by `python -m scribengin_dev.reference`; `scribengin COMM
 def page() -> str:
     """The whole page, as Markdown."""
     root = typer.main.get_command(cli.app)
-    sections = [_section(path, command) for path, command in _leaves(root, ("scribengin",))]
+    leaves = list(_leaves(root, ("scribengin",)))
+    sections = []
+    for panel, names in PANELS.items():
+        sections.append(f"## {panel}\n")
+        sections += [_section(path, command) for name in names for path, command in leaves if path[1] == name]
     return "\n".join([_HEAD.format(exit_codes=cli.EXIT_CODES), *sections])
 
 
@@ -42,7 +48,8 @@ def _section(path: tuple[str, ...], command: Any) -> str:
     arguments = [p for p in shown if p.param_type_name == "argument"]
     options = [p for p in shown if p.param_type_name == "option"]
     usage = [*path, *(_argument_name(argument) for argument in arguments), *(["[OPTIONS]"] if options else [])]
-    lines = [f"## {' '.join(path)}", "", f"    {' '.join(usage)}", "", inspect.cleandoc(command.help or ""), ""]
+    lines = [f"### {' '.join(path)}", "", f"    {' '.join(usage)}", "", inspect.cleandoc(command.help or ""), ""]
+    lines += [command.epilog, ""]
     lines += [f"- `{_argument_name(argument)}`: {argument.help}" for argument in arguments]
     lines += [f"- `{_option_name(option)}`: {option.help}{_default(option)}" for option in options]
     return "\n".join([*lines, ""]) if shown else "\n".join(lines)

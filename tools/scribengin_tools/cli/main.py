@@ -6,6 +6,7 @@ Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 e
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import tempfile
 import traceback
@@ -18,6 +19,7 @@ from typer.core import TyperGroup
 
 from scribengin_registry.errors import ScribenginError
 from scribengin_tools.cli import monitor, registry, registry_check, sandbox, web, yarn
+from scribengin_tools.cli.catalogue import arrange
 from scribengin_tools.cli.dataflow import config, output, schema, verify
 from scribengin_tools.cli.dataflow import end as ending
 from scribengin_tools.cli.dataflow import operate as operating
@@ -33,7 +35,8 @@ from scribengin_tools.rendering.text import print_error, report, set_verbose
 EXIT_CODES = "Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C."
 EXIT_CODE_MEANINGS = {
     0: "it worked",
-    1: "the work failed: a dataflow failed, a disk is full, the outcome of a change is unknown",
+    1: "the work failed: a dataflow failed (also one that `status` shows), a disk is full, the outcome of a change is "
+    "unknown",
     2: "bad input, or nothing there: a mistake in the descriptor or on the command line, no such dataflow, "
     "no registry; nothing was changed",
     130: "ended by Ctrl-C",
@@ -67,7 +70,6 @@ app = typer.Typer(
     help="Dataflows from logs and files to logs and files, exactly once: run them, watch them, stop them.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -80,6 +82,21 @@ app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
 app.add_typer(registry.app, name="registry")
 app.add_typer(yarn.app, name="yarn")
+arrange(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    try:
+        number = version_of("scribengin")
+    except PackageNotFoundError:  # run from a tree that was not installed
+        number = "not installed"
+    print(f"scribengin {number} (Python {platform.python_version()})")
+    raise typer.Exit
 
 
 @app.callback()
@@ -87,8 +104,24 @@ def _options(
     verbose: Annotated[
         bool, typer.Option(*_VERBOSE, help="Show the whole traceback of an error. May stand anywhere.")
     ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            metavar="HOSTS",
+            help="The registry, for every command that asks one. May stand behind the command as well.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show which Scribengin this is, and end."
+        ),
+    ] = False,
 ) -> None:
-    """`run` takes the option out of any command line before it is parsed; here it is only described."""
+    """`run` takes `--verbose` out of any command line before it is parsed, and `RegistryOption` asks for the registry;
+    here they are only described."""
 
 
 def main() -> None:

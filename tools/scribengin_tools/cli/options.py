@@ -20,6 +20,15 @@ REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
 """The registry, as `--registry` has it: `host:port,host:port/path`."""
 DEFAULT_NAMESPACE = "/logs"
 _CONNECT_TIMEOUT_S = 5.0
+
+
+def _chosen_registry(context: typer.Context, given: str | None) -> str | None:
+    """What stands behind the command wins, then what stands before it, then the variable."""
+    before: str | None = context.find_root().params.get("registry")
+    source = context.get_parameter_source("registry")
+    return given if before is None or (source is not None and source.name == "COMMANDLINE") else before
+
+
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -27,6 +36,7 @@ RegistryOption = Annotated[
         metavar="HOSTS",
         envvar=REGISTRY_VARIABLE,
         help="The ZooKeeper registry, as in host:port,host:port/path.",
+        callback=_chosen_registry,
         show_default=False,
     ),
 ]

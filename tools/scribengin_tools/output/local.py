@@ -14,6 +14,7 @@ from typing import Any
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
 from scribengin.launcher.local.output import output_files, rotated
+from scribengin_tools.rendering.text import moment
 from scribengin_tools.terminal import visible_on
 
 _POLL_S = 0.2
@@ -31,8 +32,9 @@ class ProcessOutput:
 
     @property
     def heading(self) -> str:
-        """What it is and how it is, on one line."""
-        return f"{self.container.name} ({'running' if self.exit is None else self.exit.reason})"
+        """What it is, since when, and how it is, on one line."""
+        state = "running" if self.exit is None else self.exit.reason
+        return f"{self.container.name}, launched {moment(self.container.launched_ms)} ({state})"
 
 
 def outputs_of(hosts: str, dataflow: str, since_ms: int) -> list[ProcessOutput]:

@@ -85,6 +85,8 @@ def status(
     Counts are since a worker took the task over. LAG is how many records wait in the task's sources: `?`
     before anybody has looked, `~` before a number that is more than 10 s old or leaves something out. Of one on YARN it
     shows the application as well, and of one that has ended what logs keep for it.
+
+    The exit code is 1 when the dataflow, or one of the chain, has failed.
     """
     from scribengin.operations.delete import held_for
     from scribengin.operations.names import chain_of, view_of
@@ -101,6 +103,7 @@ def status(
             return
         found = replace(overview(view), application=application_facts(view), held=held_for(view))
     _print(found, as_json=as_json)
+    _fail_with(found.picture.state)
 
 
 def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryOption = None) -> None:
@@ -129,6 +132,13 @@ def _chain_status(session: Registry, chain: ChainDescriptor, *, as_json: bool, w
         print_json(found.to_json())
     else:
         console().print(found.renderable())
+    _fail_with(*(one.state for _, one in found.pictures if one is not None))
+
+
+def _fail_with(*states: str) -> None:
+    """Scripts ask how a dataflow is by the exit code."""
+    if "failed" in states:
+        raise typer.Exit(_WORK_FAILED)
 
 
 def _print(found: Overview, *, as_json: bool) -> None:
@@ -162,5 +172,6 @@ def _watch(view: Any, *, as_json: bool) -> None:
             changed.wait(_WATCH_S if out.is_terminal and not as_json else None)
 
 
+_WORK_FAILED = 1
 _WATCH_S = 2.0
 """Ages on the screen grow also when nothing happens."""
