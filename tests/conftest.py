@@ -57,7 +57,7 @@ _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things 
 # Files that take minutes begin first, so that none of them is what everybody waits for at the end.
 _FIRST = (
     *("test_faults", "test_yarn_deploy", "test_yarn_dataflow", "test_skein_launcher", "test_skein_dataflow"),
-    *("test_demo", "test_readme_tour", "test_soak"),
+    *("test_demo", "test_page_operating", "test_page_readme", "test_soak"),
     *("test_round_crashes", "test_log_power_failure"),
 )
 

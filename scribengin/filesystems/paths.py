@@ -74,7 +74,7 @@ def durable_file_system(path: str) -> tuple[DurableFileSystem, str]:
     if not isinstance(found, DurableFileSystem):
         raise ConfigInvalid(
             f"{path} cannot be a sink: {path.partition('://')[0]}:// can be read, and nothing is known of how it moves "
-            "files; name a local directory, hdfs://, or one of those that the README lists"
+            "files; name a local directory, hdfs://, or one of those that docs/guide/dataflows.md lists"
         )
     return found, found.canonical(inside)
 

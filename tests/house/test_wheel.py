@@ -37,7 +37,7 @@ def test_the_wheel_says_that_its_names_are_typed_and_carries_the_licence(names: 
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_the_wheel_carries_the_web_page_and_not_the_pictures_of_the_readme(names: list[str]) -> None:
+def test_the_wheel_carries_the_web_page_and_not_the_pictures_of_the_pages(names: list[str]) -> None:
     here = ROOT / "tools" / "scribengin_tools"
     static = [str(path.relative_to(here.parent)) for path in (here / "web" / "static").iterdir()]
     assert {"index.html", "app.js", "style.css"} <= {name.rpartition("/")[2] for name in static}

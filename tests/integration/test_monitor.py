@@ -25,7 +25,7 @@ from tests.house.tree import ROOT
 from tests.integration import watched
 
 SIZE = (100, 30)
-PICTURE = ROOT / "tools" / "pictures" / "monitor.svg"
+PICTURE = ROOT / "docs" / "pictures" / "monitor.svg"
 _PATIENCE_S = 60.0
 Screenplay = Callable[[MonitorApp, Pilot[None]], Awaitable[None]]
 

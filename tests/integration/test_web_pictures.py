@@ -1,4 +1,4 @@
-"""The pictures of the web page in the README are what it looks like.
+"""The pictures of the web page in the README and the guide are what it looks like.
 
 To make them anew: delete them, and run this test once.
 """
@@ -21,7 +21,7 @@ from tests.integration import watched
 from tests.integration.test_monitor import PICTURE as PICTURE_OF_MONITOR
 from tests.integration.web_page import PATIENCE_S, opened, serving, with_words, words_in
 
-PICTURES = ROOT / "tools" / "pictures"
+PICTURES = ROOT / "docs" / "pictures"
 LOOKS = 60
 STEP_S = 5.0
 BYTES_MAX = 200_000
@@ -73,9 +73,7 @@ def live_a_while(registry: Registry, clock: SteppedClock, watcher: Watcher) -> N
 
 
 @pytest.mark.parametrize(("name", "path"), [("web", ""), ("web-dataflow", "flow/flight_delays")])
-def test_the_pictures_in_the_readme_are_what_it_looks_like(
-    browser: Browser, registry: Registry, name: str, path: str
-) -> None:
+def test_the_pictures_are_what_it_looks_like(browser: Browser, registry: Registry, name: str, path: str) -> None:
     clock, picture = SteppedClock(), PICTURES / f"{name}.png"
     put_a_day(registry)
     with serving(registry, clock=clock) as server:
@@ -96,7 +94,8 @@ def test_the_pictures_in_the_readme_are_what_it_looks_like(
     assert picture.stat().st_size < BYTES_MAX
 
 
-def test_the_readme_shows_them() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_guide_shows_them_and_the_readme_one() -> None:
     pictures: list[Path] = [PICTURE_OF_MONITOR, PICTURES / "web.png", PICTURES / "web-dataflow.png"]
-    assert [str(path) for path in pictures if f"]({path.relative_to(ROOT)})" not in readme] == []
+    guide = (ROOT / "docs" / "guide" / "monitoring.md").read_text(encoding="utf-8")
+    assert [path.name for path in pictures if f"](../pictures/{path.name})" not in guide] == []
+    assert "](docs/pictures/web.png)" in (ROOT / "README.md").read_text(encoding="utf-8")

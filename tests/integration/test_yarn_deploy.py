@@ -17,11 +17,11 @@ from scribengin.launcher.yarn.shipping.environment import EnvironmentArchive, bu
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.contract import Registry
-from tests.house.readme import blocks_run_by
+from tests.house.pages import runnable_blocks
 from tests.integration.cli_runner import Done, command
 
 pytestmark = pytest.mark.servers  # all of it: it packs, uploads and unpacks two thirds of a GiB
-HERE = "tests/integration/test_yarn_deploy.py::test_the_page_runs_as_it_is_printed"
+PAGE = "deploy/yarn/README.md"
 _PRINTED = {"/etc/hadoop/conf": "{conf}", "zookeeper-1:2181/scribengin": "{registry}", "/mnt/shared": "{shared}"}
 _CHECK = """
 import json, ssl, sqlite3, sys
@@ -111,25 +111,22 @@ def test_the_page_runs_as_it_is_printed(
     archive: EnvironmentArchive, deployer: Deployer, yarn: YarnServers, hdfs: HdfsServers, registry: Registry
 ) -> None:
     values = {"conf": str(yarn.conf_directory), "registry": registry.hosts, "shared": str(deployer.home)}
-    shown: dict[str, Done] = {}
-    for block in blocks_run_by(HERE):
+    shown: list[Done] = []
+    for block in runnable_blocks(PAGE):
         text = block.text
         for printed, meant in _PRINTED.items():
             text = text.replace(printed, meant.format(**values))
-        if block.language == "yaml":
-            (deployer.home / "loud.yaml").write_text(text)
+        if block.is_file:
+            (deployer.home / block.title).write_text(text)
             continue
-        shown[block.name] = done = deployer.shell(text)
-        assert done.code == 0, f"{block.page}:{block.line}\n{block.text}\n{done.out}\n{done.err}"
-    assert (
-        shown["yarn-once"].out.splitlines()[-1]
-        == f"{hdfs.url}/user/{getpass.getuser()}/.scribengin/{archive.path.name}"
-    )
-    checks = dict(re.findall(r"^(\S+(?: \S+)?) +(ok|missing) ", shown["yarn-submit"].out, re.MULTILINE))
+        shown.append(done := deployer.shell(text))
+        assert done.code == 0, f"{block.place}\n{block.text}\n{done.out}\n{done.err}"
+    once, submit, look = [done.out for done in shown[:3]]
+    assert once.splitlines()[-1] == f"{hdfs.url}/user/{getpass.getuser()}/.scribengin/{archive.path.name}"
+    checks = dict(re.findall(r"^(\S+(?: \S+)?) +(ok|missing) ", submit, re.MULTILINE))
     assert set(checks.values()) == {"ok"}
     assert {"python", "packages", "java", "registry", "source words", "sink loud", "disk", "clock"} <= set(checks)
-    assert "dataflow 'loud' is running" in shown["yarn-submit"].out
-    look = shown["yarn-look"].out
+    assert "dataflow 'loud' is running" in submit
     assert re.search(r"application +application_\d+_\d+, RUNNING, attempt 1, queue (root\.)?default", look)
     assert re.search(r"== worker-1 on localhost:\d+ \(running; container_", look)
     assert "dataflow 'loud' is stopped" in look
@@ -138,8 +135,8 @@ def test_the_page_runs_as_it_is_printed(
 @pytest.mark.timeout(600)
 def test_a_container_without_python_is_told_in_yarns_words(deployer: Deployer, registry: Registry) -> None:
     deployer.shell(f"scribengin log bind {deployer.home / 'logs'} && scribengin log create words/0")
-    (block,) = [block for block in blocks_run_by(HERE) if block.name == "yarn-flow"]
-    (deployer.home / "loud.yaml").write_text(block.text)
+    (block,) = [block for block in runnable_blocks(PAGE) if block.is_file]
+    (deployer.home / block.title).write_text(block.text)
     nowhere = deployer.scribengin("yarn", "preflight", "loud.yaml", "--set", "yarn.python.path=/nowhere/python")
     assert nowhere.code == 1
     assert "which was to check the cluster, did not run" in nowhere.err
