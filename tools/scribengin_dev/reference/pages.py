@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from scribengin_dev.reference import commands, environment, exit_codes, keys, metrics
 
+_COLUMNS_MAX = 118
+_KEPT = ("|", "    ", "#", "```")
 DIRECTORY = Path(__file__).resolve().parents[3] / "docs" / "reference"
 
 _INDEX = """# Reference
@@ -27,7 +30,7 @@ Everything that can be set, called, or seen. `python -m scribengin_dev.reference
 
 def pages() -> dict[str, str]:
     """The text of each page, by the name of its file."""
-    return {
+    made = {
         "README.md": _INDEX,
         "dataflow.md": keys.dataflow_page(),
         "sources.md": keys.sources_page(),
@@ -39,3 +42,18 @@ def pages() -> dict[str, str]:
         "exit-codes.md": exit_codes.page(),
         "environment.md": environment.page(),
     }
+    return {name: _wrapped(text) for name, text in made.items()}
+
+
+def _wrapped(text: str) -> str:
+    """The page with its long lines of prose, and items of lists, on several lines. Tables and blocks stay."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= _COLUMNS_MAX or line.startswith(_KEPT):
+            lines.append(line)
+            continue
+        indent = "  " if line.startswith("- ") else ""
+        lines += textwrap.wrap(
+            line, _COLUMNS_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    return "\n".join(lines)

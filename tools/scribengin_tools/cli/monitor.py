@@ -35,8 +35,8 @@ def monitor(
     A dataflow that has something to do and commits nothing is stalled, whatever its processes say. Those of a chain
     stand below it.
 
-    Keys: + and - scale the workers of the one under the cursor, p pauses it or lets it go on, l opens the log (of the
-    worker of a task, after Tab), q ends.
+    Keys: + and - scale the workers of the one under the cursor, p pauses it or lets it go on, q ends. l opens the
+    log; after Tab, of the worker of a task.
     """
     from scribengin.errors import ConfigInvalid
     from scribengin_tools.monitor.actions import Operator

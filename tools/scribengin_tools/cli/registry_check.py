@@ -22,10 +22,10 @@ def check(
 ) -> None:
     """Find what belongs to nobody: in the registry, in the log stores, and in the home of this machine.
 
-    Positions, claims and holds of dataflows that are not there, directories that no log names, drafts of indexes,
-    commit logs of Spark jobs that have ended, staged files of file sinks that no commit names, containers of deleted
-    dataflows. A crash leaves such. What is younger than an hour may be in the making, and is left alone. What may hold
-    records, or is the only word about some, is only told: with what to do.
+    A crash may leave positions, claims and holds of dataflows that are not there, and containers of deleted ones.
+    Or directories that no log names, and drafts of indexes. Or commit logs of Spark jobs that have ended, and staged
+    files of file sinks that no commit names. What is younger than an hour may be in the making, and is left alone. What
+    may hold records, or is the only word about some, is only told: with what to do.
 
     Exit code 1 if something is left.
     """

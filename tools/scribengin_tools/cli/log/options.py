@@ -26,8 +26,8 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="PLACE",
-        help="earliest, latest (the end), last (the last record), a DLSN as in 1/0/0, txid:N, sequence:N, a time as "
-        "in 2026-01-31T12:00, or how long ago as in 15m.",
+        help="earliest, latest (the end) or last (the last record). Or a DLSN as in 1/0/0, txid:N or sequence:N. Or a "
+        "time as in 2026-01-31T12:00, or how long ago as in 15m.",
     ),
 ]
 ChannelsOption = Annotated[
