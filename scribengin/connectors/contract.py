@@ -1,6 +1,6 @@
 """What a system must offer to be a source or a sink. There is deliberately no `commit()` here.
 
-A round (scribengin/ARCHITECTURE.md) plans ranges of source streams, runs the transformation, lets every sink stream
+A round (docs/internals/round.md) plans ranges of source streams, runs the transformation, lets every sink stream
 make the output durable and invisible, and then moves the commit logs of all its streams in one registry transaction.
 That transaction is the commit. A connector therefore never commits: it *stages* before it and *completes* after it, and
 must be able to do the latter again, in another process, from the `CommitDescriptor` alone.

@@ -1,5 +1,4 @@
-"""The log store: DLSN, entries, segments, metadata, writer, reader, namespace. See ARCHITECTURE.md, "The log
-store"."""
+"""The log store: DLSN, entries, segments, metadata, writer, reader, namespace. See docs/internals/log-store.md."""
 
 from scribengin.log.config import LogConfig, ReadAhead, ReaderConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange

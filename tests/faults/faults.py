@@ -73,7 +73,7 @@ def broker(pipeline: Pipeline) -> Iterator[None]:
 
     Not between its word that a transaction is committed and the transaction's markers, which is some milliseconds: a
     lone broker of Kafka 4.3.1 that is back within its session takes the topics for deleted then, leaves the markers out
-    (nine times in ten), and so loses what it has acknowledged. See ARCHITECTURE.md, "What a lone broker may lose".
+    (nine times in ten), and so loses what it has acknowledged. docs/internals/transaction-coordinator.md has more.
     """
     kafka = pipeline.world.kafka
     with _standing_still([pid for flow in pipeline.flows for pid in flow.worker_pids().values()]):

@@ -1,4 +1,4 @@
-"""Where everything stands in the registry: the seed's tree, drawn in ARCHITECTURE.md. Pure functions of names."""
+"""Where everything stands in the registry: the tree of docs/internals/registry.md. Pure functions of names."""
 
 from __future__ import annotations
 

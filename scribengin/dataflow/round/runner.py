@@ -1,4 +1,4 @@
-"""A task and its rounds: plan, run, stage, commit, complete (ARCHITECTURE.md, "A round").
+"""A task and its rounds: plan, run, stage, commit, complete (docs/internals/round.md).
 
 The owner of a task is always in one of three conditions, and `take_over` leads to the second from each of them:
 

@@ -1,6 +1,6 @@
 """Appending the output of a Spark job to logs: all of it or nothing, and that of a stream's micro-batch once.
 
-A job's output is staged in its logs (see ARCHITECTURE.md, "Staged entries") and becomes part of them by one registry
+A job's output is staged in its logs (docs/internals/log-store.md) and becomes part of them by one registry
 transaction, which moves the commit log of each. Commit logs stand below `<namespace>/spark/<writer>`, their `round` is
 the number after that of the last micro-batch written, and their `owner` the query that it was of: micro-batches are
 counted by a checkpoint, and another one begins at 0 again.
