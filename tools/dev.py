@@ -6,6 +6,7 @@
                                                             --fast: without Spark and servers, under 90 seconds
                                                             --full: every seed of the long schedules as well
     python3 tools/dev.py lint                               ruff and mypy --strict
+    python3 tools/dev.py docs  [DIRECTORY]                  the site of docs/, by default in build/site
     python3 tools/dev.py cluster start|stop|env|status      ZooKeeper, Kafka, HDFS and YARN on this machine, to try out
     python3 tools/dev.py bench [NAME ...] [--json FILE]     the benchmarks
     python3 tools/dev.py soak  [--minutes N] [--seed N]     a chain under load while things are killed, cut and edited
@@ -45,7 +46,8 @@ if not (3, 11) <= sys.version_info[:2] < (3, 14):
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
-STAMP = VENV / "dev-stamp"
+STAMP, DOCS_STAMP = VENV / "dev-stamp", VENV / "docs-stamp"
+SITE = ROOT / "build" / "site"
 SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.log"
 JAVA_MAJOR_MIN = 17
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
@@ -184,6 +186,24 @@ def program(name: str) -> Callable[[Sequence[str]], int]:
     return lambda arguments: run([str(VENV_PYTHON), "-m", f"scribengin_dev.{name}", *arguments])
 
 
+def docs(arguments: Sequence[str]) -> int:
+    """Build the site. A link that leads nowhere fails it. What it is built with is installed when it is first asked
+    for: tests do without."""
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        return refuse(f"docs takes a directory at most, and got {' '.join(arguments)}")
+    site = Path(arguments[0]).resolve() if arguments else SITE
+    stamp = stamp_text()
+    if not (DOCS_STAMP.exists() and DOCS_STAMP.read_text() == stamp):
+        with one_at_a_time():
+            install("docs")
+            DOCS_STAMP.write_text(stamp)
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"  # the theme's makers advertise their next one
+    code = run([str(VENV_PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)], folder=ROOT)
+    if code == 0:
+        say(f"the site begins with {site / 'index.html'}")
+    return code
+
+
 def clean(arguments: Sequence[str]) -> int:
     """Remove what the set-up, the tests and the builds have made. What a user made (a sandbox's data) stays."""
     if arguments:
@@ -198,7 +218,7 @@ def clean(arguments: Sequence[str]) -> int:
 
 
 PROGRAMS = ("demo", "bench", "soak", "cluster")
-COMMANDS = {"test": run_tests, "lint": lint, "clean": clean, **{name: program(name) for name in PROGRAMS}}
+COMMANDS = {"test": run_tests, "lint": lint, "docs": docs, "clean": clean, **{name: program(name) for name in PROGRAMS}}
 
 
 # -- set-up
@@ -232,9 +252,10 @@ def make_environment() -> None:
     step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
 
 
-def install() -> None:
-    """Install the project, editable, with everything that its tests and its demo need, a Java runtime among it."""
-    options = ["--disable-pip-version-check", "--no-input", *cache_options(), "--editable", ".[dev,demo]"]
+def install(extras: str = "dev,demo") -> None:
+    """Install the project, editable; by default with everything that its tests and its demo need, a Java runtime among
+    it."""
+    options = ["--disable-pip-version-check", "--no-input", *cache_options(), "--editable", f".[{extras}]"]
     step("installing packages", [str(VENV_PYTHON), "-m", "pip", "install", *options])
 
 

@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Literal, Self
 
 ANY_VERSION = -1
+"""Whatever the version is: nothing is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Check:
 
 
 Operation = Create | Set | Delete | Check
+"""A part of a transaction."""
 
 
 class Registry(ABC):

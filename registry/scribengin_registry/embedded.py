@@ -20,6 +20,7 @@ from scribengin_registry.java.process import LOOPBACK, WatchedProcess, free_port
 from scribengin_registry.java.runtime import JavaRuntime, find_java
 
 SERVER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+"""What Java is told to run."""
 SERVER_JARS = (
     "zookeeper-[0-9]*",
     "zookeeper-jute-*",

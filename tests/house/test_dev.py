@@ -232,3 +232,28 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_what_the_site_is_made_with_is_installed_once_and_a_broken_link_fails_it(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(dev, "DOCS_STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(dev, "step", lambda _what, command: ran.append(list(command)))
+
+    def run(command: list[str], folder: Path) -> int:
+        assert folder == ROOT
+        ran.append(command)
+        return 1
+
+    monkeypatch.setattr(dev, "run", run)
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "")
+    assert dev.docs([str(tmp_path / "site")]) == 1
+    assert dev.docs([]) == 1
+    installed, built, again = ran
+    assert installed[-1] == ".[docs]"
+    assert "--strict" in built
+    assert built[-1] == str(tmp_path / "site")
+    assert again[-1] == str(ROOT / "build" / "site")
+    assert dev.docs(["--port"]) == 2
+    assert len(ran) == 3

@@ -41,6 +41,7 @@ class PartitionedWriter(ClosedOrAborted):
 
     @property
     def logs(self) -> tuple[str, ...]:
+        """The logs that it writes, by partition."""
         return tuple(stream.log for stream in self._streams)
 
     def write(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from scribengin.errors import ConfigInvalid, LogError
 
 Partitioner = Callable[[pa.Array, int], pa.Array]
+"""From the keys of a batch, and how many partitions there are, to the partition of each record."""
 
 _Words = npt.NDArray[np.uint32]
 _Places = npt.NDArray[np.int64]

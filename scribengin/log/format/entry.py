@@ -39,6 +39,7 @@ GROUP_ENTRIES_MAX = 256
 """An entry counts those before it in its group in one byte."""
 
 PAYLOAD = "payload"
+"""The column of a batch that holds what a record says."""
 RECORD_SCHEMA = pa.schema(
     [
         pa.field("txid", pa.int64()),

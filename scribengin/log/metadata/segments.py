@@ -187,6 +187,7 @@ class SegmentDescriptor(Descriptor):
 
     @property
     def in_progress(self) -> bool:
+        """Whether it is being written, or was left unfinished."""
         return self.completed_ms is None
 
     @property
@@ -201,10 +202,12 @@ class SegmentDescriptor(Descriptor):
 
     @property
     def raw_file(self) -> SegmentName:
+        """The file that its writer wrote. It may have gone since, where a compressed copy is read instead."""
         return SegmentName(self.directory, self.segment, self.epoch)
 
     @property
     def copy_file(self) -> SegmentName | None:
+        """Its compressed copy; None: it has none."""
         made = self.compressed
         return None if made is None else self.raw_file.copied(f"{made.codec}-{made.token}")
 
@@ -221,6 +224,7 @@ class SegmentDescriptor(Descriptor):
 
     @property
     def node(self) -> str:
+        """What its node in the registry is called."""
         if self.in_progress:
             return f"inprogress_{self.segment:018d}"
         return completed_node(self.segment)

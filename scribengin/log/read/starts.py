@@ -62,7 +62,12 @@ class Edge(Enum):
     TAIL = "tail"
 
 
-FIRST, LAST, TAIL = Edge.FIRST, Edge.LAST, Edge.TAIL
+FIRST = Edge.FIRST
+"""The first record that is kept."""
+LAST = Edge.LAST
+"""The last record that is visible."""
+TAIL = Edge.TAIL
+"""The first record that comes after it."""
 
 Start = DLSN | TransactionId | SequenceId | Time | Edge | None
 """None is FIRST, and so are DLSN.INITIAL and DLSN.NON_INCLUSIVE_LOWER_BOUND."""
