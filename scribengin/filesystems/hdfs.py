@@ -15,9 +15,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -55,6 +57,7 @@ _WORDS_MAX = 200
 """Some of hdfs-native's errors hold all it knows of every DataNode."""
 _EXISTS = ("AlreadyBeingCreatedException", "FileAlreadyExistsException")
 _FULL = ("QuotaExceededException", "could only be written to", "could only be replicated to", "DiskOutOfSpaceException")
+_FORBIDDEN = "AccessControlException"
 _used_by: list[int] = []
 """The process in which hdfs-native has run: its threads are not there in a child that was forked after that."""
 
@@ -81,6 +84,38 @@ class HdfsFileSystem(DurableFileSystem):
 
     def resource(self, path: str) -> str:
         return f"{self._resource}/{os.path.normpath(path).strip('/')}"
+
+    def unwritable(self, path: str) -> str | None:
+        """Who deletes a name must be allowed to write into its directory, and the NameNode looks at that first. So it
+        is asked to delete what nobody has: it knows the groups of a user, ACLs and superusers, of which the mode of a
+        directory says nothing, and whether it looks at permissions at all."""
+        there = "/"
+        try:
+            for below in accumulate(path.strip("/").split("/"), "{}/{}".format, initial=""):
+                status = self._status(below or "/")
+                if status is None:
+                    break
+                there = below or "/"
+                if not status.isdir:
+                    return f"{self._named(path)} cannot be made, for {self._named(there)} is no directory"
+            with self._errors("look at", there):
+                self._client.delete(f"{there.rstrip('/')}/.nobody-has-{uuid.uuid4().hex}", False)
+        except DataflowError as error:
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+            may_not = f"this user may not write into {self._named(there)} ({error.__cause__.strerror})"
+            return f"{self._named(path)} cannot be written, for {may_not}"
+        return None
+
+    def _named(self, path: str) -> str:
+        return f"{self._url.rstrip('/')}{path}"
+
+    def _status(self, path: str) -> Any:
+        try:
+            with self._errors("look at", path):
+                return self._client.get_file_info(path)
+        except FileNotFoundError:
+            return None
 
     def is_directory(self, path: str) -> bool:
         try:
@@ -197,7 +232,7 @@ class HdfsFileSystem(DurableFileSystem):
 
     @contextmanager
     def _errors(self, act: str, path: str) -> Iterator[None]:
-        with clear_errors(act, f"{self._url.rstrip('/')}{path}"), plain_errors(path):
+        with clear_errors(act, self._named(path)), plain_errors(path):
             yield
 
 
@@ -264,6 +299,8 @@ def plain_errors(path: str) -> Iterator[None]:
             raise FileExistsError(errno.EEXIST, "is there already", path) from None
         match = _RPC_ERROR.match(text)
         why = (match[1] if match else text).partition("\n")[0][:_WORDS_MAX]
+        if _FORBIDDEN in text:
+            raise PermissionError(errno.EACCES, why.replace('\\"', '"')) from error
         if any(words in text for words in _FULL):
             raise OSError(errno.ENOSPC, why) from error
         if isinstance(error, OSError) or _PASSING.match(text):

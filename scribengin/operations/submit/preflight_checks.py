@@ -165,6 +165,7 @@ def _sink(config: DataflowConfig, name: str, environment: Environment) -> str:
 
     sink = open_sink(name, config.sinks[name], environment)
     try:
+        sink.refuse_unwritable()  # by the user that containers run as
         next(iter(sink.committed(sink.streams(1)[0])), None)
         return sink.resource
     except LogNotFound:
