@@ -7,15 +7,22 @@ for it: no log whose last segment is unfinished names it, no staged file is name
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
-from scribengin.connectors.files.remains import StreamRemains, remains_of
+from scribengin.connectors.files import FileSinkConfig
+from scribengin.connectors.files.remains import StreamRemains, files_on_their_way, remains_of
+from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DescriptorUnreadable, LogNotFound, ScribenginError
 from scribengin.log import LogNamespace
+from scribengin.operations.chain.registry import chain_names, get_chain
+from scribengin.operations.submit.origins import remembered_packages
 from scribengin_registry.contract import Registry
 
 _LOG = "log:"
@@ -46,6 +53,38 @@ def claim_remains(registry: Registry, claim: str, owner: str, namespaces: Sequen
     except (ScribenginError, OSError) as error:
         return ClaimRemains(tuple(files), (f"it cannot be looked at from here: {error}", "check again where it can be"))
     return ClaimRemains(tuple(files))
+
+
+def unclaimed_files(registry: Registry, home: Path) -> Iterator[tuple[str, str]]:
+    """Directories of file sinks with files on their way, whose claim has gone: which, and how many files of each kind.
+
+    Without the claim nobody can say which of them were committed. Only directories can be looked at that somebody still
+    names: a config of this registry, or the descriptor in a package that this user has submitted.
+    """
+    seen: set[str] = set()
+    for sink in _file_sinks(registry, home):
+        if sink.path in seen:
+            continue
+        seen.add(sink.path)
+        with suppress(ScribenginError, OSError):  # a file system that is not to be had here is another place's to check
+            resource, found = files_on_their_way(sink.path)
+            if found and registry.find(paths.sink_resource(resource)) is None:
+                yield sink.path, ", ".join(f"{count} {kind}" for kind, count in found.items())
+
+
+def _file_sinks(registry: Registry, home: Path) -> Iterator[FileSinkConfig]:
+    configs: list[DataflowConfig] = []
+    for name in dataflow_names(registry):
+        with suppress(ScribenginError):
+            configs.append(DataflowView(registry, name).config_in_force().value)
+    for name in chain_names(registry):
+        with suppress(ScribenginError):
+            configs += get_chain(registry, name).parsed().dataflows.values()
+    for package in remembered_packages(home, registry.hosts):
+        with suppress(ScribenginError, OSError):
+            configs.append(load_config(package))
+    for config in configs:
+        yield from (sink for sink in config.sinks.values() if isinstance(sink, FileSinkConfig))
 
 
 def asked_for(namespace: LogNamespace, log: str, commit_log: str) -> str | None:

@@ -28,7 +28,7 @@ from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
 from scribengin.log.metadata.segments import NamespaceDescriptor
 from scribengin.operations.chain.registry import chain_names, get_chain
-from scribengin.operations.leftover_claims import asked_for, claim_remains, next_step_of
+from scribengin.operations.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 
@@ -59,6 +59,9 @@ class Leftover:
 def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> Iterator[Leftover]:
     """Everything of this registry, of its log stores and of this machine that belongs to nobody. Changes nothing."""
     yield from _of_dataflows(registry)
+    for path, files in unclaimed_files(registry, home):
+        step = "nobody can say whether they were committed: keep what you need of them, and remove the rest by hand"
+        yield Leftover("unclaimed files", f"{files} below {path}, which no claim names", next_step=step)
     for path, descriptor in namespaces(registry):
         yield from _of_namespace(registry, path, Path(descriptor.location), clock.now_ms() / 1000)
     yield from _containers(registry, home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,11 +18,13 @@ from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.connectors.log.holds import HeldBy
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
 from scribengin.operations.leftovers import SETTLED_S, leftovers
+from scribengin.operations.submit.origins import remember_origin
 from scribengin.testing.failpoints import failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -38,6 +41,10 @@ class Later:
 
     def monotonic_s(self) -> float:
         return SYSTEM_CLOCK.monotonic_s()
+
+
+def file_sink(path: Path) -> FileSinkConfig:
+    return FileSinkConfig.parse({"kind": "hdfs", "path": str(path), "format": "json"}, source="the test")
 
 
 def flow(name: str) -> DataflowConfig:
@@ -222,9 +229,8 @@ class Files:
     """A file sink whose dataflow is not there any more."""
 
     def __init__(self, registry: Registry, path: Path) -> None:
-        config = FileSinkConfig.parse({"kind": "hdfs", "path": str(path), "format": "json"}, source="the test")
         self.registry, self.path = registry, path
-        self.sink = FileSink("out", config, registry, SINKS, SYSTEM_CLOCK)
+        self.sink = FileSink("out", file_sink(path), registry, SINKS, SYSTEM_CLOCK)
         self.streams = self.sink.streams(1)
         self.claim = paths.sink_resource(self.sink.resource)
         registry.create(self.claim, b'{"dataflow": "gone"}', parents=True)
@@ -264,6 +270,41 @@ def test_staged_files_that_no_commit_names_go_and_then_the_claim(registry: Regis
     repaired(registry, home)
     assert (files.below("staged"), files.below("merging"), registry.find(files.claim)) == (0, 0, None)
     assert found(registry, home) == {}
+
+
+@pytest.mark.parametrize("named_by", ["a config", "an origin", "nobody"])
+def test_files_whose_claim_is_gone_are_told_where_a_directory_is_still_named(
+    registry: Registry, files: Files, home: Path, tmp_path: Path, named_by: str
+) -> None:
+    files.stage("1")
+    registry.delete(files.claim, recursive=True)
+    config = flow("gone").model_copy(update={"sinks": {"out": file_sink(files.path)}})
+    if named_by == "a config":
+        DataflowView(registry, "gone").submit(config, [], SYSTEM_CLOCK.now_ms())
+    elif named_by == "an origin":
+        package = tmp_path / "package"
+        package.mkdir()
+        (package / "package.json").write_text(json.dumps(as_json(config)))
+        remember_origin(home, registry.hosts, "gone", str(package))
+        remember_origin(home, registry.hosts, "other", str(tmp_path / "away"))
+    told = found(registry, home)
+    if named_by == "nobody":
+        assert told == {}
+        return
+    (line,) = told["unclaimed files"]
+    assert line.startswith(f"unclaimed files: 1 staged below {files.path}, which no claim names; nobody can say")
+    repaired(registry, home)
+    assert files.below("staged") == 1
+
+
+def test_the_claim_of_a_table_is_told_and_goes_only_when_it_is_to_be_repaired(registry: Registry, home: Path) -> None:
+    claim = paths.sink_resource("spark:jdbc:dbtable=words url=jdbc:h2:mem")
+    registry.create(f"{claim}/0", b"", parents=True)
+    registry.set(claim, b'{"dataflow": "gone"}')
+    assert len(found(registry, home)["claim"]) == 1
+    assert registry.find(claim) is not None
+    repaired(registry, home)
+    assert registry.find(claim) is None
 
 
 def test_files_that_were_committed_are_told_and_never_removed_at_any_step_of_their_way(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
-from scribengin.connectors.files.sink.segments import MergeDescriptor, StreamLayout, segment_keys
+from scribengin.connectors.files.sink.segments import PRIVATE, MergeDescriptor, StreamLayout, segment_keys
 from scribengin.connectors.files.sink.writer import KIND, StagedRound
 from scribengin.filesystems.contract import DurableFileSystem
 from scribengin.filesystems.paths import durable_file_system
@@ -63,6 +63,18 @@ def remains_of(registry: Registry, resource: str, node: str, stream: str) -> Str
     elif named and not files.is_directory(root):
         awaited = f"{root} is not to be seen from here, and its last round may not be in its place"
     return StreamRemains(files, layout.root, tuple(strays), awaited)
+
+
+def files_on_their_way(path: str) -> tuple[str, dict[str, int]]:
+    """The resource of a sink's directory, and how many files of which kind are on their way there: staged, committed,
+    merging. Raises ConfigInvalid, and what the file system raises."""
+    files, root = durable_file_system(path)
+    found: dict[str, int] = {}
+    for kind in ("staged", "committed", "merging"):
+        below = f"{root}/{PRIVATE}/{kind}"
+        count = sum(len(files.names(f"{below}/{stream}")) for stream in files.names(below) if stream.isdecimal())
+        found |= {kind: count} if count else {}
+    return files.resource(root), found
 
 
 def _named(committed: CommitDescriptor | None) -> set[str]:

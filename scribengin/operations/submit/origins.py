@@ -29,5 +29,13 @@ def remembered_origin(home: Path, hosts: str, dataflow: str) -> str | None:
         return None
 
 
+def remembered_packages(home: Path, hosts: str) -> list[Path]:
+    """Where this user has shipped any dataflow of that registry from."""
+    return [
+        Path(file.read_text(encoding="utf-8", errors="surrogateescape"))
+        for file in sorted(_file(home, hosts, "").parent.glob(f"{_file(home, hosts, '').name}*"))
+    ]
+
+
 def _file(home: Path, hosts: str, dataflow: str) -> Path:
     return home / "origins" / f"{hashlib.sha256(hosts.encode()).hexdigest()[:16]}-{dataflow}"

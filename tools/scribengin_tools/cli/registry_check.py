@@ -24,8 +24,10 @@ def check(
 
     A crash may leave positions, claims and holds of dataflows that are not there, and containers of deleted ones.
     Or directories that no log names, and drafts of indexes. Or commit logs of Spark jobs that have ended, and staged
-    files of file sinks that no commit names. What is younger than an hour may be in the making, and is left alone. What
-    may hold records, or is the only word about some, is only told: with what to do.
+    files of file sinks: those that no commit names, and those in a directory that a config names and nobody claims.
+
+    What is younger than an hour may be in the making, and is left alone. What may hold records, or is the only word
+    about some, is only told: with what to do.
 
     Exit code 1 if something is left.
     """
