@@ -11,7 +11,7 @@ from scribengin.base.failpoints import effect
 from scribengin.errors import ConfigInvalid, LogWriteFailed, NamespaceNotBound
 from scribengin.log.metadata.names import NamespaceUri
 from scribengin.log.metadata.segments import ATTEMPTS_MAX, NamespaceDescriptor
-from scribengin.log.store.file import make_directory, sync_directory
+from scribengin.log.store.directories import make_directory, sync_directory
 from scribengin.log.store.mark import MARK, check_mark, read_mark
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict

@@ -49,6 +49,7 @@ from scribengin.log.read.starts import Start
 from scribengin.log.retention.compression import Codec, Stopping, compress_segments
 from scribengin.log.retention.holds import RegisteredReaders, records_behind
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
+from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import Judge, commit_log_judge, commit_log_path, recover_unfinished
@@ -254,7 +255,7 @@ class LogNamespace(ClosedAtExit):
         It is for a registry that went back behind the log's files (restored.py). Raises as `open_writer`.
         """
         metadata = self._metadata(name)
-        owner = self._owned(metadata, timeout_s, steal=steal)
+        owner = self._owned(metadata, timeout_s, steal=steal, thorough=True)
         try:
             judge = commit_log_judge(self._registry, name, self.path)
             state = metadata.whole()
@@ -489,14 +490,23 @@ class LogNamespace(ClosedAtExit):
         return recover_unfinished(metadata, self._store, owner, state, self._clock, judge)
 
     def _owned(
-        self, metadata: LogMetadata, timeout_s: float, *, steal: bool, cancel: threading.Event | None = None
+        self,
+        metadata: LogMetadata,
+        timeout_s: float,
+        *,
+        steal: bool,
+        cancel: threading.Event | None = None,
+        thorough: bool = False,
     ) -> Owner:
         """The log's lock, its files sorted out, under an epoch that none of them has: a registry that went back gives
         them again."""
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal, cancel=cancel)
         try:
-            floor = _looking_again(lambda: sort_out(self._store, owner.directory, metadata.state()))
-            return owner if owner.epoch > floor else metadata.raise_epoch(owner, floor + 1)
+            found = _looking_again(lambda: sort_out(self._store, owner, metadata.state(), thorough=thorough))
+            higher = owner if owner.epoch > found.epoch else metadata.raise_epoch(owner, found.epoch + 1)
+            if found.last_segment is not None:
+                self._store.announce(SegmentName(owner.directory, found.last_segment, higher.epoch))
+            return higher
         except BaseException:
             ownership.release(metadata, owner)
             raise

@@ -10,16 +10,17 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from unittest import mock
 
-from scribengin.errors import EndOfStream, ScribenginError
+from scribengin.errors import EndOfStream, RecoveryRefused, ScribenginError
 from scribengin.log import LogNamespace, TransactionId
 from scribengin.log.format.records import LogRecord
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
+from scribengin.log.store import announced
 from scribengin.log.store.file import read_tail
 from scribengin_registry.contract import Registry
 from scribengin_registry.zookeeper.registry import connect
@@ -56,12 +57,16 @@ class Moments:
     expected: Any = field(default_factory=Expectation)
     shown: int = 0
     """How many records readers have been shown: they may not vanish either."""
+    backups: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    """What the registry was when the log's last segment had a number, for the last time."""
 
     def follow(self, operation: Operation) -> None:
         """Let one operation of the record happen."""
         self.disk.apply(operation)
         if isinstance(operation, Mark) and isinstance(operation.event, RegistryTree):
             self.nodes = operation.event.nodes
+            if (head := self.head) is not None:
+                self.backups[head.max_segment] = self.nodes
         elif isinstance(operation, Mark):
             self.expected = operation.event
         elif isinstance(operation, Write) and operation.path.endswith(".tail"):
@@ -74,8 +79,13 @@ class Moments:
         """Without fsync only completed segments are safe."""
         if self.fsync:
             return max(len(self.expected.certain), self.shown)
-        head = self.nodes.get(f"{NAMESPACE}/logs/flights%2F0/segments")
-        return 0 if head is None else SegmentsHead.from_bytes(head, path="the head").next_sequence
+        return 0 if self.head is None else self.head.next_sequence
+
+    @property
+    def head(self) -> SegmentsHead | None:
+        """The head of the log's segments, if there is a log."""
+        data = self.nodes.get(f"{NAMESPACE}/logs/flights%2F0/segments")
+        return None if data is None else SegmentsHead.from_bytes(data, path="the head")
 
     def states(self, moment: int, chosen: random.Random, at_most: int) -> Iterator[CrashState]:
         """What a power failure just now may leave."""
@@ -102,6 +112,21 @@ def crash_states(
                 yield state
 
 
+def states_of_older_registries(operations: list[Operation], seed: int, *, at_most: int) -> Iterator[CrashState]:
+    """As `crash_states`, but the registry is what a backup had that was made at some moment before."""
+    chosen = random.Random(seed)
+    moments = Moments()
+    seen = set()
+    for moment, operation in enumerate(operations):
+        moments.follow(operation)
+        for state in moments.states(moment, chosen, at_most):
+            for number, nodes in moments.backups.items():
+                key = hash((number, *state.tree.items(), *nodes.items()))
+                if key not in seen:
+                    seen.add(key)
+                    yield replace(state, nodes=nodes)
+
+
 def tree_of(root: Path) -> Tree:
     """A directory as it is."""
     paths = sorted(root.rglob("*"))
@@ -110,8 +135,12 @@ def tree_of(root: Path) -> Tree:
 
 @contextmanager
 def instant_syncs() -> Iterator[None]:
-    """Machines that are made for a moment need no real disk below them."""
-    with mock.patch.object(os, "fsync", return_value=None), mock.patch.object(os, "fdatasync", return_value=None):
+    """Machines that are made for a moment need no real disk below them, and their files are those of the record."""
+    with (
+        mock.patch.object(os, "fsync", return_value=None),
+        mock.patch.object(os, "fdatasync", return_value=None),
+        mock.patch.object(announced, "is_original", return_value=True),
+    ):
         yield
 
 
@@ -166,7 +195,7 @@ class Machine(RestoredMachine):
         namespace = self.recovered_namespace()
         sealed = self.recover(namespace)
         records = all_records(namespace)
-        wrong = state.expected.wrong(records, state.certain)
+        wrong: str | None = state.expected.wrong(records, state.certain)
         if wrong is not None or sealed:
             return wrong
         segments = _segments_without_upkeep(namespace)
@@ -194,6 +223,39 @@ class Machine(RestoredMachine):
         except EndOfStream:
             return True
         return False
+
+
+class MachineWithOlderRegistry(Machine):
+    """One whose registry was restored from a backup when the power came back."""
+
+    def _wrong(self, state: CrashState) -> str | None:
+        for _ in range(2):  # it may go back again, behind what was written since
+            wrong = self._wrong_files(state)
+            if wrong is not None:
+                return wrong
+            self._restore_nodes(state)
+        return self._wrong_files(state)
+
+    def _wrong_files(self, state: CrashState) -> str | None:
+        """Open writers, one of which writes, and say which files are not where the registry says, or went."""
+        namespace = self.recovered_namespace()
+        known, before = namespace.inspect(LOG).survey, self._segments_there()
+        named = {(segment.segment, segment.epoch) for segment in known.segments}  # which may be purged
+        with suppress(EndOfStream, RecoveryRefused):  # its segment in progress was purged since
+            self.recover(namespace)
+            with namespace.open_writer(LOG, steal=True, commit_log=COMMIT_LOG) as writer:
+                writer.write(AFTER).result(120)
+        astray = [str(name) for name in namespace.inspect(LOG).unnamed() if not name.directory.endswith("/aside")]
+        if astray:
+            return f"no node names {astray}, and nobody set them aside"
+        gone = sorted(found for found in before - named - self._segments_there() if found[0] >= known.head.begin)
+        return f"{gone} were deleted" if gone else None
+
+    def _segments_there(self) -> set[tuple[int, int]]:
+        """Number and epoch of every segment that has a file with bytes, set aside or not."""
+        files = [path for path in (self.root / STORE).rglob("*.log") if path.stat().st_size]
+        parts = [path.name.partition(".")[0].partition("-") for path in files]
+        return {(int(number), int(epoch)) for number, _dash, epoch in parts}
 
 
 def states_of_recovery(machine: Machine, state: CrashState, *, at_most: int) -> list[CrashState]:

@@ -20,10 +20,12 @@ from tests.crash.disk_recorder import Operation, RecordedDisk, Sync, SyncDirecto
 from tests.crash.log_script import LogScript
 from tests.crash.power_failures import (
     Machine,
+    MachineWithOlderRegistry,
     all_wrong,
     crash_states,
     instant_syncs,
     record_of,
+    states_of_older_registries,
     states_of_recovery,
 )
 
@@ -77,6 +79,29 @@ def test_without_fsync_what_is_left_is_the_beginning_of_what_was_written(
     states = list(crash_states(operations, seed, at_most=2, fsync=False))
     wrong = all_wrong(tmp_path, registry_hosts, states)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_registry_that_is_older_than_what_a_power_failure_leaves_hides_nothing(
+    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+) -> None:
+    states = list(states_of_older_registries(recorded(tmp_path, registry, seed), seed, at_most=6))
+    assert len(states) > 150
+    some = random.Random(seed).sample(states, min(len(states), 300))
+    wrong = all_wrong(tmp_path, registry_hosts, some, MachineWithOlderRegistry)
+    assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
+
+
+def test_an_announcement_that_a_disk_only_says_it_synced_is_found_out(
+    registry: Registry, registry_hosts: str, tmp_path: Path
+) -> None:
+    def lie(operation: Operation) -> bool:
+        return isinstance(operation, SyncDirectory) and operation.path.endswith("/.made")
+
+    operations = [operation for operation in recorded(tmp_path, registry, 0) if not lie(operation)]
+    states = list(states_of_older_registries(operations, 0, at_most=6))
+    some = random.Random(0).sample(states, min(len(states), 300))
+    assert all_wrong(tmp_path, registry_hosts, some, MachineWithOlderRegistry)
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,9 @@ def test_a_file_that_was_made_and_never_registered_is_swept_away(namespace: LogN
         assert isinstance(future.exception(10), OSError)
     writer.abort()
     directory = next(path for path in Path(namespace.descriptor.location).iterdir() if path.is_dir())
-    assert len(list(directory.iterdir())) == 1
+    assert len(list(directory.glob("*.log"))) == 1
     namespace.open_writer(LOG).close()
-    assert list(directory.iterdir()) == []
+    assert list(directory.glob("*.log")) == []
 
 
 def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_a_reader_has_mapped(

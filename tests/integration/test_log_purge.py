@@ -59,7 +59,7 @@ def aging(registry: Registry, tmp_path: Path, clock: ManualClock) -> LogNamespac
 def segment_files(namespace: LogNamespace, log: str = LOG) -> list[int]:
     """The numbers of the segments that have a file of any kind."""
     directory = Path(namespace.descriptor.location) / namespace.info(log).log.directory
-    return sorted({int(path.name[:18]) for path in directory.iterdir()})
+    return sorted({int(path.name[:18]) for path in directory.iterdir() if path.is_file()})
 
 
 def numbers(namespace: LogNamespace, log: str = LOG) -> list[int]:

@@ -307,6 +307,8 @@ def test_a_stale_owner_can_neither_show_nor_hide_a_round(
 
 
 STOPS_OF_A_ROUND = [
+    "log.announce",
+    "log.announced_remove",
     "log.segment_create",
     "log.segment_register",
     "log.stage_write",

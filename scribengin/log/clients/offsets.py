@@ -18,7 +18,7 @@ from scribengin.base.failpoints import effect
 from scribengin.base.model import Descriptor, node_name
 from scribengin.errors import LogWriteFailed
 from scribengin.log import DLSN
-from scribengin.log.store.file import make_directory, sync_directory
+from scribengin.log.store.directories import make_directory, sync_directory
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing
 

@@ -24,7 +24,7 @@ from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentAudit
 from scribengin.log.scan.unfinished import scan
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
-from scribengin.log.write.restored import aside_of, records_in, size_of, unnamed
+from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed
 
 Progress = Callable[[int], None]
 """Called with the number of bytes that were looked at since the last call."""
@@ -149,13 +149,14 @@ class LogInspection:
         """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
         directory, now = self.survey.log.directory, self._metadata.head()[0]
         last = self.survey.head.max_segment
-        found = [
-            name
-            for name in unnamed(self._store.names(directory), self._state())
-            if not last < name.segment <= now.max_segment  # it was registered while we looked
+        aside = [name for name in self._store.names(aside_of(directory)) if size_of(self._store, name)]
+        moved = {(name.segment, name.epoch) for name in aside}
+        holders = [
+            holder_of(self._store, files)
+            for files in unnamed(self._store.names(directory), self._state())
+            if not last < files[0].segment <= now.max_segment  # it was registered while we looked
         ]
-        found += self._store.names(aside_of(directory))
-        return [name for name in found if size_of(self._store, name)]
+        return [name for name in holders if name is not None and (name.segment, name.epoch) not in moved] + aside
 
     def missing(self) -> list[SegmentDescriptor]:
         """Completed segments that have no file, from the first on."""

@@ -45,6 +45,18 @@ class SegmentName(NamedTuple):
         return f"{self.directory}/{self.segment:018d}-{self.epoch}" + (f".{self.copy}" if self.copy else "")
 
 
+SEGMENT_MAX = 10**18 - 1
+"""No segment has a higher number."""
+
+
+class Announced(NamedTuple):
+    """Of the segments that were announced, the last: by epoch (0: none), then by number. `segment` is None where the
+    store cannot tell for certain, as of one that was copied."""
+
+    epoch: int
+    segment: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Tail:
     """How far readers may read: the first `end` bytes, which hold `entries` entries (control entries counted).
@@ -147,7 +159,8 @@ class SegmentStore(ABC):
 
     @abstractmethod
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
-        """Create a segment that must not exist. It survives a power failure from here on.
+        """Create a segment that must not exist. It survives a power failure from here on. One that is no copy is
+        announced first.
 
         Raises LogWriteFailed (nothing is left of it, and it may be tried again), Fenced (the log was deleted).
         """
@@ -188,6 +201,16 @@ class SegmentStore(ABC):
     @abstractmethod
     def names(self, directory: str) -> list[SegmentName]:
         """Every segment and copy that one log has a file of, sorted by number. Empty if the log is gone."""
+
+    @abstractmethod
+    def announce(self, name: SegmentName) -> None:
+        """Say that there may be files of segments up to that one from here on. It survives a power failure, and no
+        announcement of a lower epoch, nor of a lower number under this one, takes it back. Raises LogWriteFailed."""
+
+    @abstractmethod
+    def announced(self, directory: str) -> Announced:
+        """What was announced last for that log: then nobody need look at all its `names` who looks for segments that
+        were made later. Raises LogWriteFailed."""
 
     @abstractmethod
     def remove(self, name: SegmentName) -> int:

@@ -5,6 +5,7 @@
                                    .keys     the least and greatest keys in it, a hint
                                    .tail     two slots of 32 bytes, written in turn: one of them always holds
                                    .fence    its writer has been fenced
+                .made/                       which segment was made last (announced.py)
 
 An append is one `writev`, one `fdatasync`, then a look for `.fence`. Whoever fences creates that file first and scans
 afterwards: an append that was acknowledged looked before, so it was written before, so the scan sees it.
@@ -31,10 +32,11 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from scribengin.base.failpoints import effect
-from scribengin.base.private import PRIVATE_MODE
 from scribengin.errors import Fenced, LogClosed, LogNotFound, LogWriteFailed
 from scribengin.log.store import inotify as tail_watch
+from scribengin.log.store.announced import announce, announced
 from scribengin.log.store.contract import (
+    Announced,
     IndexKind,
     PlacedEntry,
     SegmentAppender,
@@ -43,6 +45,7 @@ from scribengin.log.store.contract import (
     SegmentView,
     Tail,
 )
+from scribengin.log.store.directories import make_directory, sync_directory
 from scribengin.log.store.index import INTERVAL_BYTES, IndexRow
 from scribengin.log.store.mark import check_mark
 
@@ -96,6 +99,8 @@ class FileSegmentStore(SegmentStore):
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
         path = Path(self.path(name))
         try:
+            if not name.copy:
+                announce(path.parent, name.epoch, name.segment)
             with effect("log.segment_create"):
                 file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
                 try:
@@ -168,6 +173,21 @@ class FileSegmentStore(SegmentStore):
         matches = map(_ANY_FILE.fullmatch, files)
         found = {(int(m[1]), int(m[2]), m[3] or "") for m in matches if m is not None}
         return [SegmentName(directory, *name) for name in sorted(found)]
+
+    def announce(self, name: SegmentName) -> None:
+        self.check_mounted()
+        directory = self._root / name.directory
+        try:
+            announce(directory, name.epoch, name.segment)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot announce a segment in {directory}: {error.strerror}") from error
+
+    def announced(self, directory: str) -> Announced:
+        self.check_mounted()
+        try:
+            return announced(self._root / directory)
+        except OSError as error:
+            raise LogWriteFailed(f"cannot look at {self._root / directory}: {error.strerror}") from error
 
     def remove(self, name: SegmentName) -> int:
         self.check_mounted()
@@ -290,31 +310,6 @@ def _write_all(file: int, buffers: list[memoryview]) -> None:
         del buffers[:done]
         if written:
             buffers[0] = buffers[0][written:]
-
-
-def make_directory(path: Path) -> None:
-    """Make `path` and what is missing above it, so that all of it survives a power failure.
-
-    What is there may have been made a moment ago, by somebody who has not synced it yet, or was killed before that.
-    """
-    if path.is_dir():
-        with suppress(PermissionError):  # who may not look into a directory did not make anything in it
-            sync_directory(path.parent)
-        return
-    make_directory(path.parent)
-    with effect("log.log_directory"):
-        path.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make what was made, renamed or removed in a directory survive a power failure. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with effect("log.directory_sync"):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class FileView(SegmentView):

@@ -9,6 +9,10 @@ say of themselves:
 - as copies at its end, where other records were written since. Such a segment says what it was `taken_from`, so a crash
   before that file is removed does not bring its records twice.
 
+What was announced before it was made (store/announced.py) tells whether there are such files, without a look at all.
+Where an older engine wrote, that announces nothing, and the registry went back behind that later, it tells too little:
+`log verify` and `log recover` always list.
+
 Epochs tell histories apart: a writer's is above that of every file there is (`sort_out`), so (epoch, segment) is the
 order in which files were written, and no two ever have one name.
 """
@@ -38,7 +42,7 @@ from scribengin.log.metadata.segments import (
     SegmentsHead,
 )
 from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
-from scribengin.log.store.contract import PlacedEntry, SegmentName, SegmentStore, Tail
+from scribengin.log.store.contract import SEGMENT_MAX, PlacedEntry, SegmentName, SegmentStore, Tail
 from scribengin.log.store.index import EntryPlace, walk
 from scribengin.log.write.recovery import Judge, completed
 from scribengin_registry.batches import batches
@@ -67,25 +71,32 @@ def aside_of(directory: str) -> str:
     return f"{directory}/{_ASIDE}"
 
 
-def unnamed(names: Sequence[SegmentName], state: LogState) -> list[SegmentName]:
-    """Those of a log's files that no node names, and that no purge has left: in the order in which they were written.
-
-    A compressed copy counts where there is nothing else of its segment.
-    """
+def unnamed(names: Sequence[SegmentName], state: LogState) -> list[list[SegmentName]]:
+    """Those of a log's files that no node names, and that no purge has left: of each segment those there are, in the
+    order in which segments were written."""
     epochs: dict[int, int] = {}
     several: set[int] = set()
     for name in names:  # of very many, so nothing is made for each
         if epochs.setdefault(name.segment, name.epoch) != name.epoch:
             several.add(name.segment)
     last = state.head.max_segment
-    names = [name for name in names if name.segment > last or name.segment in several]
-    raw = {(name.segment, name.epoch) for name in names if not name.copy}
-    found = [
-        name
-        for name in names
-        if not _named(name, state) and not is_marker(name) and (not name.copy or (name.segment, name.epoch) not in raw)
-    ]
-    return sorted(found, key=lambda name: (name.epoch, name.segment))
+    found: dict[tuple[int, int], list[SegmentName]] = {}
+    for name in names:
+        if (name.segment > last or name.segment in several) and not _named(name, state):
+            found.setdefault((name.epoch, name.segment), []).append(name)
+    return [found[place] for place in sorted(found)]
+
+
+def holder_of(store: SegmentStore, files: Sequence[SegmentName]) -> SegmentName | None:
+    """Of the files of one segment, the one that holds its records; None: it never had any.
+
+    What its writer wrote, if that is there: else it went since a copy was found to hold it all. One that was being
+    taken back stands where it was taken from.
+    """
+    if any(is_marker(name) for name in files):
+        return None
+    sizes = {name: size_of(store, name) for name in files}
+    return max((name for name in files if sizes[name]), key=lambda name: (not name.copy, sizes[name]), default=None)
 
 
 def is_marker(name: SegmentName) -> bool:
@@ -101,31 +112,50 @@ def _named(name: SegmentName, state: LogState) -> bool:
     return listed is not None and listed.epoch == name.epoch
 
 
-def sort_out(store: SegmentStore, directory: str, state: LogState) -> int:
-    """Set aside what no node names and holds bytes, remove what is empty; bring back what is named again. Returns the
-    highest epoch that a file of the log has.
+@dataclass(frozen=True, slots=True)
+class SortedOut:
+    """What came of it: the highest epoch that a file of the log has, or had, and what the owner announces once his own
+    is higher (None: nothing), so that the next one need not list the files."""
 
+    epoch: int
+    last_segment: int | None
+
+
+def sort_out(store: SegmentStore, owner: Owner, state: LogState, *, thorough: bool = False) -> SortedOut:
+    """Set aside what no node names and holds bytes, remove what is empty; bring back what is named again.
+
+    The log's files are listed only if the segment that was announced last is not the last one that the registry names,
+    or its writer's epoch is given a second time: all others were made before. `thorough`: in any case, and by the next
+    owner, too, since files are about to be moved.
     For the log's owner, before it makes files of its own. Raises LogWriteFailed.
     """
-    aside = store.names(aside_of(directory))
+    aside = store.names(aside_of(owner.directory))
     for name in aside:
         listed = state.find(name.segment)
-        if listed is not None and listed.raw_file == name._replace(directory=directory):
+        if listed is not None and listed.raw_file == name._replace(directory=owner.directory):
             store.move(name, listed.raw_file)
-    names = store.names(directory)
-    unfinished = {(name.segment, name.epoch) for name in names if is_marker(name)}
-    for name in unnamed(names, state):
-        if size_of(store, name) and (name.segment, name.epoch) not in unfinished:
-            store.move(name, SegmentName(aside_of(directory), name.segment, name.epoch))
-        else:
+    said = store.announced(owner.directory)
+    epoch = max((said.epoch, *(name.epoch for name in aside)))
+    if not thorough and said.segment == state.head.max_segment and said.epoch < owner.epoch:
+        return SortedOut(epoch, None)
+    names = store.names(owner.directory)
+    _sort_out(store, names, state)
+    epoch = max((epoch, *(name.epoch for name in names)))
+    return SortedOut(epoch, SEGMENT_MAX if thorough else state.head.max_segment if names else None)
+
+
+def _sort_out(store: SegmentStore, names: Sequence[SegmentName], state: LogState) -> None:
+    for files in unnamed(names, state):
+        holder = holder_of(store, files)
+        if holder is not None:
+            there = SegmentName(aside_of(holder.directory), holder.segment, holder.epoch)
+            if not size_of(store, there):  # else it was moved before, and this is a copy that was to go
+                store.move(holder, there)
+        for name in files:
             store.remove(name)
-        for copy in names:  # what was set aside holds all that its copies do
-            if copy.copy and (copy.segment, copy.epoch) == (name.segment, name.epoch):
-                store.remove(copy)
     for name in names:
         if is_marker(name):
             store.remove(name)
-    return max((name.epoch for name in (*names, *aside)), default=0)
 
 
 def size_of(store: SegmentStore, name: SegmentName) -> int:

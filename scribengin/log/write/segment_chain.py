@@ -2,7 +2,8 @@
 `abandon`.
 
 A segment is made when there is something to write, so a writer that writes nothing leaves nothing. Its file exists
-before its node does: a crash between the two leaves a file that no node names, and the next writer sweeps it away.
+before its node does, and is announced before that: a crash between leaves a file that no node names, and the next
+writer sweeps it away.
 
 A segment that is large or old enough is *rolled*: the file of the next is made, then one transaction completes the old
 segment and registers the next. What fails before that transaction was sent (no room for a file, no registry just now)
