@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, SegmentsMoved
 from scribengin.log import DLSN, READ_SCHEMA, LogNamespace
 from scribengin_tools.logs.lines import open_from, read_now, record_json
 from scribengin_tools.logs.positions import short
@@ -65,8 +65,15 @@ def _behind_the_segment_before(namespace: LogNamespace, log: str, end: DLSN) -> 
     """The same place as `end`, but for a segment's beginning: then a reader need not look into that segment."""
     if end.entry or end.slot:
         return end
-    entries = [segment.entries for segment in namespace.segments(log) if segment.segment == end.segment - 1]
-    return DLSN(end.segment - 1, entries[0], 0) if entries else end
+    info = namespace.info(log)
+    at = end.segment - 1 - info.head.begin
+    if not 0 <= at < len(info.segments):
+        return end
+    try:
+        before = info.segments[at]
+    except SegmentsMoved:
+        return end  # it was purged meanwhile
+    return end if before.in_progress else DLSN(before.segment, before.entries, 0)
 
 
 def _chosen(batch: pa.RecordBatch, end: DLSN, part: Part) -> pa.RecordBatch:
