@@ -21,6 +21,18 @@ OUTPUT = "Output"
 _FENCE = re.compile(r"^ {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>.*)$")
 _TITLE = re.compile(r'\btitle="([^"]*)"')
 
+TUTORIALS = (
+    "analytics",
+    "atomic-writes",
+    "messaging",
+    "replicated-state-machine",
+    "rewinding",
+    "stored-positions",
+    "tailing",
+    "transformer",
+    "writer-and-readers",
+)
+_TUTORIALS = "tests/integration/test_pages_tutorials.py::test_a_tutorial_runs_as_it_is_printed"
 _LOGS = "tests/integration/test_pages_logs.py::test_a_page_about_logs_runs_as_it_is_printed"
 PAGE_TESTS: dict[str, str] = {
     "README.md": "tests/integration/test_page_readme.py::test_the_readme_runs_as_it_is_printed",
@@ -34,6 +46,7 @@ PAGE_TESTS: dict[str, str] = {
     "docs/guide/transformations.md": (
         "tests/integration/test_page_dataflows.py::test_transformations_are_what_is_printed"
     ),
+    **{f"docs/tutorials/{name}.md": _TUTORIALS for name in TUTORIALS},
 }
 """A page with blocks that a reader would run or save -> the test that does it, in the page's order."""
 

@@ -97,7 +97,8 @@ class Terminal:
         sandbox's own terminal."""
         for block in blocks_of(page):
             if block.title == OUTPUT:
-                assert self._as_printed(block.text) == self.printed[-1][1], block.place
+                printed = self.printed[-1][1]
+                assert self._as_printed(block.text) == printed, f"{block.place}: what was printed is\n{printed}"
             elif block.title != FIRST_TERMINAL and not block.text.startswith(without):
                 self.run(block)
 
@@ -118,10 +119,13 @@ class Terminal:
             self.printed.append((block, self._shell(block)))
 
     def save(self, block: Block) -> None:
-        """Write the file that a block shows."""
+        """Write the file that a block shows. One that the clone has must be what is shown."""
         path = self.directory / block.title
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._as_printed(block.text))
+        if path.resolve().is_relative_to(ROOT):
+            assert path.read_text() == block.text, f"{block.place}: {block.title} is not what is printed"
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self._as_printed(block.text))
 
     def shown(self, command: str) -> str:
         """What the one block printed that has `command` in it."""
