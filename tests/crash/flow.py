@@ -85,6 +85,9 @@ class EvenOdd:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         payloads = inputs["in"].column("payload").to_pylist()
         even = [p for p in payloads if json.loads(p)["n"] % 2 == 0]

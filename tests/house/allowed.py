@@ -12,6 +12,8 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.launcher.yarn.application_master.fleet:Fleet._run": "its thread's outermost loop: the master ends",
     "scribengin.launcher.skein.fleet:SkeinFleet._run": "its thread's outermost loop: the master ends, and says why",
     "scribengin.master.jobs:Chore._attempt": "its thread's outermost loop: the dataflow's status tells of it",
+    "scribengin.spark.transform.watched:_OfValues.__call__": "whatever their code raises is what it looks for",
+    "scribengin.spark.transform.watched:_Watched._pieces": "the same, in halves down to the row that it is",
     "scribengin.worker.executor:Executor._do": "whatever a connector raises is the task's, in its report",
     "scribengin.worker.executor:Executor._run": "its thread's outermost loop: the worker ends, and says why",
     "scribengin_dev.harness.commits:CommitWatch._run": "its thread's outermost loop: `check` raises it in the main one",

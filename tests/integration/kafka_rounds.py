@@ -47,6 +47,9 @@ class ToAll:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         payloads = inputs["in"].column("payload").to_pylist()
         return {

@@ -41,6 +41,9 @@ class Through:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         return {"out": inputs["src"].select(["payload"]).to_batches()}
 

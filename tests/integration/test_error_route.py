@@ -43,6 +43,9 @@ class Copy:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         rows = inputs["in"].select(["payload"])
         for name, make in self._columns.items():

@@ -43,6 +43,9 @@ class Copy:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+        return {}
+
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         return dict.fromkeys(self._sinks, inputs["in"].select(["payload"]).to_batches())
 

@@ -172,7 +172,14 @@ def test_a_bad_row_of_columns_is_found_and_described(spark: SparkSession, packag
     with pytest.raises(TransformationFailed, match="three"):
         transformation.run_tables({"src": flights(10)})
     pieces = [Piece("src", "0", {"at": 0}, flights(10))]
-    isolated = isolate(pieces, transformation.run_tables, transformation.undecodable, 10, stop_at_first=False)
+    isolated = isolate(
+        pieces,
+        transformation.run_tables,
+        transformation.undecodable,
+        10,
+        raising=transformation.raising,
+        stop_at_first=False,
+    )
     good = pa.Table.from_batches(isolated.outputs["out"]).column("id").to_pylist()
     assert good == [n for n in range(10) if n != 3]
     [document] = [json.loads(payload) for payload in payloads([error_batch(isolated.bad)])]

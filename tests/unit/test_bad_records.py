@@ -11,21 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.dataflow.round.bad_records import BadRecord, Isolated, Isolating, Piece, error_batch, isolate
+from scribengin.dataflow.round.bad_records import (
+    SUSPECTS_AT_ONCE,
+    BadRecord,
+    Isolated,
+    Isolating,
+    Piece,
+    error_batch,
+    isolate,
+)
 from scribengin.errors import TooManyBadRecords, TransformationFailed
 
 
 class Picky:
     """Doubles every number, and fails on the ones it was told to fail on, or to find undecodable; counts its runs.
-    `guess` says where a run that fails has stopped, given its numbers."""
+    `guess` says where a run that fails has stopped, given its numbers; `suspect` on which rows a function raises."""
 
     def __init__(
         self,
         poison: set[int],
         malformed: Collection[int] = (),
         guess: Callable[[Sequence[int], set[int]], int | None] = lambda *_: None,
+        suspect: Callable[[Sequence[int], set[int]], Collection[int]] = lambda *_: (),
     ) -> None:
-        self.poison, self.malformed, self.guess = poison, set(malformed), guess
+        self.poison, self.malformed, self.guess, self.suspect = poison, set(malformed), guess, suspect
         self.runs = self.looks = 0
 
     def __call__(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
@@ -43,13 +52,20 @@ class Picky:
             for source, table in tables.items()
         }
 
+    def raising(self, tables: Mapping[str, pa.Table]) -> dict[str, Collection[int]]:
+        return {source: self.suspect(table.column("n").to_pylist(), self.poison) for source, table in tables.items()}
+
 
 def where_it_is(numbers: Sequence[int], poison: set[int]) -> int | None:
     return next(row for row, n in enumerate(numbers) if n in poison)
 
 
+def where_they_are(numbers: Sequence[int], poison: set[int]) -> list[int]:
+    return [row for row, n in enumerate(numbers) if n in poison]
+
+
 def isolated(pieces: list[Piece], picky: Picky, bad_max: int, *, stop_at_first: bool = False) -> Isolated:
-    return isolate(pieces, picky, picky.undecodable, bad_max, stop_at_first=stop_at_first)
+    return isolate(pieces, picky, picky.undecodable, bad_max, raising=picky.raising, stop_at_first=stop_at_first)
 
 
 def piece(source: str, stream: str, numbers: list[int]) -> Piece:
@@ -110,11 +126,105 @@ def test_a_guess_that_is_wrong_costs_runs_and_no_record(
     assert [bad.index for bad in result.bad] == [n for n in range(60) if n in poison | malformed]
 
 
+@pytest.mark.parametrize(
+    "poison",
+    [
+        {61_803},
+        {0, 50_000, 99_999},
+        set(range(400, 100_000, 2_500)),
+        set(range(5_000, 5_040)),
+    ],
+    ids=["one", "first and last", "forty", "adjacent"],
+)
+def test_records_on_which_a_function_raises_cost_a_run_each_and_one_for_all_others(poison: set[int]) -> None:
+    picky = Picky(poison, suspect=where_they_are)
+    result = isolated([piece("in", "0", list(range(100_000)))], picky, 100)
+    assert delivered(result.outputs) == [2 * n for n in range(100_000) if n not in poison]
+    assert [bad.index for bad in result.bad] == sorted(poison)
+    assert picky.runs == len(poison) + 1
+
+
+def test_so_do_those_of_several_sources_and_streams_beside_what_cannot_be_decoded() -> None:
+    picky = Picky({3, 1_500, 2_999}, malformed={0, 4, 2_998}, suspect=where_they_are)
+    pieces = [
+        piece("left", "a", list(range(1_000))),
+        piece("right", "b", list(range(1_000, 2_000))),
+        piece("left", "c", list(range(2_000, 3_000))),
+    ]
+    result = isolated(pieces, picky, 100)
+    assert [(bad.stream, bad.index) for bad in result.bad] == [
+        ("a", 0), ("a", 3), ("a", 4), ("b", 500), ("c", 998), ("c", 999),
+    ]  # fmt: skip
+    kept = [*range(1_000), *range(2_000, 3_000), *range(1_000, 2_000)]
+    assert delivered(result.outputs) == [2 * n for n in kept if n not in picky.poison | picky.malformed]
+    assert picky.runs == 1 + 3 + 1
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.randoms())
+def test_suspects_that_are_good_cost_runs_and_no_record(
+    poison: set[int], malformed: set[int], chance: random.Random
+) -> None:
+    def some(numbers: Sequence[int], poison: set[int]) -> list[int]:
+        right = where_they_are(numbers, poison)
+        return chance.choice([right, right[::2], [], [*right, *range(len(numbers))[:2]], [n + 1 for n in right]])
+
+    picky = Picky(poison, malformed, suspect=some)
+    result = isolated([piece("a", "0", list(range(31))), piece("b", "1", list(range(31, 60)))], picky, 1_000)
+    assert delivered(result.outputs) == [2 * n for n in range(60) if n not in poison | malformed]
+    assert [bad.row.column("n")[0].as_py() for bad in result.bad] == [n for n in range(60) if n in poison | malformed]
+
+
+def test_suspects_of_whom_the_first_are_good_are_believed_no_more() -> None:
+    wrong = range(100, 200)
+    picky = Picky({5}, suspect=lambda *_: wrong)
+    result = isolated([piece("in", "0", list(range(1_024)))], picky, 100)
+    assert [bad.index for bad in result.bad] == [5]
+    assert picky.runs <= SUSPECTS_AT_ONCE + 20
+
+
+def test_a_function_that_raises_on_all_records_is_not_asked_for_each_of_them() -> None:
+    picky = Picky(set(range(5_000)), suspect=where_they_are)
+    with pytest.raises(TooManyBadRecords, match=r"records_max = 100 of the 5000 records .* record 0 after"):
+        isolated([piece("in", "0", list(range(5_000)))], picky, 100)
+    assert picky.runs == 101
+
+
+def test_nobody_is_asked_when_too_many_cannot_even_be_decoded() -> None:
+    def suspect(*_: object) -> Collection[int]:
+        raise AssertionError("asked")
+
+    picky = Picky({9}, malformed=range(5), suspect=suspect)
+    with pytest.raises(TooManyBadRecords, match="records_max = 4 "):
+        isolated([piece("in", "0", list(range(10)))], picky, 4)
+    assert picky.runs == 1
+
+
+def test_if_all_records_of_a_small_round_are_bad_nothing_is_left_to_run() -> None:
+    picky = Picky(set(range(40)), suspect=where_they_are)
+    result = isolated([piece("in", "0", list(range(40)))], picky, 100)
+    assert (len(result.bad), delivered(result.outputs), picky.runs) == (40, [], 40)
+
+
+@given(st.sets(st.integers(0, 30), min_size=1), st.randoms())
+def test_to_stop_at_the_first_finds_the_first_whatever_is_suspected(poison: set[int], chance: random.Random) -> None:
+    picky = Picky(poison, suspect=lambda numbers, bad: [chance.choice([*where_they_are(numbers, bad), 7])])
+    result = isolated([piece("in", "0", list(range(31)))], picky, 1_000, stop_at_first=True)
+    assert [bad.index for bad in result.bad] == [min(poison)]
+
+
+def test_to_stop_at_the_first_suspect_takes_three_runs() -> None:
+    picky = Picky({500, 700}, suspect=where_they_are)
+    result = isolated([piece("in", "0", list(range(1_000)))], picky, 1, stop_at_first=True)
+    assert ([bad.index for bad in result.bad], picky.runs) == ([500], 3)
+
+
 def test_each_step_is_told_with_what_was_found_by_then() -> None:
     told: list[Isolating] = []
     picky = Picky({5}, malformed={2})
     rows = [piece("in", "0", list(range(8)))]
-    isolate(rows, picky, picky.undecodable, 10, stop_at_first=False, reason="first", told=told.append)
+    isolate(
+        rows, picky, picky.undecodable, 10, raising=picky.raising, stop_at_first=False, reason="first", told=told.append
+    )
     assert (told[0].records, told[0].bad, told[0].reason) == (8, 0, "first")
     assert [step.bad for step in told] == sorted(step.bad for step in told)
     assert (told[-1].bad, told[-1].pending, told[-1].runs, told[-1].reason) == (2, 0, picky.runs, "ValueError: poison")
@@ -126,7 +236,8 @@ def test_what_fails_only_together_is_delivered_in_parts_and_nothing_of_it_is_bad
             raise TransformationFailed("too many at once", reason="too many at once")
         return {"out": tables["in"].to_batches()}
 
-    result = isolate([piece("in", "0", list(range(20)))], at_most_three, lambda _: {}, 100, stop_at_first=False)
+    rows = [piece("in", "0", list(range(20)))]
+    result = isolate(rows, at_most_three, lambda _: {}, 100, raising=lambda _: {}, stop_at_first=False)
     assert delivered(result.outputs) == list(range(20))
     assert result.bad == []
 

@@ -80,7 +80,7 @@ def test_neither_the_decoder_nor_the_transformation_gets_to_see_it_and_all_other
         seen.append(tables["in"].column("raw").to_pylist())
         return {"out": tables["in"].to_batches()}
 
-    found = isolate([piece], run, undecodable, 10, stop_at_first=False)
+    found = isolate([piece], run, undecodable, 10, raising=lambda _: {}, stop_at_first=False)
     assert all(len(raw or b"") < 20_000 for rows in seen for raw in rows)
     assert [(bad.index, bad.place) for bad in found.bad] == [(0, "row 0"), (2, "row 0"), (3, "row 1")]
     assert found.bad[1].reason == "malformed"
@@ -94,7 +94,12 @@ def test_a_range_of_nothing_else_is_not_run_at_all() -> None:
     plan = PlannedRange({"at": 0}, {"at": 1}, 1, (Rows(table([90_000])),))
     piece = Piece.read("in", "0", plan, COLUMNS, 20_000)
     called: list[Any] = []
-    found = isolate([piece], lambda t: called.append(t) or {}, lambda t: called.append(t) or {}, 9, stop_at_first=False)
+
+    def call(tables: Mapping[str, pa.Table]) -> Any:
+        called.append(tables)
+        return {}
+
+    found = isolate([piece], call, call, 9, raising=call, stop_at_first=False)
     assert [bad.index for bad in found.bad] == [0]
     assert called == []
 

@@ -1,11 +1,15 @@
 """Finding the records that a transformation cannot take, in a range that failed. Pure but for the runs.
 
-What cannot be decoded is found by one look at all records. If what is left fails, too, it is cut until single records
-fail alone: where a failed run says at which record it stopped, there, which costs about three runs a bad record; else
-in halves, about 2 log2(n) runs. The ranges of one step are run side by side. The good parts come out in order, so the
-round delivers everything else.
+What cannot be decoded is found by one look at all records. If what is left fails, too, a second look says on which
+records a function of theirs raises. Each of these runs once more, alone, and all others together: one run a bad record,
+and one for the rest.
 
-Where to cut is only a guess: of what was decoded, no record is bad that has not failed alone.
+What still fails is cut until single records fail alone: where a failed run says at which record it stopped, there,
+which costs about three runs a bad record; else in halves, about 2 log2(n) runs. The ranges of one step are run side by
+side. The good parts come out in order, so the round delivers everything else.
+
+The second look and the place of a cut are only guesses: of what was decoded, no record is bad that has not failed
+alone.
 """
 
 from __future__ import annotations
@@ -31,7 +35,11 @@ Run = Callable[[Mapping[str, pa.Table]], Outputs]
 """Transforms records in hand. Raises TransformationFailed. Several threads may call it at once."""
 Undecodable = Callable[[Mapping[str, pa.Table]], Mapping[str, Mapping[int, str]]]
 """By source, the rows that cannot be decoded, and why."""
+Suspects = Callable[[Mapping[str, pa.Table]], Mapping[str, Collection[int]]]
+"""By source, the rows on which a function of the transformation seems to raise."""
 RUNS_AT_ONCE = 2
+SUSPECTS_AT_ONCE = 8
+"""So many run alone before anybody is told: it must be seen to go on, and guesses that are wrong must cost little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,7 @@ def isolate(
     undecodable: Undecodable,
     bad_max: int,
     *,
+    raising: Suspects,
     stop_at_first: bool,
     reason: str = "",
     told: Callable[[Isolating], None] = lambda _: None,
@@ -157,17 +166,25 @@ def isolate(
     Raises TooManyBadRecords beyond `bad_max`; with `stop_at_first` the result has the first bad record only. `told` is
     called before each step, and at the end.
     """
-    return _Search(pieces, run, bad_max, reason, told).search(undecodable, stop_at_first=stop_at_first)
+    search = _Search(pieces, run, raising, bad_max, reason, told)
+    return search.search(undecodable, stop_at_first=stop_at_first)
 
 
 class _Search:
     """One search. Records have numbers: all pieces are laid end to end. `_good` are the numbers of those decoded."""
 
     def __init__(
-        self, pieces: Sequence[Piece], run: Run, bad_max: int, reason: str, told: Callable[[Isolating], None]
+        self,
+        pieces: Sequence[Piece],
+        run: Run,
+        raising: Suspects,
+        bad_max: int,
+        reason: str,
+        told: Callable[[Isolating], None],
     ) -> None:
         self._pieces = pieces
         self._run = run
+        self._raising = raising
         self._bad_max = bad_max
         self._told = told
         self._total = sum(piece.rows.num_rows for piece in pieces)
@@ -186,18 +203,15 @@ class _Search:
         self._bad = long | {numbers[n]: why for n, why in found.items()}
         self._good = [number for number in numbers if number not in self._bad]
         self._rows = _without(held, found)
-        whole = (0, len(self._good))
         if stop_at_first and self._bad:
             return self._result(stop_at_first=stop_at_first)
-        if not self._good:
-            pending = []
-        elif self._bad:
-            pending = self._tried([whole])
-        else:  # as a whole they have just failed
-            pending = [_Failed(*whole)]
+        # Without any that cannot be decoded, it is as a whole that they have just failed.
+        pending = self._tried_whole() if self._bad else self._whole()
+        if pending:
+            pending = self._from_the_first_suspect() if stop_at_first else self._without_suspects(pending)
         while pending:
             narrow = stop_at_first or len(self._bad) + len(pending) > self._bad_max
-            if narrow and self._bad:
+            if narrow and self._bad and (not stop_at_first or min(self._bad) < self._good[pending[0].first]):
                 break
             self._tell(len(pending))
             step, later = (pending[:1], pending[1:]) if narrow else (pending, [])
@@ -207,6 +221,51 @@ class _Search:
         if len(self._bad) + len(pending) > self._bad_max and not stop_at_first:
             raise TooManyBadRecords(self._too_many())
         return self._result(stop_at_first=stop_at_first)
+
+    def _whole(self, at: int | None = None) -> list[_Failed]:
+        return [_Failed(0, len(self._good), at)] if self._good else []
+
+    def _tried_whole(self) -> list[_Failed]:
+        return self._tried([(0, len(self._good))]) if self._good else []
+
+    def _from_the_first_suspect(self) -> list[_Failed]:
+        """All good records, which failed together, to be cut first where they seem to have stopped."""
+        return self._whole(at=next(iter(self._suspects()), None))
+
+    def _without_suspects(self, pending: list[_Failed]) -> list[_Failed]:
+        """What of the good records, which failed together, still fails without the suspects that are bad: everything
+        else has then been run. Asked again as long as all suspects are bad, and there are not too many."""
+        sure = True
+        while pending and sure and len(self._bad) < self._bad_max and (suspects := self._suspects()):
+            known = len(self._bad)
+            sure = self._are_bad(suspects)
+            self._done.clear()  # a suspect that is good runs again, among its neighbours
+            if len(self._bad) > self._bad_max:
+                return []
+            if len(self._bad) > known:
+                self._drop_bad()
+                pending = self._tried_whole()
+        return pending
+
+    def _suspects(self) -> list[int]:
+        """Those of the good records on which a function seems to raise: their places among these."""
+        guessed = self._raising(_tables(self._rows, 0, len(self._good)))
+        return sorted(_numbered(self._rows, {source: dict.fromkeys(rows, "") for source, rows in guessed.items()}))
+
+    def _are_bad(self, suspects: Sequence[int]) -> bool:
+        """Run the suspects alone, unless there are too many. Whether all of them failed; soon none more is tried."""
+        enough = suspects[: self._bad_max + 1 - len(self._bad)]
+        for first in range(0, len(enough), SUSPECTS_AT_ONCE):
+            chunk = enough[first : first + SUSPECTS_AT_ONCE]
+            self._tell(1)
+            self._tried([(at, at + 1) for at in chunk])
+            if any(self._good[at] not in self._bad for at in chunk):
+                return False
+        return True
+
+    def _drop_bad(self) -> None:
+        self._rows = _without(self._rows, {at for at, number in enumerate(self._good) if number in self._bad})
+        self._good = [number for number in self._good if number not in self._bad]
 
     def _tried(self, ranges: Sequence[tuple[int, int]]) -> list[_Failed]:
         """Run ranges of good records, side by side. Those that failed are returned, or are one record, which is bad."""

@@ -77,6 +77,10 @@ class RoundTransform(Protocol):
         """The rows that cannot be decoded, by source, and why: one look at all of them."""
         ...
 
+    def raising(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Collection[int]]:
+        """The rows on which the user's code seems to raise, by source: one look at all of them, which may be wrong."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
@@ -346,6 +350,7 @@ class TaskOwner:
             self._run_tables,
             self._transform.undecodable,
             self._errors.records_max,
+            raising=self._transform.raising,
             stop_at_first=stop_at_first,
             reason=reason,
             told=self._isolating,

@@ -17,7 +17,7 @@ from scribengin.connectors.contract import PAYLOAD
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.transform.spec import InputSpec, OutputSpec
 
-_BESIDE = "_"
+BESIDE = "_"
 """What stands before the name of a column beside the payload, in a `json` format."""
 _PARSED = "scribengin parsed"  # no name that a column of the user's would have
 
@@ -42,14 +42,14 @@ def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
         )
     schema = _schema(spec)
     beside = [name for name in frame.columns if name != PAYLOAD]
-    own = {f"{_BESIDE}{name}".lower(): f"{_BESIDE}{name}" for name in beside}
+    own = {f"{BESIDE}{name}".lower(): f"{BESIDE}{name}" for name in beside}
     if taken := sorted(own[name.lower()] for name in schema.fieldNames() if name.lower() in own):
         raise ConfigInvalid(
             f"source '{spec.name}': schema_ddl may not name {', '.join(taken)}: the record's own columns"
         )
-    shown = [F.col(quoted(name)).alias(_BESIDE + name) for name in beside]
+    shown = [F.col(quoted(name)).alias(BESIDE + name) for name in beside]
     pairs = frame.select(_pair(F.col(PAYLOAD), schema).alias(_PARSED), *shown)
-    names = [quoted(_BESIDE + name) for name in beside]
+    names = [quoted(BESIDE + name) for name in beside]
     documents = pairs.select(_document(F.col(quoted(_PARSED))).alias(_PARSED), *names)
     # A generator of one row a document: Spark moves no filter of the user's below it, where it would parse again.
     return documents.select(F.inline(F.array(quoted(_PARSED))), *names)
@@ -129,12 +129,12 @@ def _encode_raw(frame: DataFrame, spec: OutputSpec) -> DataFrame:
 
 
 def _encode_json(frame: DataFrame, spec: OutputSpec) -> DataFrame:
-    beside = {_BESIDE + name for name in spec.carried.names}
+    beside = {BESIDE + name for name in spec.carried.names}
     own = [name for name in frame.columns if name not in beside]
     if not own:
         raise ConfigInvalid(f"output '{spec.name}' has no columns to make a JSON object of")
     document = F.to_json(F.struct(*(F.col(quoted(name)) for name in own)), _TO_JSON)
-    return frame.select(_required(document), *_carried(frame, spec, _BESIDE))
+    return frame.select(_required(document), *_carried(frame, spec, BESIDE))
 
 
 def _encode_columns(frame: DataFrame, spec: OutputSpec) -> DataFrame:

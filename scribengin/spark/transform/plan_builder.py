@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,14 @@ class Recipe:
         self.spec = spec
         self._package = UserPackage(spec.package_dir)
         self._function: UserFunction | None = self._package.function(spec.function) if spec.function else None
+        self._context: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def within(self, context: Callable[[], AbstractContextManager[None]], spec: TransformationSpec) -> Recipe:
+        """The same function, with other inputs or outputs, of which every build is made within a `context`."""
+        other = copy.copy(self)
+        other.spec = spec
+        other._context = context
+        return other
 
     def build(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> Built:
         """Make the outputs of `inputs`, which are records as the sources have them. `session` is this caller's alone.
@@ -78,7 +87,8 @@ class Recipe:
         SQL, or columns that do not fit a format), SparkUnavailable.
         """
         decoded = {name: decode(frame, self.spec.inputs[name]) for name, frame in inputs.items()}
-        given = self._by_sql(session, decoded) if self._function is None else self._by_function(session, decoded)
+        with self._context():
+            given = self._by_sql(session, decoded) if self._function is None else self._by_function(session, decoded)
         return Built(decoded, given, {name: encode(frame, self.spec.outputs[name]) for name, frame in given.items()})
 
     def check(self, built: Built) -> tuple[str, ...]:

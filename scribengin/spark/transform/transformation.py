@@ -18,6 +18,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from scribengin.spark.transform.input import ReadSplit
 from scribengin.spark.transform.plan_builder import Recipe
 from scribengin.spark.transform.plan_builder import TransformationContext as TransformationContext
 from scribengin.spark.transform.plan_pool import Lanes, Shape
+from scribengin.spark.transform.raising import RaisingRecords
 from scribengin.spark.transform.screen import Screen
 from scribengin.spark.transform.spec import CheckedPlan as CheckedPlan
 from scribengin.spark.transform.spec import InputSpec as InputSpec
@@ -48,11 +50,13 @@ class Transformation:
     def __init__(self, recipe: Recipe, session: SparkSession) -> None:
         """Use `Transformation.load`."""
         self.spec = recipe.spec
+        self._recipe = recipe
         self._session = session
         self._directory = Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="lanes-"))
         self._lanes = Lanes(recipe, session, self._directory)
         self._lock = threading.Lock()
         self._screens: dict[str, Screen] = {}
+        self._raising: RaisingRecords | None = None
         with recipe.planning():
             local = files_are_shared(session.sparkContext.master or "")
             parallel = max(session.sparkContext.defaultParallelism, 1)
@@ -114,6 +118,25 @@ class Transformation:
             if self.spec.inputs[name].format == "json" and table.num_rows:
                 found[name] = self._screen(name).undecodable(table)
         return found
+
+    def raising(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+        """By source, the rows on which a Python function of the plan seems to raise: one job a source, for all its
+        rows. A guess: what becomes of such a row alone, or of all others, only a run says.
+
+        Raises SparkUnavailable.
+        """
+        if self.spec.function is None:
+            return {}
+        records, size_bytes = sum(t.num_rows for t in inputs.values()), sum(t.nbytes for t in inputs.values())
+        return self._watched().find(inputs, replace(self._shape(records, size_bytes), partitions=1))
+
+    def _watched(self) -> RaisingRecords:
+        with self._lock:
+            if self._raising is None:
+                directory = self._directory / "watched"
+                directory.mkdir()
+                self._raising = RaisingRecords(self._recipe, self._session, directory)
+            return self._raising
 
     def _screen(self, source: str) -> Screen:
         with self._lock:

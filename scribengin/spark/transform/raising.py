@@ -1,0 +1,162 @@
+"""Finding the records on which a Python function of a transformation raises: one job, in which functions are watched.
+
+Spark says nothing of where a Python function failed. So the transformation is built once more, with every function of
+its plan inside one that catches what it raises (`watched`). Records are numbered, and the number is one more argument
+of their functions. Where their code has dropped the number's column before, rows are counted instead.
+
+What is found is a guess, and may be nothing: a function of another type (a UDTF) is not watched, and fails the job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import AccumulatorParam
+from pyspark.accumulators import Accumulator
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.udf import UserDefinedFunction
+
+from scribengin.errors import ConfigError, TransformationFailed
+from scribengin.spark.transform.encoding import BESIDE, quoted
+from scribengin.spark.transform.plan_builder import Recipe
+from scribengin.spark.transform.plan_pool import Lanes, Shape
+from scribengin.spark.transform.spec import InputSpec, OutputSpec, TransformationSpec
+from scribengin.spark.transform.watched import KINDS, NUMBER, OF_BATCHES, Rows
+
+_PYTHON_OPERATORS = ("EvalPython", "MapIn")
+
+
+class RaisingRecords:
+    """Of one transformation. Any thread may use it, one at a time."""
+
+    def __init__(self, recipe: Recipe, session: SparkSession, directory: Path) -> None:
+        """`directory` is empty and this object's own."""
+        self._lock = threading.Lock()
+        self._sources = recipe.spec.inputs
+        self._raised: Accumulator[Rows] = session.sparkContext.accumulator([], _Concatenated())
+        self._numbered = self._lanes(recipe, session, directory / "numbered", numbered=True)
+        self._counted = self._lanes(recipe, session, directory / "counted", numbered=False)
+
+    def find(self, inputs: Mapping[str, pa.Table], shape: Shape) -> dict[str, Rows]:
+        """The rows of each source on which a function seems to raise: none where that cannot be told, or where nothing
+        of the plan is Python. `shape` has one partition: only there rows have the order of records.
+
+        Raises SparkUnavailable.
+        """
+        with self._lock:
+            return {name: self._rows(name, table, shape) for name, table in inputs.items() if table.num_rows}
+
+    def _lanes(self, recipe: Recipe, session: SparkSession, directory: Path, *, numbered: bool) -> Lanes:
+        directory.mkdir()
+        # Encoding would raise on the nulls that watched functions give.
+        outputs = {name: OutputSpec(name, "columns") for name in recipe.spec.outputs}
+        spec = replace(_numbered(recipe.spec) if numbered else recipe.spec, outputs=outputs)
+        watch = _Watch(self._raised, numbered=numbered)
+        return Lanes(recipe.within(lambda: _watching(watch), spec), session, directory)
+
+    def _rows(self, source: str, table: pa.Table, shape: Shape) -> Rows:
+        numbers = pa.array(range(table.num_rows), pa.int64())
+        numbered = table.append_column(_number_field(self._sources[source]), numbers)
+        try:
+            return self._run(self._numbered, source, numbered, shape)
+        except (TransformationFailed, ConfigError):  # their code has no place for one more column
+            pass
+        try:
+            return self._run(self._counted, source, table, shape)
+        except (TransformationFailed, ConfigError):  # it was no call of a function, or none that can be watched
+            return []
+
+    def _run(self, lanes: Lanes, source: str, table: pa.Table, shape: Shape) -> Rows:
+        self._raised.value = []
+        with lanes.take(shape) as lane:
+            if any(part in operator for operator in lane.operators for part in _PYTHON_OPERATORS):
+                lane.run_tables({source: table})
+        return sorted({row for row in self._raised.value if row < table.num_rows})
+
+
+class _Concatenated(AccumulatorParam[Rows]):
+    def zero(self, value: Rows) -> Rows:
+        return []
+
+    def addInPlace(self, value1: Rows, value2: Rows) -> Rows:  # noqa: N802  as Spark calls it
+        value1.extend(value2)
+        return value1
+
+
+def _numbered(spec: TransformationSpec) -> TransformationSpec:
+    """The same of records that have a number."""
+    inputs = {
+        name: replace(source, schema=source.schema.append(_number_field(source)))
+        for name, source in spec.inputs.items()
+    }
+    return replace(spec, inputs=inputs)
+
+
+def _number_field(source: InputSpec) -> pa.Field:
+    """The field that the transformation sees as NUMBER."""
+    return pa.field(NUMBER.removeprefix(BESIDE) if source.format == "json" else NUMBER, pa.int64())
+
+
+# -- plans of watched functions
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Where the numbers of records go, and whether they are a column, or counted."""
+
+    raised: Accumulator[Rows]
+    numbered: bool
+
+
+class _Building(threading.local):
+    """How functions are watched of the plan that a thread builds, and whether the one called now gets a number."""
+
+    watch: _Watch | None = None
+    number: bool = False
+
+
+_building = _Building()
+_installing = threading.Lock()
+_plain_call = UserDefinedFunction.__call__
+_plain_function: Callable[[UserDefinedFunction], Any] = UserDefinedFunction._judf.fget  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _watching(watch: _Watch) -> Iterator[None]:
+    """Functions that this thread puts into plans meanwhile are watched. PySpark has no other place to say so."""
+    with _installing:
+        UserDefinedFunction._judf = property(_function_of_plan)  # type: ignore[assignment,method-assign]
+        UserDefinedFunction.__call__ = _call  # type: ignore[assignment,method-assign]
+    _building.watch = watch
+    try:
+        yield
+    finally:
+        _building.watch = None
+
+
+def _call(function: UserDefinedFunction, *columns: Any, **named: Any) -> Column:
+    """A call of a function in a plan: with the record's number behind its arguments, where there is one."""
+    watch = _building.watch
+    if watch is None or not watch.numbered or named or function.evalType not in KINDS.keys() - OF_BATCHES:
+        return _plain_call(function, *columns, **named)
+    _building.number = True
+    try:
+        return _plain_call(function, *columns, F.col(quoted(NUMBER)))
+    finally:
+        _building.number = False
+
+
+def _function_of_plan(function: UserDefinedFunction) -> Any:
+    """What stands for a function in plans of the JVM. Spark makes it once a function, for all plans."""
+    kind = KINDS.get(function.evalType)
+    if _building.watch is None or kind is None:
+        return _plain_function(function)
+    watched = kind(function.func, _building.watch.raised, numbered=_building.number)
+    return function._create_judf(watched, include_transpiled=False)
