@@ -35,6 +35,7 @@ _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
 _FOOTERS_KEPT = 256
 _BATCH_ROWS = 64 * 1024
+_BATCH_BYTES = 64 * 1024 * 1024
 _PLAIN = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
@@ -101,7 +102,8 @@ class ParquetSplit:
             wanted = [n for n, g in enumerate(footer.groups) if g.first < self.end and self.first < g.first + g.rows]
             at = footer.groups[wanted[0]].first if wanted else 0
             left = self.records
-            for batch in file.iter_batches(_BATCH_ROWS, row_groups=wanted):
+            rows_max = batch_rows([footer.groups[n] for n in wanted])
+            for batch in file.iter_batches(rows_max, row_groups=wanted):
                 begin = max(self.first - at, 0)
                 rows = batch.slice(begin, min(left, max(batch.num_rows - begin, 0)))
                 at += batch.num_rows
@@ -117,6 +119,13 @@ class ParquetSplit:
             f"{self.path} changed after it was planned: rows {self.first} to {self.end} are not what they were; put "
             "back what it was"
         )
+
+
+def batch_rows(groups: Sequence[RowGroup]) -> int:
+    """How many rows are decoded at once: by what their footer says, they take about _BATCH_BYTES. Rows of a group whose
+    sizes differ much may take more: the footer tells only the sum."""
+    widest = max((group.size_bytes / group.rows for group in groups if group.rows), default=0.0)
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(widest, 1.0))))
 
 
 class ParquetReading(FileReading):
