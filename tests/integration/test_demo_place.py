@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scribengin_dev.harness.installation import embedded_place
+from scribengin_dev.soak.chain import soak_place
 from scribengin_registry.errors import NotAuthorised
 from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
 
@@ -24,3 +25,10 @@ def test_only_the_demo_and_what_it_launches_change_its_registry(
         with connect(place.registry.hosts, auth="somebody:else") as stranger, pytest.raises(NotAuthorised):
             stranger.create("/logs/theirs")
     assert os.environ[AUTH_VARIABLE] == "somebody:else"
+
+
+def test_the_registry_of_a_soak_belongs_to_its_own_user(tmp_path: Path) -> None:
+    with soak_place(tmp_path) as place:
+        with connect(place.registry.hosts, auth="somebody:else") as stranger, pytest.raises(NotAuthorised):
+            stranger.create("/logs/theirs", b"")
+        place.registry.create("/logs/mine", b"")

@@ -16,6 +16,7 @@ import pytest
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hadoop import run_client
 from scribengin_dev.servers.java_server import listens
+from scribengin_registry.errors import NotAuthorised
 from scribengin_registry.zookeeper.registry import connect
 from tests.integration.leftovers import await_none
 
@@ -57,8 +58,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def test_servers_outlive_the_command_are_found_and_end_when_they_are_told(folder: Path) -> None:
     assert "resourcemanager" in run("start", folder)
     variables = exports(folder)
-    with connect(variables["SCRIBENGIN_REGISTRY"]) as registry:
+    with connect(variables["SCRIBENGIN_REGISTRY"], auth=variables["SCRIBENGIN_REGISTRY_AUTH"]) as registry:
+        registry.create("/mine", b"")
+    with connect(variables["SCRIBENGIN_REGISTRY"], auth="somebody:else") as registry:
         assert registry.find("/logs") is not None
+        with pytest.raises(NotAuthorised):
+            registry.create("/theirs", b"")
     assert listens(int(variables["KAFKA_BOOTSTRAP_SERVERS"].rpartition(":")[2]))
     configuration = Path(variables["HADOOP_CONF_DIR"])
     run_client("org.apache.hadoop.fs.FsShell", ["-touchz", "/touched"], folder, configuration)

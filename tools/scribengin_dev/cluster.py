@@ -24,16 +24,17 @@ import typer
 
 from scribengin.errors import ServerDown
 from scribengin.launcher.local.launcher import scribengin_home
-from scribengin.log import LogNamespace
 from scribengin_dev.harness.ending import ending_cleanly
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_dev.servers.kafka import KafkaServer
+from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.java.process import tail_of
-from scribengin_registry.zookeeper.registry import connect
-from scribengin_tools.cli.options import DEFAULT_NAMESPACE, REGISTRY_VARIABLE
+from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_tools.cli.options import REGISTRY_VARIABLE
 from scribengin_tools.rendering import text as render
+from scribengin_tools.sandbox import CREDENTIALS, take_hold
 
 _LOOK_S = 0.2
 _COMMAND = "python3 tools/dev.py cluster"
@@ -120,7 +121,8 @@ def stop(folder: Path) -> None:
 
 def env(folder: Path) -> None:
     """Print the exports that make clients find it, for `eval`. Raises ServerDown when it does not run."""
-    for name, value in _running(folder).variables.items():
+    found = _running(folder).variables | {AUTH_VARIABLE: own_credentials(folder / CREDENTIALS)}
+    for name, value in found.items():
         print(f"export {name}={shlex.quote(value)}")
 
 
@@ -145,8 +147,8 @@ def keep(folder: Path) -> None:
     """Run the servers until a signal comes. Raises ServerDown, ArtifactUnavailable, JavaMissing."""
     with _locked(folder), ExitStack() as opened:
         zookeeper = opened.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
-        with connect(zookeeper.hosts) as registry:
-            LogNamespace.bind(DEFAULT_NAMESPACE, folder / "logs", registry=registry)
+        with connect(zookeeper.hosts, auth=own_credentials(folder / CREDENTIALS)) as registry:
+            take_hold(registry, folder / "logs", folder)
         kafka = opened.enter_context(KafkaServer(folder / "kafka"))
         hdfs = opened.enter_context(HdfsServers(folder / "hdfs"))
         yarn = opened.enter_context(YarnServers(folder / "yarn", hdfs=hdfs))

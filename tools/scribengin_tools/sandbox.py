@@ -20,7 +20,8 @@ from scribengin_tools.cli.options import DEFAULT_NAMESPACE
 USUAL_PORT = 2181
 _LOOK_S = 0.5
 _FULL_BYTES = 1 << 20
-_CREDENTIALS = "credentials"
+CREDENTIALS = "credentials"
+"""The file of a directory with the registry's only user."""
 
 
 def free_bytes(directory: Path) -> int:
@@ -38,6 +39,23 @@ def why_it_died(directory: Path, log: Path, said: str, free: int) -> str:
         )
     words = f" ({said})" if said else ""
     return f"the sandbox's ZooKeeper has died{words}: see {log}, then start it again"
+
+
+def take_hold(registry: ZooKeeperRegistry, store: Path, directory: Path) -> None:
+    """Own all nodes, also those of before there were credentials, and bind the namespace. The root is closed last:
+    where it is, so is everything. Raises NotAuthorised, NamespaceNotBound."""
+    try:
+        if registry.is_open("/"):
+            for name in registry.children("/"):
+                if name != "zookeeper":  # the server's own
+                    registry.protect(f"/{name}")
+            registry.protect("/")
+        LogNamespace.bind(DEFAULT_NAMESPACE, store, registry=registry)
+    except NotAuthorised:
+        raise NotAuthorised(
+            f"the registry belongs to other credentials than those in {directory / CREDENTIALS}: bring that file back, "
+            f"or remove {directory} with all its data"
+        ) from None
 
 
 class Sandbox:
@@ -67,27 +85,11 @@ class Sandbox:
         private_directory(self.directory)
         with ExitStack() as opened:
             opened.enter_context(self._server)  # first: it is the one server of this directory
-            self.auth = own_credentials(self.directory / _CREDENTIALS)
+            self.auth = own_credentials(self.directory / CREDENTIALS)
             self._registry = opened.enter_context(connect(self.hosts, auth=self.auth))
-            self._take_hold(self._registry)
+            take_hold(self._registry, self.store, self.directory)
             self._opened = opened.pop_all()
         return self
-
-    def _take_hold(self, registry: ZooKeeperRegistry) -> None:
-        """Own all nodes, also those that a sandbox of before there were credentials has made, and bind the namespace.
-        The root is closed last: where it is, so is everything."""
-        try:
-            if registry.is_open("/"):
-                for name in registry.children("/"):
-                    if name != "zookeeper":  # the server's own
-                        registry.protect(f"/{name}")
-                registry.protect("/")
-            LogNamespace.bind(DEFAULT_NAMESPACE, self.store, registry=registry)
-        except NotAuthorised:
-            raise NotAuthorised(
-                f"the sandbox's registry belongs to other credentials than those in {self.directory / _CREDENTIALS}: "
-                f"bring that file back, or remove {self.directory} with all its data"
-            ) from None
 
     def __exit__(self, *exc_info: object) -> None:
         self._opened.close()

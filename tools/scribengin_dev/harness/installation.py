@@ -98,7 +98,7 @@ def embedded_place(
     home, store = directory / "home", directory / "logs"
     with ExitStack() as opened:
         server = opened.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
-        opened.enter_context(_its_user(directory / "credentials"))
+        opened.enter_context(registry_user(directory / "credentials"))
         registry = opened.enter_context(connect(server.hosts))
         LogNamespace.bind(NAMESPACE, store, registry=registry)
         namespace = opened.enter_context(LogNamespace.open(NAMESPACE, registry=registry))
@@ -114,7 +114,7 @@ def embedded_place(
 
 
 @contextmanager
-def _its_user(credentials: Path) -> Iterator[None]:
+def registry_user(credentials: Path) -> Iterator[None]:
     """Make this process, and all that it launches, the registry's user: the nodes that they make are closed to all
     others of this machine."""
     before = os.environ.get(AUTH_VARIABLE)

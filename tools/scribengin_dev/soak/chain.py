@@ -15,6 +15,7 @@ from scribengin.log import LogNamespace
 from scribengin.operations.chain.config import ChainConfig, full_name
 from scribengin.operations.lifecycle import is_running, kill_containers, masters
 from scribengin.testing.chaos_proxy import ChaosProxy
+from scribengin_dev.harness.installation import registry_user
 from scribengin_registry.contract import Registry
 from scribengin_registry.election import Election
 from scribengin_registry.embedded import EmbeddedZooKeeper
@@ -150,6 +151,7 @@ def soak_place(directory: Path) -> Iterator[SoakPlace]:
     """Start everything below `directory`; at the end nothing of it runs any more. Raises JavaMissing, ServerFailed."""
     home = directory / "home"
     with EmbeddedZooKeeper(directory / "zookeeper") as server, ExitStack() as opened:
+        opened.enter_context(registry_user(directory / "credentials"))
         proxy = opened.enter_context(ChaosProxy(server.hosts))
         registry = opened.enter_context(connect(server.hosts, session_timeout_s=_SESSION_OF_OURS_S))
         cut_off = opened.enter_context(connect(proxy.address, session_timeout_s=_SESSION_OF_OURS_S))
