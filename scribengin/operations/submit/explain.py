@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from scribengin.base.model import Descriptor
 from scribengin.connectors import Environment
@@ -78,6 +79,8 @@ def explain(
     with _collected(errors):
         if not exists:
             _check_name(registry, config)
+    with _collected(errors):
+        _check_code(config)
     with _collected(errors), Resources(config, environment) as resources:
         found = found.model_copy(
             update={
@@ -125,6 +128,15 @@ def _collected(errors: list[ScribenginError]) -> Iterator[None]:
 def _check_name(registry: Registry, config: DataflowConfig) -> None:
     if config.name in dataflow_names(registry):
         raise already_there(config.name)
+
+
+def _check_code(config: DataflowConfig) -> None:
+    """What the files alone show. A package that was shipped already is elsewhere."""
+    if config.transformation is None or "://" in (config.package or ""):
+        return
+    from scribengin.spark.transform.user_package import UserPackage  # with PySpark, which takes a while to import
+
+    UserPackage(Path(config.package) if config.package is not None else None).refuse_missing(config.transformation)
 
 
 def _check_resources(registry: Registry, config: DataflowConfig, resources: dict[str, str]) -> None:

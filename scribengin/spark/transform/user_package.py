@@ -8,11 +8,13 @@ imports when it runs in a worker is found in the package's directory, which is o
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -49,12 +51,49 @@ class UserPackage:
             module = self._import(module_name)
         found = getattr(module, function_name, None)
         if not callable(found):
-            there = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
-            raise PackageInvalid(
-                f"module '{module_name}' has no function '{function_name}' (it has {', '.join(there) or 'none'}): "
-                "correct `transformation` or the module"
-            )
+            raise _no_function(module_name, function_name, (n for n, value in vars(module).items() if callable(value)))
         return found  # type: ignore[no-any-return]  # getattr; it is callable, which is all that is known of it
+
+    def refuse_missing(self, name: str) -> None:
+        """Raise PackageInvalid for what can be told of `module:function` without running any of it: no such module, a
+        module that is no Python, no such function in it."""
+        module_name, _, function_name = name.partition(":")
+        source = self._source(module_name)
+        if source is None:
+            if not self._may_be_installed(module_name):
+                raise self._no_module(module_name)
+            return
+        try:
+            tree = ast.parse(source.read_bytes(), filename=str(source))
+        except (SyntaxError, ValueError) as error:
+            raise _not_importable(module_name, error) from error
+        functions, all_told = _bound_names(tree)
+        if all_told and function_name not in functions:
+            raise _no_function(module_name, function_name, functions)
+
+    def _source(self, module: str) -> Path | None:
+        """The file of a module of this package. Python's own modules and ours win over it."""
+        top = module.partition(".")[0]
+        if self._directory is None or top not in _top_level_names(self._directory):
+            return None
+        path = self._directory.joinpath(*module.split("."))
+        return next((p for p in (path / "__init__.py", path.with_name(f"{path.name}.py")) if p.is_file()), None)
+
+    def _may_be_installed(self, module: str) -> bool:
+        """Whether an import may find what is no source of this package's: its extension, or what is installed."""
+        top = module.partition(".")[0]
+        if self._directory is not None and top in _top_level_names(self._directory):
+            return False
+        if self._directory is not None and any(self._directory.glob(f"{top}.*")):
+            return True
+        try:
+            return importlib.util.find_spec(top) is not None
+        except ValueError:  # it is no name of a module, or one of this process's own
+            return True
+
+    def _no_module(self, name: str) -> PackageInvalid:
+        where = f"the package {self._directory}" if self._directory else "the installed packages"
+        return PackageInvalid(f"there is no module '{name}' in {where}: correct `transformation`")
 
     def file(self, name: str) -> str:
         """The `file:` URL of a file of the package, as Spark's readers take it. Raises PackageInvalid."""
@@ -107,11 +146,34 @@ class UserPackage:
             return importlib.import_module(name)
         except Exception as error:
             if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-                where = f"the package {self._directory}" if self._directory else "the installed packages"
-                raise PackageInvalid(f"there is no module '{name}' in {where}: correct `transformation`") from error
-            raise PackageInvalid(
-                f"{user_traceback(error)}\nmodule '{name}' cannot be imported: {one_line(error)}"
-            ) from error
+                raise self._no_module(name) from error
+            raise _not_importable(name, error) from error
+
+
+def _not_importable(module: str, error: Exception) -> PackageInvalid:
+    return PackageInvalid(f"{user_traceback(error)}\nmodule '{module}' cannot be imported: {one_line(error)}")
+
+
+def _no_function(module: str, function: str, names: Iterable[str]) -> PackageInvalid:
+    there = ", ".join(sorted(name for name in names if not name.startswith("_")))
+    return PackageInvalid(
+        f"module '{module}' has no function '{function}' (it has {there or 'none'}): "
+        "correct `transformation` or the module"
+    )
+
+
+def _bound_names(tree: ast.Module) -> tuple[set[str], bool]:
+    """The functions that a module defines at its top; and whether nothing else can be called so: what it imports or
+    assigns may be a function, too."""
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    plain = (ast.FunctionDef, ast.ClassDef, ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            functions |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            functions |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return functions, "*" not in functions and all(isinstance(node, plain) for node in tree.body)
 
 
 def user_traceback(error: BaseException) -> str:
