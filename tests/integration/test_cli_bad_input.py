@@ -87,7 +87,7 @@ def refused(line: CommandLine, flow: str, *options: str, command: str = "submit"
         ({**FLOW, "wrokers": 2}, "unknown key 'wrokers'"),
         ({**FLOW, "workers": "many"}, "workers: "),
         ({**FLOW, "name": "a b"}, "name: "),
-        ({**FLOW, "sources": {"words": {"kind": "kafka"}}}, "kafka"),
+        ({**FLOW, "sources": {"words": {"kind": "kafka"}}}, "sources.words.bootstrap: is missing"),
         ({key: value for key, value in FLOW.items() if key != "sinks"}, "sinks: "),
         ({**FLOW, "transformation": "words:transform"}, "exactly one of transformation"),
         ("name: [a\n", "is no YAML"),

@@ -121,8 +121,9 @@ def _tell_of_open(registry: ZooKeeperRegistry) -> None:
 
 
 @contextmanager
-def opened_namespace(hosts: str | None, namespace: str) -> Iterator[LogNamespace]:
-    """The log namespace, in the registry at `hosts` unless it names its own. Raises NamespaceNotBound and the like."""
+def opened_namespace(hosts: str | None, namespace: str, *, to_write: str | None = None) -> Iterator[LogNamespace]:
+    """The log namespace, in the registry at `hosts` unless it names its own. Raises NamespaceNotBound and the like, and
+    LogBusy if `to_write` is a log that a dataflow writes."""
     from scribengin.log import LogNamespace
 
     if "://" in namespace:
@@ -130,6 +131,10 @@ def opened_namespace(hosts: str | None, namespace: str) -> Iterator[LogNamespace
             yield opened
         return
     with connected(hosts) as registry, LogNamespace.open(namespace, registry=registry) as opened:
+        if to_write is not None:
+            from scribengin.operations.log_owners import refuse_log_of_dataflow
+
+            refuse_log_of_dataflow(registry, opened.path, to_write)
         yield opened
 
 

@@ -229,7 +229,7 @@ def seal(
     """End a log: nothing can be written to it any more, by anybody.
 
     Readers get to its end, and are told that it is one."""
-    with opened_namespace(registry, namespace) as opened:
+    with opened_namespace(registry, namespace, to_write=None if steal else log) as opened:
         if opened.info(log).head.end_of_stream:
             print(f"{log} was sealed before")
             return

@@ -160,7 +160,7 @@ def write(
 ) -> None:
     """Append records, a line each.
 
-    Returns when they are durable. Readers see them as they come."""
+    Returns when they are durable. Readers see them as they come. A log that a dataflow writes is refused."""
     from scribengin.errors import ScribenginError
     from scribengin_tools.logs.lines import batches_of_lines, batches_of_stream, labelled
 
@@ -169,7 +169,7 @@ def write(
     batches = labelled(batches_of_lines(lines) if lines else batches_of_stream(sys.stdin.buffer), key, channel)
     written = 0
     with (
-        opened_namespace(registry, namespace) as opened,
+        opened_namespace(registry, namespace, to_write=None if steal else log) as opened,
         opened.open_writer(log, timeout_s=wait_s, steal=steal) as writer,
     ):
         try:
