@@ -165,7 +165,7 @@ class TestWithSpark:
         self, line: CommandLine, registry: Registry, tmp_path: Path
     ) -> None:
         flow = {key: value for key, value in FLOW.items() if key != "sql"}
-        path = written(tmp_path, {**flow, "transformation": "words:transform"}, code="limit = 1 / 0\n")
+        path = written(tmp_path, {**flow, "transformation": "words:transform"}, code=f"limit = 1 / 0\n{CODE}")
         with unchanged(registry, tmp_path):
             done = line("submit", path)
         assert done.code == 2

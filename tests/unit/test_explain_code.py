@@ -14,7 +14,7 @@ from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.memory_registry import MemoryEnsemble
 
 
-def explained(folder: Path, transformation: str, package: str = "flow") -> tuple[list[str], int]:
+def explained(folder: Path, transformation: str, package: str = "flow", *, code: bool = True) -> tuple[list[str], int]:
     """What is wrong with it, and how often Spark was asked."""
     (folder / "in").mkdir(exist_ok=True)
     keys = {
@@ -32,7 +32,7 @@ def explained(folder: Path, transformation: str, package: str = "flow") -> tuple
 
     with MemoryEnsemble().connect() as registry:
         config = DataflowConfig.parse(keys, source="the test")
-        found, _errors = explain(registry, config, Environment(registry=registry, dataflow="hot"), by_spark)
+        found, _errors = explain(registry, config, Environment(registry=registry, dataflow="hot"), by_spark, code=code)
     return found.problems, len(asked)
 
 
@@ -68,6 +68,10 @@ def test_a_package_that_is_not_there_is_told_before_spark_is_asked(folder: Path)
     (problem,), asked = explained(folder, "words:transform", package="gone")
     assert "is not a directory" in problem
     assert asked == 0
+
+
+def test_where_nobody_asked_for_a_check_nothing_is_told(folder: Path) -> None:
+    assert explained(folder, "nope:transform", code=False) == ([], 1)
 
 
 @pytest.mark.parametrize(

@@ -63,14 +63,15 @@ def explain(
     check_transformation: Callable[[Callable[[], TransformationSpec]], CheckedPlan],
     *,
     exists: bool = False,
+    code: bool = True,
     expected: tuple[type[ScribenginError], ...] = (),
 ) -> tuple[Explanation, list[ScribenginError]]:
     """Check a dataflow that is not submitted yet, or `exists` and is to become this. Returns what it would be, and the
     errors behind `problems`.
 
     `check_transformation` is given what makes the specification, which may need Spark: a table's columns do. That takes
-    long, so it is asked only when nothing else is wrong but what is `expected`. Changes nothing. Raises only what makes
-    every answer impossible (the registry is away).
+    long, so it is asked only when nothing else is wrong but what is `expected`. Without `code` nobody looks at the
+    transformation's files. Changes nothing. Raises only what makes every answer impossible (the registry is away).
     """
     errors: list[ScribenginError] = []
     found = Explanation(dataflow=config.name)
@@ -80,7 +81,8 @@ def explain(
         if not exists:
             _check_name(registry, config)
     with _collected(errors):
-        _check_code(config)
+        if code:
+            _check_code(config)
     with _collected(errors), Resources(config, environment) as resources:
         found = found.model_copy(
             update={

@@ -41,7 +41,7 @@ def check(
         return _checked_by_spark(config, spec) if transformation else CheckedPlan({}, {}, ())
 
     environment = Environment(registry=registry, dataflow=config.name)
-    return explain(registry, config, environment, by_spark, exists=exists, expected=expected)
+    return explain(registry, config, environment, by_spark, exists=exists, code=transformation, expected=expected)
 
 
 def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
