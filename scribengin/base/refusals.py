@@ -101,7 +101,7 @@ def _refusal(error: Any, model: type[BaseModel]) -> _Refusal:
 
 
 def _instead(key: str, owner: type[BaseModel] | None) -> str:
-    keys = list(owner.model_fields) if owner is not None else []
+    keys = [field.alias or name for name, field in owner.model_fields.items()] if owner is not None else []
     listed = f" (there are: {', '.join(keys)})" if 0 < len(keys) <= _KEYS_LISTED_MAX else ""
     return did_you_mean(key, keys) or listed
 
