@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.diagnostics import FORMAT_VARIABLE, configure_logging, log_context, tagged, unconfigure_logging
+from scribengin.base.diagnostics import (
+    FORMAT_VARIABLE,
+    LineHandler,
+    configure_logging,
+    log_context,
+    tagged,
+    unconfigure_logging,
+)
 
 LOG = logging.getLogger("scribengin.worker.process")
 
@@ -126,8 +133,11 @@ def test_half_a_character_is_said_as_far_as_it_can_be(
     form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(FORMAT_VARIABLE, form)
+    record = logging.makeLogRecord(
+        {"levelno": logging.INFO, "msg": "of a file called \udcff", **tagged("file_read", name="\udcff")}
+    )
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
         monkeypatch.setattr(sys, "stdout", log)
-        LOG.info("of a file called \udcff", extra=tagged("file_read", name="\udcff"))
+        LineHandler({}).emit(record)  # and not by a logger: pytest could not report what it captures
         monkeypatch.undo()
     assert "\\udcff" in (tmp_path / "log").read_text()
