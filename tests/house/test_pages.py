@@ -24,8 +24,8 @@ from tests.house.tree import ROOT, expect_none, functions, python_files, shipped
 
 README_LINES_MAX = 150
 TROUBLESHOOTING = "docs/guide/troubleshooting.md"
-EXCUSED = ("deploy/", "docs/internals/")
-"""Pages that are for operators of clusters and for developers: long sentences may stand, and
+EXCUSED = ("deploy/",)
+"""Pages for operators of clusters: long sentences may stand, and
 a block without a language only shows something."""
 
 
