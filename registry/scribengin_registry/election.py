@@ -34,7 +34,7 @@ _RETRY_S = 0.5
 _DOUBT_OF_SESSION = 1 / 3
 
 
-class Standing(Enum):
+class CandidateState(Enum):
     """NEW; CANDIDATE; LEADER; DOUBTFUL (leader, but out of touch: begin nothing); OUT (withdrawn, or the registry was
     closed); FAILED (see `Election.error`)."""
 
@@ -46,8 +46,8 @@ class Standing(Enum):
     FAILED = "failed"
 
 
-_LEADING = (Standing.LEADER, Standing.DOUBTFUL)
-_FINAL = (Standing.OUT, Standing.FAILED)
+_LEADING = (CandidateState.LEADER, CandidateState.DOUBTFUL)
+_FINAL = (CandidateState.OUT, CandidateState.FAILED)
 
 
 def in_order(contenders: Sequence[str]) -> list[str]:
@@ -76,8 +76,8 @@ class Election:
         self._name = name
         self._id = uuid.uuid4().hex
         self._lock = threading.RLock()
-        self._standing = Standing.NEW
-        self._listener: Callable[[Standing], None] = _nobody
+        self._standing = CandidateState.NEW
+        self._listener: Callable[[CandidateState], None] = _nobody
         self._contender = ""
         self._doubts = 0
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -86,16 +86,16 @@ class Election:
         """Why the standing is FAILED."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> CandidateState:
         """What this candidate is just now."""
         return self._standing
 
-    def volunteer(self, listener: Callable[[Standing], None]) -> None:
+    def volunteer(self, listener: Callable[[CandidateState], None]) -> None:
         """Stand for election. Returns at once; the listener hears CANDIDATE, then LEADER when it is so."""
-        if self._standing is not Standing.NEW:
+        if self._standing is not CandidateState.NEW:
             raise RegistryError(f"{self._name} has volunteered at {self._path} already: make another Election")
         self._listener = listener
-        self._move(Standing.CANDIDATE)
+        self._move(CandidateState.CANDIDATE)
         self._registry.on_session(self._on_session)
         self._thread = threading.Thread(target=self._run, name=f"election-{self._name}", daemon=True)
         self._thread.start()
@@ -127,7 +127,7 @@ class Election:
         """
         with self._lock:
             self._listener = _nobody
-            self._move(Standing.OUT)
+            self._move(CandidateState.OUT)
         if self._thread is None:
             return
         self._thread.join()
@@ -139,13 +139,13 @@ class Election:
 
     def _run(self) -> None:
         try:
-            while self._standing is not Standing.OUT:
+            while self._standing is not CandidateState.OUT:
                 self._await_wakeup(None if self._took_a_look() else _RETRY_S)
         except RegistryClosed:
-            self._move(Standing.OUT)
+            self._move(CandidateState.OUT)
         except Exception as error:  # noqa: BLE001  the thread's outermost loop; the listener and `error` tell of it
             self.error = error
-            self._move(Standing.FAILED)
+            self._move(CandidateState.FAILED)
 
     def _await_wakeup(self, timeout_s: float | None) -> None:
         try:
@@ -179,7 +179,7 @@ class Election:
             node = self._registry.find(f"{self._path}/{name}")
             if node is not None and node.owner_session == self._registry.session_id:
                 return name, node.owner_session
-        self._move(Standing.CANDIDATE)
+        self._move(CandidateState.CANDIDATE)
         data = json.dumps({"name": self._name}, ensure_ascii=False).encode()
         try:
             path = self._registry.create(f"{self._path}/{self._id}-", data, ephemeral=True, sequential=True)
@@ -206,15 +206,15 @@ class Election:
             connected = self._registry.state is SessionState.CONNECTED
             if connected and self._registry.session_id == owner_session:
                 self._contender = f"{self._path}/{own}"
-                self._move(Standing.LEADER)
+                self._move(CandidateState.LEADER)
 
     def _on_watch(self, _: WatchEvent) -> None:
         self._wakeups.put(None)
 
     def _on_session(self, state: SessionState) -> None:
         with self._lock:
-            if state is SessionState.SUSPENDED and self._standing is Standing.LEADER:
-                self._move(Standing.DOUBTFUL)
+            if state is SessionState.SUSPENDED and self._standing is CandidateState.LEADER:
+                self._move(CandidateState.DOUBTFUL)
                 self._doubts += 1
                 patience = threading.Timer(
                     self._registry.session_timeout_s * _DOUBT_OF_SESSION, self._give_up, (self._doubts,)
@@ -222,17 +222,17 @@ class Election:
                 patience.daemon = True
                 patience.start()
             elif state is SessionState.LOST and self._standing in _LEADING:
-                self._move(Standing.CANDIDATE)
+                self._move(CandidateState.CANDIDATE)
             elif state is SessionState.CLOSED:
-                self._move(Standing.OUT)
+                self._move(CandidateState.OUT)
         self._wakeups.put(None)
 
     def _give_up(self, doubt: int) -> None:
         with self._lock:
-            if self._standing is Standing.DOUBTFUL and self._doubts == doubt:
-                self._move(Standing.CANDIDATE)
+            if self._standing is CandidateState.DOUBTFUL and self._doubts == doubt:
+                self._move(CandidateState.CANDIDATE)
 
-    def _move(self, standing: Standing) -> None:
+    def _move(self, standing: CandidateState) -> None:
         """OUT and FAILED are final. The listener is called under the lock, so that it hears changes in their order."""
         with self._lock:
             if standing is self._standing or self._standing in _FINAL:
@@ -242,5 +242,5 @@ class Election:
             self._listener(standing)
 
 
-def _nobody(_: Standing) -> None:
+def _nobody(_: CandidateState) -> None:
     """The listener that nobody is."""

@@ -5,10 +5,10 @@ in one transaction, each with a version check; that transaction *is* the commit.
 last committed round made durable (`CommitDescriptor`), so that whoever finds staged output can tell whether it
 belongs to a commit or not.
 
-A task with a deciding sink (a system whose own transaction must commit, Kafka) commits in three steps: its commit logs
-say what they would become (`prepared`), the other system's transaction commits, carrying a `Decision`, and the commit
-logs move. Whoever finds a prepared round asks the other system, after fencing it there, and `judge` says what follows.
-"""
+A task with a sink with a transaction coordinator (a system whose own transaction must commit, Kafka) commits in three
+steps: its commit logs say what they would become (`prepared`), the other system's transaction commits, carrying a
+`Decision`, and the commit logs move. Whoever finds a prepared round asks the other system, after fencing it there, and
+`resolve_prepared` says what follows."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ class CommitDescriptor(Descriptor):
 
 
 class Decision(Descriptor):
-    """Names one round in the words of the deciding system: what its transaction says there once it has committed.
+    """Names one round in the words of the transaction coordinator: what its transaction says there once it has
+    committed.
 
-    `decider` is where it says so (of Kafka: the group). `epoch` is that under which the round was prepared. Epoch and
-    round 0 stand for no round at all.
-    """
+    `coordinator` is where it says so (of Kafka: the group). `epoch` is that under which the round was prepared. Epoch
+    and round 0 stand for no round at all."""
 
-    decider: str
+    coordinator: str
     epoch: int
     round: int
 
 
 class PreparedRound(Descriptor):
-    """What a commit log becomes if the deciding system has committed `decision`.
+    """What a commit log becomes if the transaction coordinator has committed `decision`.
 
-    `verdict` is for operators, and believed only where the deciding system does not know any more.
+    `verdict` is for operators, and believed only where the transaction coordinator does not know any more.
     """
 
     decision: Decision
@@ -87,20 +87,19 @@ class PreparedRound(Descriptor):
 class CommitLog(Descriptor):
     """The data of a `commit-log` node.
 
-    `lease` is the master's assignment under which the owner came, `epoch` grows with every take-over, `round` with
+    `generation` is the master's assignment under which the owner came, `epoch` grows with every take-over, `round` with
     every commit. `position` is set for a source stream (None: from the start that its config names). `committed` is
     set for a sink stream: the last thing committed here, carried over rounds that write nothing, because completing
     it is made durable only by the round that follows (None: nothing yet).
 
-    `prepared` is a round that a deciding system decides about: until it has, nobody may complete or roll back what is
-    staged here. `decided` is the last such round that came to be.
-    """
+    `prepared` is a round that a transaction coordinator decides about: until it has, nobody may complete or roll back
+    what is staged here. `decided` is the last such round that came to be."""
 
     format: int = 2
     dataflow: str
     task: str
     owner: str
-    lease: int
+    generation: int
     epoch: int
     round: int
     position: Position | None = None
@@ -126,11 +125,11 @@ class CommitLog(Descriptor):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What follows from the word of the deciding system.
+class Resolution:
+    """What follows from the word of the transaction coordinator.
 
     `changed` are the commit logs that must be written, `forward` says which way; `last` is the decision that then
-    holds, and `missing` whether the deciding system has to be told of it again.
+    holds, and `missing` whether the transaction coordinator has to be told of it again.
     """
 
     changed: Mapping[str, CommitLog]
@@ -139,32 +138,34 @@ class Judgement:
     missing: bool
 
 
-def judge(logs: Mapping[str, CommitLog], decider: str, said: Decision | None) -> Judgement:
-    """Decide about a prepared round, if there is one, from what the deciding system says was its last (None: nothing).
+def resolve_prepared(logs: Mapping[str, CommitLog], coordinator: str, said: Decision | None) -> Resolution:
+    """Decide about a prepared round, if there is one, from what the transaction coordinator says was its last (None:
+    nothing).
 
-    The commit logs were fenced, and then the deciding system: nothing can be committed there any more by anybody else.
-    That it says nothing is never taken for "not committed": an owner tells it of the last decision before it prepares
-    anything, so it must have forgotten. Raises DecisionMissing.
-    """
+    The commit logs were fenced, and then the transaction coordinator: nothing can be committed there any more by
+    anybody else. That it says nothing is never taken for "not committed": an owner tells it of the last decision before
+    it prepares anything, so it must have forgotten. Raises DecisionMissing."""
     prepared = {path: log.prepared for path, log in logs.items() if log.prepared is not None}
-    known = [log.decided for log in logs.values() if log.decided is not None and log.decided.decider == decider]
-    last = max(known, key=lambda one: (one.round, one.epoch), default=Decision(decider=decider, epoch=0, round=0))
+    known = [log.decided for log in logs.values() if log.decided is not None and log.decided.coordinator == coordinator]
+    last = max(
+        known, key=lambda one: (one.round, one.epoch), default=Decision(coordinator=coordinator, epoch=0, round=0)
+    )
     if not prepared:
         if said not in (None, last):
-            raise DecisionMissing(_contradiction(decider, said, last, sorted(logs)))
-        return Judgement({}, forward=False, last=last, missing=said is None)
+            raise DecisionMissing(_contradiction(coordinator, said, last, sorted(logs)))
+        return Resolution({}, forward=False, last=last, missing=said is None)
     decisions = {one.decision.to_bytes(): one.decision for one in prepared.values()}
     wanted = next(iter(decisions.values()))
     verdicts = {one.verdict for one in prepared.values() if one.verdict is not None}
-    if len(decisions) > 1 or wanted.decider != decider:
-        raise DecisionMissing(_several(decider, sorted(prepared), list(decisions.values())))
+    if len(decisions) > 1 or wanted.coordinator != coordinator:
+        raise DecisionMissing(_several(coordinator, sorted(prepared), list(decisions.values())))
     if said == wanted or (said is None and verdicts == {"committed"}):
         changed = {path: logs[path].forward() for path in prepared}
-        return Judgement(changed, forward=True, last=wanted, missing=said is None)
+        return Resolution(changed, forward=True, last=wanted, missing=said is None)
     if said == last or (said is None and verdicts == {"rolled back"}):
         changed = {path: logs[path].back() for path in prepared}
-        return Judgement(changed, forward=False, last=last, missing=said is None)
-    raise DecisionMissing(_undecided(decider, said, wanted, last, sorted(prepared)))
+        return Resolution(changed, forward=False, last=last, missing=said is None)
+    raise DecisionMissing(_undecided(coordinator, said, wanted, last, sorted(prepared)))
 
 
 def fence_commit_log(registry: Registry, path: str) -> CommitLog:
@@ -184,24 +185,28 @@ def _told(decision: Decision | None) -> str:
     return "nothing" if decision is None else f"round {decision.round} of epoch {decision.epoch}"
 
 
-def _undecided(decider: str, said: Decision | None, wanted: Decision, last: Decision, paths: list[str]) -> str:
+def _undecided(coordinator: str, said: Decision | None, wanted: Decision, last: Decision, paths: list[str]) -> str:
     return (
-        f"{_told(wanted)} is prepared, and only '{decider}' can say whether it was committed there; it should say so, "
-        f"or name {_told(last)}, and says {_told(said)}: its memory has expired, was deleted, or was brought back from "
-        f"a copy. Look into the sink whether the output of that round is there (a reader of committed records sees all "
-        f"of it or nothing), delete what '{decider}' says if it says anything, and write the answer, "
+        f"{_told(wanted)} is prepared, and only '{coordinator}' can say whether it was committed there; it should "
+        f"say so, or name {_told(last)}, and says {_told(said)}: its memory has expired, was deleted, or was "
+        f"brought back from a copy. Look into the sink whether the output of that round is there (a reader of "
+        f"committed records sees all of it or nothing), delete what '{coordinator}' says if it says anything, and "
+        "write the answer, "
         f'"verdict": "committed" or "verdict": "rolled back", into `prepared` of {paths[0]}'
     )
 
 
-def _contradiction(decider: str, said: Decision | None, last: Decision, paths: list[str]) -> str:
+def _contradiction(coordinator: str, said: Decision | None, last: Decision, paths: list[str]) -> str:
     return (
-        f"'{decider}' says that {_told(said)} was committed, and the registry knows of {_told(last)}: one of the two "
-        f"was brought back from an older copy, or a broker that was killed lost it. Bring both to the same state, and "
-        f"set the positions in the commit logs ({paths[0]}, ...) by hand if need be; then delete what '{decider}' says"
+        f"'{coordinator}' says that {_told(said)} was committed, and the registry knows of {_told(last)}: one of the "
+        f"two was brought back from an older copy, or a broker that was killed lost it. Bring both to the same state, "
+        f"and set the positions in the commit logs ({paths[0]}, ...) by hand if need be; then delete what "
+        f"'{coordinator}' says"
     )
 
 
-def _several(decider: str, paths: list[str], decisions: list[Decision]) -> str:
-    told = ", ".join(f"{_told(one)} of '{one.decider}'" for one in decisions)
-    return f"commit logs that move together wait for {told}, and '{decider}' decides here; restore {', '.join(paths)}"
+def _several(coordinator: str, paths: list[str], decisions: list[Decision]) -> str:
+    told = ", ".join(f"{_told(one)} of '{one.coordinator}'" for one in decisions)
+    return (
+        f"commit logs that move together wait for {told}, and '{coordinator}' decides here; restore {', '.join(paths)}"
+    )

@@ -1,7 +1,7 @@
-"""Names for the external effects of a round, so that a test can stop the process before and after each of them.
+"""Names for the external failpoints of a round, so that a test can stop the process before and after each of them.
 
 Everything in the rooms of the round (log, connectors, dataflow) that changes the world outside the process, a write, an
-fsync, a rename, a registry change, stands in `with effect("name"):`. `tests/house` fails when one does not, and the
+fsync, a rename, a registry change, stands in `with failpoint("name"):`. `tests/house` fails when one does not, and the
 crash tests take their list of stops from the same names, so an effect cannot be added without being tested.
 
 In production nothing is armed, and an effect costs one comparison.
@@ -16,7 +16,7 @@ Hook = Callable[[str], None]
 _hook: Hook | None = None
 
 
-class effect:  # noqa: N801  used as a function
+class failpoint:  # noqa: N801  used as a function
     """Mark the block as the external effect `name`: a hook sees `name:before`, and `name:after` if it did not raise.
 
     A class and no generator, because every append passes some of them: 0.3 instead of 0.9 microseconds.

@@ -1,11 +1,11 @@
 """Threads that others wait for, or nobody: calls with a limit of ours, and work in the background.
 
-Clients of other people have no limit of their own, or do not keep it: `answered` gives them one.
+Clients of other people have no limit of their own, or do not keep it: `call_with_limit` gives them one.
 
-`Upkeep` does for a log, beside its writer, what a completed segment asks for: purging, and compressed copies. Its
-thread lives only while there is something to do, so many idle writers cost nothing, and appends never wait for it. It
-needs no lock of the log's: every step is safe at any time, by anybody. What fails does not fail the writer; it is kept
-where the operator sees it (`LogWriter.upkeep_failure` and a counter) and tried again after the next segment.
+`BackgroundWork` does for a log, beside its writer, what a completed segment asks for: purging, and compressed copies.
+Its thread lives only while there is something to do, so many idle writers cost nothing, and appends never wait for it.
+It needs no lock of the log's: every step is safe at any time, by anybody. What fails does not fail the writer; it is
+kept where the operator sees it (`LogWriter.maintenance_failure` and a counter) and tried again after the next segment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def answered(call: Callable[[], _T], limit_s: float) -> _T:
+def call_with_limit(call: Callable[[], _T], limit_s: float) -> _T:
     """What a call returns or raises. Raises TimeoutError when it has done neither for `limit_s` seconds: its thread is
     left behind then, and with it whatever it uses, which nobody may use any more."""
     outcome: Future[_T] = Future()
@@ -35,7 +35,7 @@ def answered(call: Callable[[], _T], limit_s: float) -> _T:
     return outcome.result()
 
 
-class Upkeep:
+class BackgroundWork:
     """Runs `work` once for any number of `kick`s that came before it began. Thread-safe.
 
     `work` is given a function that says whether it should end early; `failed` is called when it raises.
@@ -57,7 +57,7 @@ class Upkeep:
                 return
             self._due = True
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="log-upkeep", daemon=True)
+                thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
                 thread.start()
                 self._thread = thread
 

@@ -10,7 +10,8 @@ The mistakes this contract invites:
 - A sink that finds out in `complete_commit` that something is missing. Whatever can fail must fail in `prepare_commit`.
 - A `recover` that rolls back before the caller has fenced the commit log. Fence, then look: the caller does the first.
 - A source whose `plan` depends on anything but the position and the limits: a range must read the same records again.
-- A deciding sink (`Decider`) that asks its system before it has fenced it there, or takes "I do not know" for "no".
+- A sink with a transaction coordinator (`TransactionCoordinator`) that asks its system before it has fenced it there,
+  or takes "I do not know" for "no".
 
 Not promised: that `complete_commit` is called by the process that called `prepare_commit`, or only once.
 
@@ -36,10 +37,10 @@ from scribengin_registry.contract import Registry
 
 # RECORD_SCHEMA is what connectors of records read and write: a payload, and beside it what the system can carry. A
 # source may add columns after these. Its sinks take batches that have at least `payload`, in any column order, and of
-# the other columns those of `Sink.carried`. Systems of columns (Parquet, tables) have schemas of their own: their
+# the other columns those of `Sink.side_columns`. Systems of columns (Parquet, tables) have schemas of their own: their
 # sources have no `payload` unless a column is called so, and their sinks, of format `columns`, take whatever comes.
 
-CARRIED = pa.schema([RECORD_SCHEMA.field(name) for name in ("txid", "channel", "key")])
+SIDE_COLUMNS = pa.schema([RECORD_SCHEMA.field(name) for name in ("txid", "channel", "key")])
 """What a record may carry beside its payload, unless its sink says otherwise."""
 
 
@@ -73,7 +74,8 @@ class SinkConfig(Config):
 
     format: Literal["raw", "json"] = "raw"
     """`raw`: the transformation's output has a `payload` column (string or binary), and what else the sink carries
-    beside it. `json`: the output's columns become one JSON object a record; what is carried is called `_<name>`."""
+    beside it. `json`: the output's columns become one JSON object a record; what is side_columns is called
+    `_<name>`."""
 
 
 class SourceStreamDescriptor(Descriptor):
@@ -220,7 +222,7 @@ class Source(ABC):
         has columns instead of payloads, those."""
 
     @property
-    def anywhere(self) -> bool:
+    def remote_readable(self) -> bool:
         """Whether other machines can read its splits, too. False for what lies on this one's disks."""
         return True
 
@@ -233,7 +235,7 @@ class Source(ABC):
     def streams(self) -> list[SourceStreamDescriptor]:
         """The streams there are now, in a stable order. Raises SourceMissing when there is nothing of that name."""
 
-    def hold_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:  # noqa: B027  most systems cannot
+    def retention_hold(self, streams: Sequence[SourceStreamDescriptor]) -> None:  # noqa: B027  most systems cannot
         """Have the system keep what the dataflow has not committed of these streams. Called by its master before there
         are tasks for them: until a worker opens a reader, nobody else would. Idempotent."""
 
@@ -263,11 +265,11 @@ class Attempt:
     epoch: int
     commit_log: str
     """Registry path of the sink stream's commit log, for whoever finds staged output later."""
-    decider: Decider | None = None
+    coordinator: TransactionCoordinator | None = None
     """The task's transaction, for sinks that one decides about; it stays the caller's."""
 
 
-class Decider(ABC):
+class TransactionCoordinator(ABC):
     """The transaction of a system that nobody else can commit: all sinks of a task in that system share one.
 
     recover, (writers write, prepare, commit | abort)*, close. After an exception it is only good for `close`: the task
@@ -371,10 +373,10 @@ class Sink(ABC):
         """The physical thing that is written, named so that two dataflows that mean the same say the same."""
 
     @property
-    def carried(self) -> pa.Schema:
+    def side_columns(self) -> pa.Schema:
         """What a record of this sink may carry beside `payload`, by name, in the types that `write` gets it in. An
         output may have any of these columns, or none."""
-        return CARRIED
+        return SIDE_COLUMNS
 
     @property
     def guarantee(self) -> Guarantee:
@@ -382,7 +384,7 @@ class Sink(ABC):
         return "exactly once"
 
     @property
-    def rests_on(self) -> str:
+    def guarantee_note(self) -> str:
         """What the guarantee rests on, in a few words for people, where that is not the same for all such sinks."""
         return ""
 
@@ -402,13 +404,13 @@ class Sink(ABC):
     def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
         """A writer of one of the streams. It takes the stream from whoever held it: the caller is its owner now."""
 
-    def decided_by(self, stream: SinkStreamDescriptor) -> str | None:
+    def coordinator_id(self, stream: SinkStreamDescriptor) -> str | None:
         """The system that decides about what is written to the stream, if that is not the registry alone. Of all sinks
         of a task there may be one such system. Asks nobody."""
         return None
 
-    def open_decider(self, stream: SinkStreamDescriptor, task: str) -> Decider:
-        """The transaction of the task whose first stream in that system this is. Called where `decided_by` is not
+    def open_coordinator(self, stream: SinkStreamDescriptor, task: str) -> TransactionCoordinator:
+        """The transaction of the task whose first stream in that system this is. Called where `coordinator_id` is not
         None, or a round is prepared that was decided so."""
         raise DataflowError(f"task {task} has a round that {stream.resource} should decide about, and it never decides")
 

@@ -80,7 +80,7 @@ def unawaited(flows: Mapping[str, DataflowConfig], writer: str) -> Edge | None:
     for flow in found:  # which grows
         for edge in (edge for edge in edges if edge.writer == flow):
             source = flows[edge.reader].sources[edge.source]
-            if not isinstance(source, LogSourceConfig) or not source.hold_back:
+            if not isinstance(source, LogSourceConfig) or not source.retention_hold:
                 return edge
             found += [edge.reader] if edge.reader not in found else []
     return None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.holds import RetentionHold
 from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -24,7 +24,7 @@ from scribengin_registry.contract import Registry
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadOutput:
     """So many records of a log, of those that were there, lie before a dataflow."""
 
     dataflow: str
@@ -56,7 +56,7 @@ class Followers:
         self._marks = list(self._ends(config, written))
         self._steps = 0
 
-    def unread(self) -> tuple[Unread, ...]:
+    def unread(self) -> tuple[UnreadOutput, ...]:
         """What is still to be read, as far as that is known already; nothing when all of it was read."""
         while self._marks:
             flows = [name for name in dataflow_names(self._registry) if name != self._dataflow]
@@ -69,17 +69,17 @@ class Followers:
             self._marks = [] if circles else [mark for reader in sorted(readers) for mark in self._output(reader)]
         return ()
 
-    def _behind(self, mark: _Mark, flows: Sequence[str], readers: set[str]) -> Iterator[Unread]:
+    def _behind(self, mark: _Mark, flows: Sequence[str], readers: set[str]) -> Iterator[UnreadOutput]:
         """The dataflows that have not read the log up to the mark; those that read it at all are added to `readers`."""
         with LogNamespace.open(mark.namespace, registry=self._registry) as namespace, suppress(LogNotFound):
             for reader, position in namespace.registered_readers(mark.log).items():
-                held_by = HeldBy.of(reader)
+                held_by = RetentionHold.of(reader)
                 if held_by is None or held_by.dataflow not in flows:
                     continue
                 readers.add(held_by.dataflow)
                 records = namespace.count(mark.log, position, mark.end) if position < mark.end else 0
                 if records:
-                    yield Unread(held_by.dataflow, mark.log, records)
+                    yield UnreadOutput(held_by.dataflow, mark.log, records)
 
     def _output(self, dataflow: str) -> Iterator[_Mark]:
         with suppress(DataflowNotFound):

@@ -28,7 +28,7 @@ class Lag(Protocol):
     def lag_about(self) -> bool: ...
 
 
-class LagPicture(Part):
+class LagOverview(Part):
     """So many records wait to be read. None: nobody has looked yet."""
 
     lag_records: int | None = None
@@ -38,7 +38,7 @@ class LagPicture(Part):
     """Whether it is older than LAG_OLD_S, or leaves out what nobody has looked up."""
 
 
-UNKNOWN = LagPicture()
+UNKNOWN = LagOverview()
 
 
 def is_old(age_s: float | None) -> bool:
@@ -46,13 +46,13 @@ def is_old(age_s: float | None) -> bool:
     return age_s is None or age_s > LAG_OLD_S
 
 
-def lag_of(parts: Iterable[Lag]) -> LagPicture:
+def lag_of(parts: Iterable[Lag]) -> LagOverview:
     """Of several things together. Of none at all it is 0."""
     parts = list(parts)
     known = [part for part in parts if part.lag_records is not None]
     if parts and not known:
         return UNKNOWN
-    return LagPicture(
+    return LagOverview(
         lag_records=sum(part.lag_records or 0 for part in known),
         lag_age_s=max((part.lag_age_s for part in known if part.lag_age_s is not None), default=None),
         lag_about=len(known) < len(parts) or any(part.lag_about for part in known),

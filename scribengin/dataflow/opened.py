@@ -10,12 +10,12 @@ from scribengin.connectors import Environment, open_sink, open_source
 from scribengin.connectors.contract import Guarantee, Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.round.owner import deciding_stream
+from scribengin.dataflow.round.owner import coordinated_stream
 from scribengin.dataflow.tasks import split_into_tasks, task_count
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, TransformationSpec
 
 
-class Resources:
+class OpenedDataflow:
     """The open sources and sinks of one dataflow in one process. Closes what it opened, also when opening fails half
     way.
     """
@@ -34,7 +34,7 @@ class Resources:
                 opened.callback(self.sinks[name].close)
             self._opened = opened.pop_all()
 
-    def __enter__(self) -> Resources:
+    def __enter__(self) -> OpenedDataflow:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -63,7 +63,7 @@ class Resources:
         count = task_count(found, self.config.tasks)
         tasks = split_into_tasks(found, self.sink_streams(count), count)
         for task in tasks[:1]:  # they are all alike
-            deciding_stream(self.sinks, task.sinks)
+            coordinated_stream(self.sinks, task.sinks)
         return tasks
 
     def transformation_spec(self) -> TransformationSpec:
@@ -77,11 +77,16 @@ class Resources:
             settings=dict(config.settings),
             inputs={
                 name: InputSpec(
-                    name, opened.schema, config.sources[name].format, config.sources[name].schema_ddl, opened.anywhere
+                    name,
+                    opened.schema,
+                    config.sources[name].format,
+                    config.sources[name].schema_ddl,
+                    opened.remote_readable,
                 )
                 for name, opened in self.sources.items()
             },
             outputs={
-                name: OutputSpec(name, config.sinks[name].format, self.sinks[name].carried) for name in config.outputs
+                name: OutputSpec(name, config.sinks[name].format, self.sinks[name].side_columns)
+                for name in config.outputs
             },
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scribengin.base.model import Part
-from scribengin.connectors.log.holds import HeldBy, hold_for, let_go
+from scribengin.connectors.log.holds import RetentionHold, hold_for, release_holds
 from scribengin.connectors.log.source import LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.errors import NamespaceNotBound
@@ -13,18 +13,18 @@ from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
 
 
-def hold_back(registry: Registry, config: DataflowConfig) -> None:
+def register_holds(registry: Registry, config: DataflowConfig) -> None:
     """Have every log that is there and that the dataflow reads keep what it has not read. Idempotent.
 
     For whoever starts its writers first; otherwise its workers do the same when they take the streams over. Raises
     NamespaceNotBound.
     """
     for name, source in config.sources.items():
-        if not isinstance(source, LogSourceConfig) or not source.hold_back:
+        if not isinstance(source, LogSourceConfig) or not source.retention_hold:
             continue
         with LogNamespace.open(source.namespace, registry=registry) as namespace:
             for log in namespace.names():
-                hold_for(namespace, log, [HeldBy(config.name, name, source.logs)])
+                hold_for(namespace, log, [RetentionHold(config.name, name, source.logs)])
 
 
 class HeldLog(Part):
@@ -35,21 +35,21 @@ class HeldLog(Part):
     records: int
 
 
-def held_back(registry: Registry, config: DataflowConfig) -> tuple[HeldLog, ...]:
+def retention_holds(registry: Registry, config: DataflowConfig) -> tuple[HeldLog, ...]:
     """What logs hold back for the dataflow now: those in which something lies that it has not committed."""
     found = []
     for namespace in _namespaces(registry, config):
         for lag in namespace.reader_lags():
-            held_by = HeldBy.of(lag.reader)
+            held_by = RetentionHold.of(lag.reader)
             if held_by is not None and held_by.dataflow == config.name and lag.records:
                 found.append(HeldLog(namespace=namespace.path, log=lag.log, records=lag.records))
     return tuple(found)
 
 
-def let_all_go(registry: Registry, config: DataflowConfig) -> None:
+def release_all_holds(registry: Registry, config: DataflowConfig) -> None:
     """Hold nothing back for the dataflow any more, in no namespace that it reads. Idempotent."""
     for namespace in _namespaces(registry, config):
-        for _log in let_go(namespace, config.name):
+        for _log in release_holds(namespace, config.name):
             pass
 
 

@@ -1,10 +1,10 @@
 """What the file connector asks of a file system: a little for reading, a little more for writing exactly once.
 
 Everything the connector does to files goes through these classes, so that another file system is one more subclass, and
-the effects of a round (`files.*`) are the same ones whatever the files stand on. Paths are absolute strings in the file
-system's own form. A missing file is FileNotFoundError everywhere, a name that is taken FileExistsError; whatever else
-the system raises becomes a DataflowError that names the path, or SystemUnreachable when it is not to be had just now.
-"""
+the failpoints of a round (`files.*`) are the same ones whatever the files stand on. Paths are absolute strings in the
+file system's own form. A missing file is FileNotFoundError everywhere, a name that is taken FileExistsError; whatever
+else the system raises becomes a DataflowError that names the path, or SystemUnreachable when it is not to be had just
+now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import DataflowError, OutOfRoom, SystemUnreachable, is_full
 
 HIDDEN = ("_", ".")
@@ -101,19 +101,19 @@ class NewFile(ABC):
     def append(self, data: bytes | memoryview) -> None:
         """Write all of `data` behind what was written. Never after `sync`: some systems end a file there."""
         unsigned = memoryview(data).cast("B")  # Arrow calls its bytes signed, and hdfs-native takes that at its word
-        with clear_errors("write to", self._path), effect("files.append"):
+        with clear_errors("write to", self._path), failpoint("files.append"):
             self._append(unsigned)
 
     def sync(self) -> None:
         """Return once everything that was appended survives a power failure. After an error here the file is lost."""
-        with clear_errors("sync", self._path), effect("files.sync"):
+        with clear_errors("sync", self._path), failpoint("files.sync"):
             self._sync()
 
     def close(self) -> None:
         """Let go of it. Idempotent. After an `append` or a `sync` that failed it does not raise."""
         if self._open:
             self._open = False
-            with clear_errors("close", self._path), effect("files.close"):
+            with clear_errors("close", self._path), failpoint("files.close"):
                 self._close()
 
     @abstractmethod
@@ -158,7 +158,7 @@ class DurableFileSystem(FileSystem):
             self._settle_directory(parent)
             return
         self.make_directories(parent)
-        with clear_errors("create the directory", path), effect("files.make_directory"):
+        with clear_errors("create the directory", path), failpoint("files.make_directory"):
             self._make_directory(path)
         self.sync_directory(parent)
 
@@ -180,23 +180,23 @@ class DurableFileSystem(FileSystem):
 
     def create(self, path: str) -> NewFile:
         """A new file. Raises FileExistsError, FileNotFoundError (its directory, where there are such)."""
-        with clear_errors("create", path), effect("files.create"):
+        with clear_errors("create", path), failpoint("files.create"):
             return self._create(path)
 
     def sync_directory(self, path: str) -> None:
         """Return once all that was created, renamed or removed in it survives a power failure."""
-        with clear_errors("sync the directory", path), effect("files.sync_directory"):
+        with clear_errors("sync the directory", path), failpoint("files.sync_directory"):
             self._sync_directory(path)
 
     def rename(self, path: str, to: str) -> None:
         """Move a file, atomically. Raises FileNotFoundError (no `path`), FileExistsError (a `to` already)."""
-        with clear_errors("move", path), effect("files.rename"):
+        with clear_errors("move", path), failpoint("files.rename"):
             self._rename(path, to)
 
     def remove(self, path: str) -> None:
         """Delete a file. One that is not there is fine."""
         try:
-            with clear_errors("delete", path), effect("files.remove"):
+            with clear_errors("delete", path), failpoint("files.remove"):
                 self._remove(path)
         except FileNotFoundError:
             return
@@ -209,7 +209,7 @@ class DurableFileSystem(FileSystem):
         FileNotFoundError, and never in silence.
         """
 
-    # What a subclass does; errors as above, effects and sentences are the caller's.
+    # What a subclass does; errors as above, failpoints and sentences are the caller's.
 
     @abstractmethod
     def _make_directory(self, path: str) -> None: ...

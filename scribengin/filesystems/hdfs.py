@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 
 from hdfs_native import Client, FileReader, FileWriter, WriteOptions
 
-from scribengin.base.threads import answered
+from scribengin.base.threads import call_with_limit
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
 from scribengin.filesystems.contract import (
     HIDDEN,
@@ -277,7 +277,7 @@ def within_limit(call: Callable[[], object]) -> None:
     """Make a call of hdfs-native that waits for DataNodes. Raises ConnectionError when nothing comes of it for
     ANSWER_S: some of its calls wait for ever for a DataNode that has died. The file is given up with it."""
     try:
-        answered(call, ANSWER_S)
+        call_with_limit(call, ANSWER_S)
     except TimeoutError:
         raise ConnectionError(f"the DataNodes have not answered for {ANSWER_S:g} s; has one of them died?") from None
 

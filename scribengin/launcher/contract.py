@@ -7,7 +7,7 @@ their exits.
 The mistakes this contract invites:
 - Believing that a container is gone because nobody hears of it. It may be an orphan that still runs: only fencing stops
   it from writing. A launcher reports an exit when it knows of it, and not before.
-- Launching first and writing down afterwards. `launch` leaves a trace that `containers` finds before the process runs.
+- Launching first and writing down afterwards. `launch` leaves a record that `containers` finds before the process runs.
 
 Not promised: that a container that is told to be killed had the time to say anything; that names are unique (ids are).
 

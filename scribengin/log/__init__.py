@@ -12,7 +12,7 @@ from scribengin.log.metadata.segments import LogDescriptor, NamespaceDescriptor,
 from scribengin.log.namespace import LogNamespace
 from scribengin.log.read.batches import READ_SCHEMA
 from scribengin.log.read.ranges import EntryRange, RangePlan
-from scribengin.log.read.reader import LogReader, Place
+from scribengin.log.read.reader import LogReader, RecordPlace
 from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 from scribengin.log.repair import Recovered, recover_log
 from scribengin.log.retention.truncation import Purged
@@ -41,11 +41,11 @@ __all__ = [
     "LogWriter",
     "NamespaceDescriptor",
     "NamespaceListener",
-    "Place",
     "Purged",
     "RangePlan",
     "ReadAhead",
     "ReaderConfig",
+    "RecordPlace",
     "Recovered",
     "RefusedRow",
     "SegmentDescriptor",

@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import ConfigInvalid, LogWriteFailed, NamespaceNotBound
 from scribengin.log.metadata.names import NamespaceUri
 from scribengin.log.metadata.segments import ATTEMPTS_MAX, NamespaceDescriptor
@@ -63,10 +63,10 @@ def bind(registry: Registry, path: str, location: str) -> NamespaceDescriptor:
         wanted = NamespaceDescriptor(store="file", location=location, token=token)
         try:
             if node is None:
-                with effect("log.bind_create"):
+                with failpoint("log.bind_create"):
                     registry.create(path, wanted.to_bytes(), parents=True)
             else:
-                with effect("log.bind_set"):
+                with failpoint("log.bind_set"):
                     registry.set(path, wanted.to_bytes(), node.version)
         except (NodeExists, NodeMissing, VersionConflict, OutcomeUnknown):
             registry.sync()  # somebody else binds it, or our reply was lost: look again
@@ -75,7 +75,7 @@ def bind(registry: Registry, path: str, location: str) -> NamespaceDescriptor:
     if there.location != location:
         raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
     check_mark(Path(location), there.token)
-    with suppress(NodeExists), effect("log.bind_logs"):
+    with suppress(NodeExists), failpoint("log.bind_logs"):
         registry.create(f"{path}/logs")
     return there
 
@@ -88,7 +88,7 @@ def mark_directory(directory: Path) -> str:
     """
     try:
         make_directory(directory)
-        with effect("log.mark"):
+        with failpoint("log.mark"):
             file = os.open(directory / MARK, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
                 if read_mark(directory) is None:

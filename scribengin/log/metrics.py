@@ -31,7 +31,7 @@ _FSYNC_SECONDS = Histogram("scribengin_log_fsync_seconds", "Making a group durab
 _ROLLS = Counter("scribengin_log_rolls", "Segments completed because they were large or old enough.", _LABELS)
 _ROLLS_POSTPONED = Counter("scribengin_log_rolls_postponed", "Rolls that failed: the old segment is used on.", _LABELS)
 _WRITERS_FAILED = Counter("scribengin_log_writers_failed", "Writers that an error has ended.", _LABELS)
-_UPKEEP_FAILED = Counter("scribengin_log_upkeep_failed", "Purges beside a writer that failed.", _LABELS)
+_MAINTENANCE_FAILED = Counter("scribengin_log_maintenance_failed", "Purges beside a writer that failed.", _LABELS)
 _OVER_CAPACITY = Counter("scribengin_log_over_capacity", "Records over the limit of unacknowledged ones.", _LABELS)
 _RECORDS_READ = Counter("scribengin_log_records_read", "Records that readers were given.", _LABELS)
 _BYTES_READ = Counter("scribengin_log_bytes_read", "Bytes of the records that readers were given.", _LABELS)
@@ -42,7 +42,7 @@ _COUNTERS = (
     _ROLLS,
     _ROLLS_POSTPONED,
     _WRITERS_FAILED,
-    _UPKEEP_FAILED,
+    _MAINTENANCE_FAILED,
     _OVER_CAPACITY,
     _RECORDS_READ,
     _BYTES_READ,
@@ -93,9 +93,9 @@ class LogMetrics:
         """An error has ended a writer."""
         self._counters[_WRITERS_FAILED].inc()
 
-    def upkeep_failed(self) -> None:
+    def maintenance_failed(self) -> None:
         """A purge beside the writer failed. It is tried again after the next segment."""
-        self._counters[_UPKEEP_FAILED].inc()
+        self._counters[_MAINTENANCE_FAILED].inc()
 
     def over_capacity(self, records: int) -> None:
         """That many records were over the limit of unacknowledged ones."""

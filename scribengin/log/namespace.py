@@ -13,7 +13,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.commit_log import check_commit_log
 from scribengin.base.model import from_node_name
-from scribengin.base.threads import Upkeep
+from scribengin.base.threads import BackgroundWork
 from scribengin.errors import (
     EndOfStream,
     LogClosed,
@@ -37,9 +37,9 @@ from scribengin.log.metadata.segments import (
     LogMetadata,
     LogState,
     NamespaceDescriptor,
-    Owner,
     SegmentDescriptor,
     SegmentsHead,
+    WriterEpoch,
 )
 from scribengin.log.metrics import LogMetrics, ReaderLag
 from scribengin.log.read.catalog import LogCatalog
@@ -52,7 +52,7 @@ from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.write.group_commit import WriteLimiter
-from scribengin.log.write.recovery import Judge, commit_log_judge, commit_log_path, recover_unfinished
+from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.writer import LogWriter
@@ -61,7 +61,7 @@ from scribengin_registry.errors import NodeMissing
 
 _T = TypeVar("_T")
 _SWEPT_EVERY_S = 60.0
-"""How often a writer's upkeep looks at all files of its log: there may be very many."""
+"""How often a writer's maintenance looks at all files of its log: there may be very many."""
 
 
 class LogNamespace(ClosedAtExit):
@@ -210,14 +210,14 @@ class LogNamespace(ClosedAtExit):
         timeout_s: float = 10.0,
         steal: bool = False,
         commit_log: str | None = None,
-        judge: Judge | None = None,
+        lookup: StagedLookup | None = None,
         create: bool | None = None,
         cancel: threading.Event | None = None,
     ) -> LogWriter:
         """Become the writer of a log: wait for its lock, or with `steal` take it, and recover what was left unfinished.
         Those who wait get it in the order in which they came. The wait ends early as soon as `cancel` is set.
 
-        A writer that is to stage rounds names the registry path of the `commit_log` that decides about them. `judge`
+        A writer that is to stage rounds names the registry path of the `commit_log` that decides about them. `lookup`
         says which staged range of an unfinished segment has committed; without one, the commit log that the segment
         names is fenced and believed. `create` (None: as the namespace was opened) creates a log that is not there.
         Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed), StoreNotMounted,
@@ -232,8 +232,8 @@ class LogNamespace(ClosedAtExit):
         owner = self._owned(metadata, timeout_s, steal=steal, cancel=cancel)
         try:
             log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
-            judge = judge or commit_log_judge(self._registry, log.name, self.path)
-            head = self._take_over(metadata, owner, judge)
+            lookup = lookup or commit_log_lookup(self._registry, log.name, self.path)
+            head = self._take_over(metadata, owner, lookup)
             chain = SegmentChain(metadata, self._store, owner, log, head, commit_log=commit_log, clock=self._clock)
             return LogWriter(
                 metadata,
@@ -243,7 +243,7 @@ class LogNamespace(ClosedAtExit):
                 stages=commit_log is not None,
                 clock=self._clock,
                 limiter=self._limiter,
-                upkeep=self._upkeep(log, chain.metrics),
+                maintenance=self._maintenance(log, chain.metrics),
             )
         except BaseException:
             ownership.release(metadata, owner)
@@ -257,13 +257,13 @@ class LogNamespace(ClosedAtExit):
         metadata = self._metadata(name)
         owner = self._owned(metadata, timeout_s, steal=steal, thorough=True)
         try:
-            judge = commit_log_judge(self._registry, name, self.path)
+            lookup = commit_log_lookup(self._registry, name, self.path)
             state = metadata.whole()
             given_up = give_up_missing(metadata, self._store, owner, state)
             if state.head.end_of_stream:
                 return TakenBack(given_up=given_up)
-            self._take_over(metadata, owner, judge)
-            restoration = Restoration(metadata, self._store, owner, metadata.descriptor(), self._clock, judge)
+            self._take_over(metadata, owner, lookup)
+            restoration = Restoration(metadata, self._store, owner, metadata.descriptor(), self._clock, lookup)
             return replace(restoration.take_back(metadata.whole()), given_up=given_up)
         finally:
             ownership.release(metadata, owner)
@@ -349,7 +349,7 @@ class LogNamespace(ClosedAtExit):
         """
         unfinished = self._metadata(name).state().in_progress
         if unfinished is not None and not unfinished.fsync:
-            self._store.settle(unfinished.file)  # a log must not begin behind what a power failure leaves of it
+            self._store.make_durable(unfinished.file)  # a log must not begin behind what a power failure leaves of it
         return truncate_log(self._metadata(name), lambda: self._catalog(name), before, force=force)
 
     def purge(self, name: str) -> Purged:
@@ -410,7 +410,7 @@ class LogNamespace(ClosedAtExit):
                 continue
         return lags
 
-    def decided_by(self, name: str) -> str | None:
+    def commit_log_of(self, name: str) -> str | None:
         """The node of the commit log that the next writer asks about what is staged there, or None: the log was left
         finished. As long as there is one, that commit log must stay. Raises LogNotFound, InconsistentLog."""
         segment = self._metadata(name).state().in_progress
@@ -451,7 +451,7 @@ class LogNamespace(ClosedAtExit):
             with suppress(LogExists, LogNotFound):  # somebody else was faster, or the request was lost
                 self.create(name)
 
-    def _upkeep(self, log: LogDescriptor, metrics: LogMetrics) -> Upkeep:
+    def _maintenance(self, log: LogDescriptor, metrics: LogMetrics) -> BackgroundWork:
         metadata = self._metadata(log.name)
         known: LogState | None = None
         swept_s: float | None = None
@@ -471,10 +471,10 @@ class LogNamespace(ClosedAtExit):
         def work(stopping: Stopping) -> None:
             _looking_again(lambda: work_once(stopping))
 
-        upkeep = Upkeep(work, metrics.upkeep_failed)
+        maintenance = BackgroundWork(work, metrics.maintenance_failed)
         if log.config.copy_codec is not None:
-            upkeep.kick()  # the last segment of the writer before has no copy yet
-        return upkeep
+            maintenance.kick()  # the last segment of the writer before has no copy yet
+        return maintenance
 
     def _lags(self, name: str) -> dict[str, int]:
         positions = self.registered_readers(name)
@@ -483,11 +483,11 @@ class LogNamespace(ClosedAtExit):
         with closing(self._catalog(name)) as catalog:
             return records_behind(catalog, positions)
 
-    def _take_over(self, metadata: LogMetadata, owner: Owner, judge: Judge) -> SegmentsHead:
+    def _take_over(self, metadata: LogMetadata, owner: WriterEpoch, lookup: StagedLookup) -> SegmentsHead:
         state = metadata.state()
         if state.head.end_of_stream:
             raise EndOfStream(f"log '{metadata.log}' was sealed: nothing can be written to it; create another log")
-        return recover_unfinished(metadata, self._store, owner, state, self._clock, judge)
+        return recover_unfinished(metadata, self._store, owner, state, self._clock, lookup)
 
     def _owned(
         self,
@@ -497,7 +497,7 @@ class LogNamespace(ClosedAtExit):
         steal: bool,
         cancel: threading.Event | None = None,
         thorough: bool = False,
-    ) -> Owner:
+    ) -> WriterEpoch:
         """The log's lock, its files sorted out, under an epoch that none of them has: a registry that went back gives
         them again."""
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal, cancel=cancel)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from scribengin.base.diagnostics import tagged
 from scribengin.dataflow.followers import Followers
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.owner import deciding_stream
+from scribengin.dataflow.round.owner import coordinated_stream
 from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, with_sinks
 from scribengin.errors import ScribenginError
-from scribengin.master.state.events import ChoreDone, ChoreKind, Drained, MasterEvent, OutputRead, TasksFound
+from scribengin.master.state.events import Drained, JobDone, JobKind, MasterEvent, OutputRead, TasksFound
 from scribengin_registry.contract import Registry
 
 _LOG = logging.getLogger(__name__)
@@ -25,14 +25,14 @@ MAINTENANCE_PERIOD_S = 2.0
 _STOP_TIMEOUT_S = 5.0
 
 Tell = Callable[[MasterEvent], None]
-Work = Callable[[Resources, ChoreKind], None]
+Work = Callable[[OpenedDataflow, JobKind], None]
 
 
-class Chore:
+class Job:
     """Works on the dataflow's sources and sinks every so often, until it is stopped. Tells when its trouble changes."""
 
     def __init__(
-        self, kind: ChoreKind, period_s: float, open_resources: Callable[[], Resources], work: Work, tell: Tell
+        self, kind: JobKind, period_s: float, open_resources: Callable[[], OpenedDataflow], work: Work, tell: Tell
     ) -> None:
         self._kind = kind
         self._period_s = period_s
@@ -43,7 +43,7 @@ class Chore:
         self._stopping = threading.Event()
         self._trouble: str | None = None
         self._outdated = False
-        self._resources: Resources | None = None
+        self._resources: OpenedDataflow | None = None
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
 
     def start(self) -> None:
@@ -59,13 +59,13 @@ class Chore:
         """Do it now."""
         self._woken.set()
 
-    def become(self, kind: ChoreKind) -> None:
+    def become(self, kind: JobKind) -> None:
         """Do it now, and as `kind` from now on: of that, every attempt is told."""
         self._kind = kind
         self._woken.set()
 
     def stop(self) -> None:
-        """End after what is being done now. A chore that hangs is left behind."""
+        """End after what is being done now. A job that hangs is left behind."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -76,13 +76,13 @@ class Chore:
             kind = self._kind
             error = self._attempt(kind)
             if kind == "last maintenance" or error != self._trouble:
-                self._tell(ChoreDone(kind, error))
+                self._tell(JobDone(kind, error))
             self._trouble = error
             self._woken.wait(self._period_s)
             self._woken.clear()
         self._close()
 
-    def _attempt(self, kind: ChoreKind) -> str | None:
+    def _attempt(self, kind: JobKind) -> str | None:
         """What went wrong, if something did; then everything is opened anew the next time."""
         try:
             if self._outdated:
@@ -95,7 +95,7 @@ class Chore:
             self._close()
             if isinstance(error, ScribenginError):
                 return str(error)
-            _LOG.warning(f"{kind}: {error!r}", exc_info=error, extra=tagged("chore_failed"))
+            _LOG.warning(f"{kind}: {error!r}", exc_info=error, extra=tagged("job_failed"))
             return repr(error)
         return None
 
@@ -124,23 +124,23 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
 
     following: tuple[Drained, Followers] | None = None
 
-    def follow(resources: Resources, drained: Drained) -> None:
+    def follow(resources: OpenedDataflow, drained: Drained) -> None:
         nonlocal following
         if following is None or following[0] is not drained:
             following = drained, Followers(registry, resources.config, drained.tasks)
         tell(OutputRead(drained, tuple(map(str, following[1].unread()))))
 
-    def claim_added(resources: Resources, tasks: Mapping[str, TaskDescriptor]) -> None:
+    def claim_added(resources: OpenedDataflow, tasks: Mapping[str, TaskDescriptor]) -> None:
         """A sink that an edit has added belongs to this dataflow, before a task writes there."""
         for task in list(tasks.values())[:1]:  # they are all alike, or will be
             written = {stream.sink for stream in task.sinks}
             added = {name: sink for name, sink in resources.sinks.items() if name not in written}
             if added:
                 whole = with_sinks(tasks, resources.sinks.keys(), resources.sink_streams)[task.name]
-                deciding_stream(resources.sinks, whole.sinks)
+                coordinated_stream(resources.sinks, whole.sinks)
                 DataflowView(registry, resources.config.name).claim([sink.resource for sink in added.values()])
 
-    def work(resources: Resources, _: ChoreKind) -> None:
+    def work(resources: OpenedDataflow, _: JobKind) -> None:
         now = grouping()
         if now.drained is not None:
             follow(resources, now.drained)
@@ -154,7 +154,7 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
         claim_added(resources, now.tasks)
         if found:
             for name, source in resources.sources.items():
-                source.hold_back([stream for task in found for stream in task.sources if stream.source == name])
+                source.retention_hold([stream for task in found for stream in task.sources if stream.source == name])
             for name, sink in resources.sinks.items():
                 sink.create([stream for task in found for stream in task.sinks if stream.sink == name])
             tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, resources.guarantees()))
@@ -165,7 +165,7 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
 def maintain_sinks(registry: Registry) -> Work:
     """Have every sink put its house in order."""
 
-    def work(resources: Resources, kind: ChoreKind) -> None:
+    def work(resources: OpenedDataflow, kind: JobKind) -> None:
         for sink in resources.sinks.values():
             sink.maintain(registry, idle=kind == "last maintenance")
 

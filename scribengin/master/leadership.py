@@ -21,7 +21,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.diagnostics import tagged
 from scribengin.connectors import Environment
 from scribengin.dataflow.containers import master_request, worker_request
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent, PlacementHead
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import LauncherError
@@ -34,8 +34,8 @@ from scribengin.launcher.contract import (
 from scribengin.master.jobs import (
     MAINTENANCE_PERIOD_S,
     STREAMS_PERIOD_S,
-    Chore,
     Grouping,
+    Job,
     find_streams,
     maintain_sinks,
 )
@@ -43,7 +43,7 @@ from scribengin.master.state import events as ev
 from scribengin.master.state.machine import MasterState
 from scribengin.master.state.worker_pool import delay_s
 from scribengin.master.transactions import operations_for
-from scribengin.master.watching import Look, Reader
+from scribengin.master.watching import DataflowWatcher, Recheck
 from scribengin_registry.contract import Check, Registry, Set
 from scribengin_registry.errors import (
     NodeExists,
@@ -99,7 +99,7 @@ class Terminated:
     """This process was told to end."""
 
 
-Wakeup = Look | Exited | Elected | Demoted | Terminated | ev.MasterEvent
+Wakeup = Recheck | Exited | Elected | Demoted | Terminated | ev.MasterEvent
 Wakeups = queue.SimpleQueue[Wakeup]
 
 
@@ -139,12 +139,12 @@ class Leadership:
         self._clock = clock
         self._absences = absences
         self._view = DataflowView(registry, settings.dataflow)
-        self._reader = Reader(self._view, wakeups.put)
+        self._reader = DataflowWatcher(self._view, wakeups.put)
         self._containers: dict[str, ContainerDescriptor] = {}
         self._head: Versioned[PlacementHead]
         self._state: MasterState
-        self._finding: Chore
-        self._maintenance: Chore
+        self._finding: Job
+        self._maintenance: Job
 
     def run(self) -> Ending:
         """Lead. Raises what makes leading impossible: DataflowNotFound, DescriptorUnreadable."""
@@ -158,8 +158,8 @@ class Leadership:
             ending = self._be_patient()
             if ending is not None:
                 return ending
-            with ExitStack() as chores:
-                self._start_chores(chores)
+            with ExitStack() as jobs:
+                self._start_jobs(jobs)
                 return self._lead()
         except (Replaced, SessionLost, RegistryUnreachable):  # who leads is for the election to say, once it can
             return Ending.REPLACED
@@ -179,7 +179,7 @@ class Leadership:
             update={
                 "master": self._settings.name,
                 "epoch": head.value.epoch + 1,
-                "unsettled": head.value.unsettled + 1,
+                "short_leaderships": head.value.short_leaderships + 1,
             }
         )
         try:
@@ -195,7 +195,7 @@ class Leadership:
 
     def _be_patient(self) -> Ending | None:
         """Wait before doing anything, the longer the more leaders in a row did not last: it may be what we do."""
-        deadline_s = self._clock.monotonic_s() + delay_s(self._head.value.unsettled)
+        deadline_s = self._clock.monotonic_s() + delay_s(self._head.value.short_leaderships)
         kept: list[Wakeup] = []
         while (remaining_s := deadline_s - self._clock.monotonic_s()) > 0:
             wakeups = self._awaited(remaining_s)
@@ -234,35 +234,37 @@ class Leadership:
                 now_s=self._clock.monotonic_s(),
                 before=before,
             )
-            self._wakeups.put(Look("config"))
+            self._wakeups.put(Recheck("config"))
             return
 
-    def _start_chores(self, chores: ExitStack) -> None:
+    def _start_jobs(self, jobs: ExitStack) -> None:
         environment = Environment(
             registry=self._registry,
             clock=self._clock,
             dataflow=self._settings.dataflow,
             # Also while they are regrouped, when there are none: what comes then is no beginning.
-            has_tasks=lambda: bool(self._state.tasks) or self._state.head.next_lease > self._state.head.first_lease,
+            has_tasks=lambda: (
+                bool(self._state.tasks) or self._state.head.next_generation > self._state.head.first_generation
+            ),
         )
 
-        def open_resources() -> Resources:
-            return Resources(self._state.config, environment)
+        def open_resources() -> OpenedDataflow:
+            return OpenedDataflow(self._state.config, environment)
 
         tell = self._wakeups.put
 
         def grouping() -> Grouping:
             state = self._state
-            return Grouping(dict(state.tasks), state.regrouping, state.standing.unread)
+            return Grouping(dict(state.tasks), state.regrouping, state.placement.unread)
 
         streams = find_streams(self._registry, grouping, tell)
-        self._finding = Chore("streams", STREAMS_PERIOD_S, open_resources, streams, tell)
-        self._maintenance = Chore(
+        self._finding = Job("streams", STREAMS_PERIOD_S, open_resources, streams, tell)
+        self._maintenance = Job(
             "maintenance", MAINTENANCE_PERIOD_S, open_resources, maintain_sinks(self._registry), tell
         )
-        for chore in (self._finding, self._maintenance):
-            chore.start()
-            chores.callback(chore.stop)
+        for job in (self._finding, self._maintenance):
+            job.start()
+            jobs.callback(job.stop)
 
     # -- leading
 
@@ -284,7 +286,7 @@ class Leadership:
         try:
             wakeup = self._wakeups.get(timeout=timeout_s)
             while True:
-                found[wakeup if isinstance(wakeup, Look | Demoted | Terminated) else len(found)] = wakeup
+                found[wakeup if isinstance(wakeup, Recheck | Demoted | Terminated) else len(found)] = wakeup
                 wakeup = self._wakeups.get_nowait()
         except queue.Empty:
             return list(found.values())
@@ -293,7 +295,7 @@ class Leadership:
         found: list[ev.MasterEvent] = []
         for wakeup in wakeups:
             match wakeup:
-                case Look():
+                case Recheck():
                     try:
                         found += self._reader.events(wakeup)
                     except RegistryUnreachable:

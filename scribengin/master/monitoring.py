@@ -9,7 +9,7 @@ from scribengin.base.clock import Clock
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ScribenginError
 from scribengin.monitoring.metrics import MasterSeries
-from scribengin.monitoring.overview import DataflowPicture, look, picture
+from scribengin.monitoring.overview import DataflowOverview, build_overview, read_overview
 from scribengin.monitoring.server import Health, served
 
 
@@ -25,7 +25,7 @@ def monitored(view: DataflowView, master: str, leads: Callable[[], bool], clock:
         if not leads():
             return Health(well=True, words={"status": "standby", "dataflow": view.dataflow, "master": master})
         try:
-            return master_health(picture(look(view), clock.now_ms()), master)
+            return master_health(build_overview(read_overview(view), clock.now_ms()), master)
         except ScribenginError as error:
             words = {"status": "unknown", "dataflow": view.dataflow, "master": master, "error": str(error)}
             return Health(well=False, words=words)
@@ -42,7 +42,7 @@ def monitored(view: DataflowView, master: str, leads: Callable[[], bool], clock:
         server.close()
 
 
-def master_health(found: DataflowPicture, master: str) -> Health:
+def master_health(found: DataflowOverview, master: str) -> Health:
     """Well, unless the dataflow as a whole is stalled. Pure."""
     stalled = [task for task in found.tasks if task.stalled]
     words = {

@@ -18,7 +18,7 @@ from scribengin.launcher.skein.client import SkeinApplication
 from scribengin.launcher.skein.fleet import SkeinFleet
 from scribengin.launcher.skein.spec import PYTHON_VARIABLE
 from scribengin.launcher.yarn.application_master.launcher import YarnLauncher
-from scribengin.launcher.yarn.container_records import Traces
+from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.launcher.yarn.launching import Kit
 from scribengin.master.leadership import Ending, MasterSettings
 from scribengin.master.on_yarn import NEXT_ATTEMPT, end_this_process, last_words
@@ -40,7 +40,7 @@ def lead_skein_application(registry: Registry, dataflow: str, first_name: str, c
             raise
         name = first_name if application.first_master else new_master_name(view)
         settings = MasterSettings(dataflow, name, scribengin_home(), standbys=0)
-        fleet = SkeinFleet(application, Traces(registry, view.paths.containers), end_this_process, clock)
+        fleet = SkeinFleet(application, ContainerRecords(registry, view.paths.containers), end_this_process, clock)
         fleet.sign(registry.hosts, dataflow, name, size.memory_mb, size.cores)
         with closing(fleet), YarnLauncher(fleet, Kit(python=os.environ[PYTHON_VARIABLE]), clock) as launcher:
             ending = run_master(registry, launcher, settings, clock)

@@ -22,7 +22,7 @@ from scribengin.launcher.yarn.application_master.fleet import Fleet
 from scribengin.launcher.yarn.application_master.launcher import YarnLauncher, kit_from_environment
 from scribengin.launcher.yarn.application_master.resource_manager import ApplicationMaster
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.container_records import Traces
+from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.launcher.yarn.security import TokenRenewal
 from scribengin.master.leadership import Ending, MasterSettings
 from scribengin.master.process import run_master
@@ -49,7 +49,7 @@ def lead_application(registry: Registry, dataflow: str, first_name: str, clock: 
     master = ApplicationMaster(yarn)
     name = first_name if master.attempt == 1 else new_master_name(view)
     settings = MasterSettings(dataflow, name, scribengin_home(), standbys=0)
-    fleet = Fleet(master, Traces(registry, view.paths.containers), end_this_process)
+    fleet = Fleet(master, ContainerRecords(registry, view.paths.containers), end_this_process)
     renewal = TokenRenewal(yarn_configuration(), yarn.security, yarn.security.file_systems, clock)
     with closing(renewal), YarnLauncher(fleet, kit, clock, renewal.current) as launcher:
         ending = run_master(registry, launcher, settings, clock)

@@ -25,7 +25,7 @@ from scribengin.master.leadership import (
 from scribengin.master.monitoring import monitored
 from scribengin.master.state.absences import Absences
 from scribengin_registry.contract import Registry
-from scribengin_registry.election import Election, Standing
+from scribengin_registry.election import CandidateState, Election
 from scribengin_registry.errors import RegistryError
 
 
@@ -94,7 +94,7 @@ class Master:
 
     def _lead_again_if_still_elected(self) -> None:
         """The head was not to be had, or a word of a new election was missed: the election decides who leads."""
-        if self._election.standing is Standing.LEADER:
+        if self._election.standing is CandidateState.LEADER:
             threading.Event().wait(RETRY_S)
             self._wakeups.put(Elected())
 
@@ -106,11 +106,11 @@ class Master:
         except RegistryError:
             return  # the error itself goes on to the log of the process
 
-    def _on_standing(self, standing: Standing) -> None:
-        if standing is Standing.LEADER:
+    def _on_standing(self, standing: CandidateState) -> None:
+        if standing is CandidateState.LEADER:
             self._wakeups.put(Elected())
-        elif standing is not Standing.DOUBTFUL:
-            self._wakeups.put(Demoted(self._election.error if standing is Standing.FAILED else None))
+        elif standing is not CandidateState.DOUBTFUL:
+            self._wakeups.put(Demoted(self._election.error if standing is CandidateState.FAILED else None))
 
 
 def run_master(registry: Registry, launcher: ContainerLauncher, settings: MasterSettings, clock: Clock) -> Ending:

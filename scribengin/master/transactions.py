@@ -41,12 +41,12 @@ def _operations(view: DataflowView, instruction: ev.RegistryInstruction) -> list
             return outcome_operations(view, _edit(version, at_ms, config, plan))
         case ev.RemoveWorker(name):
             return view.worker_removal(name)
-        case ev.Release(task, slot, lease, then):
-            there = None if then is None else (then.worker, then.executor)
-            assignment = TaskAssignment(task=task, lease=lease, release=True, then=there)
+        case ev.Release(task, slot, generation, next_slot):
+            there = None if next_slot is None else (next_slot.worker, next_slot.executor)
+            assignment = TaskAssignment(task=task, generation=generation, release=True, next_slot=there)
             return [Set(_path(view, task, slot), assignment.to_bytes())]
-        case ev.Assign(task, slot, lease, previous, release):
-            data = TaskAssignment(task=task, lease=lease, release=release).to_bytes()
+        case ev.Assign(task, slot, generation, previous, release):
+            data = TaskAssignment(task=task, generation=generation, release=release).to_bytes()
             if previous == slot:
                 return [Set(_path(view, task, slot), data)]
             left: list[Operation] = [] if previous is None else [Delete(_path(view, task, previous))]

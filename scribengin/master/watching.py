@@ -21,17 +21,17 @@ _REFUSAL_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Look again at the config, the list of workers, or one worker's lease or report."""
+class Recheck:
+    """Look again at the config, the list of workers, or one worker's generation or report."""
 
     at: Literal["config", "workers", "session", "report"]
     worker: str = ""
 
 
-class Reader:
+class DataflowWatcher:
     """Reads one dataflow, and has `wake` called with what to look at again when it changes."""
 
-    def __init__(self, view: DataflowView, wake: Callable[[Look], None]) -> None:
+    def __init__(self, view: DataflowView, wake: Callable[[Recheck], None]) -> None:
         self._view = view
         self._wake = wake
         self._known: set[str] = set()
@@ -47,7 +47,7 @@ class Reader:
         head = view.placement_head()
         self._known = set()
         workers = {}
-        for name in view.workers(self._watch(Look("workers"))):
+        for name in view.workers(self._watch(Recheck("workers"))):
             found = self._worker(name)
             if found is not None:
                 self._known.add(name)
@@ -67,7 +67,7 @@ class Reader:
             containers=tuple(containers),
         )
 
-    def events(self, look: Look) -> list[ev.MasterEvent]:
+    def events(self, look: Recheck) -> list[ev.MasterEvent]:
         """What has come up there. Raises DataflowNotFound, RegistryUnreachable, SessionLost."""
         match look.at:
             case "config":
@@ -84,7 +84,7 @@ class Reader:
     def config(self) -> ev.ConfigEdited | ev.ConfigGone:
         """The `config` node as it stands now."""
         path = self._view.paths.config
-        found = self._view.counted_config(self._watch(Look("config")))
+        found = self._view.counted_config(self._watch(Recheck("config")))
         if found.node is None:
             return ev.ConfigGone(config_is_gone(self._view.dataflow, path, found.version))
         config, error = None, None
@@ -110,7 +110,7 @@ class Reader:
         return edit.version > since and edit.config.desired_state == "running"
 
     def _new_workers(self) -> list[ev.MasterEvent]:
-        names = self._view.workers(self._watch(Look("workers")))
+        names = self._view.workers(self._watch(Recheck("workers")))
         self._known.intersection_update(names)
         found: list[ev.MasterEvent] = []
         for name in names:
@@ -127,8 +127,8 @@ class Reader:
             descriptor = self._view.worker(name)
         except NodeMissing:
             return None
-        report = self._view.report(name, self._watch(Look("report", name)))
-        alive = self._view.lives(name, self._watch(Look("session", name)))
+        report = self._view.report(name, self._watch(Recheck("report", name)))
+        alive = self._view.lives(name, self._watch(Recheck("session", name)))
         elsewhere = descriptor.host != socket.gethostname()
         return ev.WorkerSnapshot(
             name, descriptor.executors, alive, report, elsewhere, config_version=descriptor.config_version
@@ -142,15 +142,15 @@ class Reader:
             except NodeMissing:
                 continue
 
-    def _watch(self, look: Look) -> Watch:
+    def _watch(self, look: Recheck) -> Watch:
         """Equal looks are equal watches, so that one that is set twice fires once."""
         return _Waker(self._wake, look)
 
 
 @dataclass(frozen=True, slots=True)
 class _Waker:
-    wake: Callable[[Look], None]
-    look: Look
+    wake: Callable[[Recheck], None]
+    look: Recheck
 
     def __call__(self, _: WatchEvent) -> None:
         self.wake(self.look)

@@ -1,4 +1,4 @@
-"""The whole picture of dataflows, from the registry alone: what `status`, `list`, `monitor` and others show.
+"""The whole overview of dataflows, from the registry alone: what `status`, `list`, `monitor` and others show.
 
 A look reads four nodes of a dataflow and one more a worker, whatever the number of tasks; what is made of it is pure.
 """
@@ -13,8 +13,8 @@ from typing import Literal
 from scribengin.base.model import Part
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DEFAULT_STALLED_AFTER_S, DataflowConfig
-from scribengin.dataflow.lag import UNKNOWN, LagPicture, is_old, lag_of
-from scribengin.dataflow.registry.config_node import CountedConfig, config_from_bytes, config_is_gone
+from scribengin.dataflow.lag import UNKNOWN, LagOverview, is_old, lag_of
+from scribengin.dataflow.registry.config_node import ConfigNode, config_from_bytes, config_is_gone
 from scribengin.dataflow.registry.descriptors import (
     DataflowState,
     DataflowStatus,
@@ -38,7 +38,7 @@ SOURCE_STREAMS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class OverviewNodes:
     """What stands in the registry about one dataflow, read once. `edit` is what is wrong with the config as it stands
     there; `config` is what it says, or the one in force where it says nothing."""
 
@@ -50,7 +50,7 @@ class Sight:
     reports: dict[str, WorkerReport | None]
 
 
-class TaskPicture(TaskReport):
+class TaskOverview(TaskReport):
     """A task, as its present or last owner reports it, and who that is."""
 
     worker: str | None = None
@@ -59,7 +59,7 @@ class TaskPicture(TaskReport):
     """Whether `lag_records` is older than LAG_OLD_S; of a task that has finished it is final, however old."""
 
 
-class WorkerPicture(LagPicture):
+class WorkerOverview(LagOverview):
     """A worker: counts are of its tasks. `silent_s` is how old its report is."""
 
     name: str
@@ -71,7 +71,7 @@ class WorkerPicture(LagPicture):
     out_per_s: float = 0.0
 
 
-class SourcePicture(LagPicture):
+class SourceOverview(LagOverview):
     """What is read from one source, its lag, and that of those of its streams that are furthest behind."""
 
     source: str
@@ -79,14 +79,14 @@ class SourcePicture(LagPicture):
     streams: tuple[StreamLag, ...] = ()
 
 
-class SinkPicture(Part):
+class SinkOverview(Part):
     """What is written to one sink."""
 
     sink: str
     out_per_s: float
 
 
-class DataflowPicture(LagPicture):
+class DataflowOverview(LagOverview):
     """One dataflow. Counts of records are of the present owners of its tasks."""
 
     dataflow: str
@@ -101,13 +101,13 @@ class DataflowPicture(LagPicture):
     master: str | None = None
     masters: int = 0
     workers_wanted: int | None = None
-    workers: tuple[WorkerPicture, ...] = ()
+    workers: tuple[WorkerOverview, ...] = ()
     tasks_total: int = 0
     tasks_unassigned: tuple[str, ...] = ()
     tasks_stalled: tuple[str, ...] = ()
-    tasks: tuple[TaskPicture, ...] = ()
-    sources: tuple[SourcePicture, ...] = ()
-    sinks: tuple[SinkPicture, ...] = ()
+    tasks: tuple[TaskOverview, ...] = ()
+    sources: tuple[SourceOverview, ...] = ()
+    sinks: tuple[SinkOverview, ...] = ()
     records_in: int = 0
     records_out: int = 0
     records_bad: int = 0
@@ -121,17 +121,17 @@ class DataflowPicture(LagPicture):
     guarantees: dict[str, Guarantee] = {}
 
 
-def look(view: DataflowView, watch: Watch | None = None) -> Sight:
+def read_overview(view: DataflowView, watch: Watch | None = None) -> OverviewNodes:
     """Read one dataflow; `watch` fires when its status changes. Raises DataflowNotFound, RegistryUnreachable."""
     status = view.status(watch)
     try:
         found, masters = view.counted_config(), view.masters()
     except DataflowNotFound:  # its deletion was cut short
-        return Sight(status, None, 0, None, 0, {})
+        return OverviewNodes(status, None, 0, None, 0, {})
     config, edit = _edited(view, found)
     if config is None or status.config_error:  # what was refused is not what counts
         config = DataflowConfig.parse(found.accepted.config, source=view.paths.config_in_force)
-    return Sight(
+    return OverviewNodes(
         status=status,
         config=config,
         config_version=found.version,
@@ -141,58 +141,58 @@ def look(view: DataflowView, watch: Watch | None = None) -> Sight:
     )
 
 
-def pictures(registry: Registry, now_ms: int, names: Sequence[str] = ()) -> tuple[DataflowPicture, ...]:
+def overviews(registry: Registry, now_ms: int, names: Sequence[str] = ()) -> tuple[DataflowOverview, ...]:
     """The dataflows of these names, in order, or all there are; one whose nodes are damaged hides no other. Raises
     DataflowNotFound of one that was named."""
     found = []
     for name in names or dataflow_names(registry):
         try:
-            found.append(picture_of(DataflowView(registry, name), now_ms))
+            found.append(overview_of(DataflowView(registry, name), now_ms))
         except DataflowNotFound:
             if names:
                 raise
     return tuple(found)
 
 
-def picture_of(view: DataflowView, now_ms: int) -> DataflowPicture:
-    """One dataflow, read now; one whose nodes are damaged is a picture that says so. Raises DataflowNotFound."""
+def overview_of(view: DataflowView, now_ms: int) -> DataflowOverview:
+    """One dataflow, read now; one whose nodes are damaged is a overview that says so. Raises DataflowNotFound."""
     try:
-        return picture(look(view), now_ms)
+        return build_overview(read_overview(view), now_ms)
     except DescriptorUnreadable as error:
-        return unreadable_picture(view.dataflow, str(error))
+        return unreadable_overview(view.dataflow, str(error))
 
 
-def unreadable_picture(name: str, why: str) -> DataflowPicture:
+def unreadable_overview(name: str, why: str) -> DataflowOverview:
     """Of something that stands in the registry, and cannot be read: only that."""
-    return DataflowPicture(
+    return DataflowOverview(
         dataflow=name, state="unreadable", desired_state="unknown", config_version=0, config_version_latest=0, error=why
     )
 
 
-def picture(sight: Sight, now_ms: int) -> DataflowPicture:
+def build_overview(nodes: OverviewNodes, now_ms: int) -> DataflowOverview:
     """What was read, put together."""
-    status, config = sight.status, sight.config
-    tasks = _tasks(sight, now_ms)
+    status, config = nodes.status, nodes.config
+    tasks = _tasks(nodes, now_ms)
     stalled = tuple(task.task for task in tasks if task.stalled)
-    rates = _rates(sight, now_ms)
-    return DataflowPicture(
+    rates = _rates(nodes, now_ms)
+    return DataflowOverview(
         dataflow=status.dataflow,
-        state=_shown_state(sight, stalled=bool(stalled)),
+        state=_shown_state(nodes, stalled=bool(stalled)),
         desired_state=config.desired_state if config is not None else "running",
         config_version=status.config_version,
-        config_version_latest=sight.config_version,
-        config_error=status.config_error or sight.edit,
+        config_version_latest=nodes.config_version,
+        config_error=status.config_error or nodes.edit,
         error=status.error,
         master=status.master,
-        masters=sight.masters,
+        masters=nodes.masters,
         workers_wanted=config.workers if config is not None else None,
-        workers=tuple(_worker(name, report, now_ms) for name, report in sight.reports.items()),
+        workers=tuple(_worker(name, report, now_ms) for name, report in nodes.reports.items()),
         tasks_total=status.tasks_total,
         tasks_unassigned=status.tasks_unassigned,
         tasks_stalled=stalled,
         tasks=tasks,
         sources=_sources(tasks, rates),
-        sinks=tuple(SinkPicture(sink=sink, out_per_s=per_s) for sink, per_s in sorted(rates.sinks.items())),
+        sinks=tuple(SinkOverview(sink=sink, out_per_s=per_s) for sink, per_s in sorted(rates.sinks.items())),
         records_in=sum(task.records_in for task in tasks),
         records_out=sum(task.records_out for task in tasks),
         records_bad=sum(task.records_bad for task in tasks),
@@ -207,15 +207,15 @@ def picture(sight: Sight, now_ms: int) -> DataflowPicture:
     )
 
 
-def _shown_state(sight: Sight, *, stalled: bool) -> ShownState:
+def _shown_state(nodes: OverviewNodes, *, stalled: bool) -> ShownState:
     """What its last master wrote, or what is worse."""
-    state = sight.status.state
+    state = nodes.status.state
     if stalled and state == "running":
         return "stalled"
-    return "leaderless" if not sight.masters and state in _LED else state
+    return "leaderless" if not nodes.masters and state in _LED else state
 
 
-def _edited(view: DataflowView, found: CountedConfig) -> tuple[DataflowConfig | None, str | None]:
+def _edited(view: DataflowView, found: ConfigNode) -> tuple[DataflowConfig | None, str | None]:
     """The config as it stands in the registry, and what is wrong with it."""
     path = view.paths.config
     if found.node is None:
@@ -226,71 +226,71 @@ def _edited(view: DataflowView, found: CountedConfig) -> tuple[DataflowConfig | 
         return None, str(error)
 
 
-def _tasks(sight: Sight, now_ms: int) -> tuple[TaskPicture, ...]:
+def _tasks(nodes: OverviewNodes, now_ms: int) -> tuple[TaskOverview, ...]:
     """Every task that somebody has reported of: its owner, or the master before that."""
-    after_s = _stalled_after_s(sight)
-    owned: dict[str, TaskPicture] = {}
-    for worker, report in sight.reports.items():
+    after_s = _stalled_after_s(nodes)
+    owned: dict[str, TaskOverview] = {}
+    for worker, report in nodes.reports.items():
         if report is None:
             continue
         stalled = stalled_tasks(report, now_ms, after_s)
         age = age_s(report, now_ms)
         for task in report.tasks:
             known = owned.get(task.task)
-            if known is None or task.lease >= known.lease:
+            if known is None or task.generation >= known.generation:
                 owner = worker if task.state != "released" else None
                 owned[task.task] = _owned(task, owner, age, stalled=task.task in stalled)
-    orphans = [_orphan(task, sight, now_ms) for task in sight.status.tasks if task.task not in owned]
+    orphans = [_orphan(task, nodes, now_ms) for task in nodes.status.tasks if task.task not in owned]
     return tuple(sorted([*owned.values(), *orphans], key=_in_order))
 
 
-def _owned(task: TaskReport, worker: str | None, age: float, *, stalled: bool) -> TaskPicture:
+def _owned(task: TaskReport, worker: str | None, age: float, *, stalled: bool) -> TaskOverview:
     changed: dict[str, object] = {"behind_s": round(behind_s(task, age), 1), "worker": worker, "stalled": stalled}
     changed |= dict(_known(task, age))
     if age > SILENT_S or worker is None:
         changed |= {"in_per_s": 0.0, "out_per_s": 0.0}
-    return TaskPicture.model_validate({**dict(task), **changed})
+    return TaskOverview.model_validate({**dict(task), **changed})
 
 
-def _orphan(task: TaskReport, sight: Sight, now_ms: int) -> TaskPicture:
+def _orphan(task: TaskReport, nodes: OverviewNodes, now_ms: int) -> TaskOverview:
     """A task that nobody owns just now. With records waiting it is behind since its last commit."""
     fields: dict[str, object] = {**dict(task), "in_per_s": 0.0, "out_per_s": 0.0, "behind_s": 0.0}
     fields |= dict(_known(task, None))
-    if (task.lag_records or 0) > task.lag_paused and sight.status.state == "running" and task.state != "finished":
-        since_ms = max(task.last_commit_ms or 0, sight.status.submitted_ms)
+    if (task.lag_records or 0) > task.lag_paused and nodes.status.state == "running" and task.state != "finished":
+        since_ms = max(task.last_commit_ms or 0, nodes.status.submitted_ms)
         behind = max(0.0, (now_ms - since_ms) / 1000)
-        fields |= {"behind_s": round(behind, 1), "stalled": behind > _stalled_after_s(sight)}
-    return TaskPicture.model_validate(fields)
+        fields |= {"behind_s": round(behind, 1), "stalled": behind > _stalled_after_s(nodes)}
+    return TaskOverview.model_validate(fields)
 
 
-def _known(task: TaskReport, report_age_s: float | None) -> LagPicture:
+def _known(task: TaskReport, report_age_s: float | None) -> LagOverview:
     """How far a task is behind, and how old that is by now; a report of unknown age (None) is old."""
     if task.lag_records is None:
         return UNKNOWN
     age = None if task.lag_age_s is None or report_age_s is None else round(task.lag_age_s + report_age_s, 1)
     about = is_old(age) and task.state != "finished"
-    return LagPicture(lag_records=task.lag_records, lag_age_s=age, lag_about=about)
+    return LagOverview(lag_records=task.lag_records, lag_age_s=age, lag_about=about)
 
 
-def _lag(tasks: Sequence[TaskPicture], status: DataflowStatus) -> LagPicture:
+def _lag(tasks: Sequence[TaskOverview], status: DataflowStatus) -> LagOverview:
     """Of a whole dataflow. Of tasks that nobody has told of, or that are not made yet, nobody knows."""
     untold = not tasks or status.tasks_total > len(tasks)
     return lag_of([*tasks, UNKNOWN] if untold else tasks)
 
 
-def _stalled_after_s(sight: Sight) -> float:
-    if sight.config is not None and all(source.paused for source in sight.config.sources.values()):
+def _stalled_after_s(nodes: OverviewNodes) -> float:
+    if nodes.config is not None and all(source.paused for source in nodes.config.sources.values()):
         return math.inf  # nothing is to be read, whoever is silent
-    return sight.config.stalled_after_s if sight.config is not None else DEFAULT_STALLED_AFTER_S
+    return nodes.config.stalled_after_s if nodes.config is not None else DEFAULT_STALLED_AFTER_S
 
 
-def _worker(name: str, report: WorkerReport | None, now_ms: int) -> WorkerPicture:
+def _worker(name: str, report: WorkerReport | None, now_ms: int) -> WorkerOverview:
     if report is None:
-        return WorkerPicture(name=name)
+        return WorkerOverview(name=name)
     tasks = [task for task in report.tasks if task.state != "released"]
     age = age_s(report, now_ms)
     rates = tasks if age <= SILENT_S else []
-    return WorkerPicture(
+    return WorkerOverview(
         name=name,
         ready=report.spark_ready,
         leaving=report.leaving,
@@ -302,23 +302,23 @@ def _worker(name: str, report: WorkerReport | None, now_ms: int) -> WorkerPictur
     )
 
 
-def _rates(sight: Sight, now_ms: int) -> EdgeRates:
+def _rates(nodes: OverviewNodes, now_ms: int) -> EdgeRates:
     """Over all workers; of one that is silent nobody knows."""
-    heard = [report for report in sight.reports.values() if report and age_s(report, now_ms) <= SILENT_S]
+    heard = [report for report in nodes.reports.values() if report and age_s(report, now_ms) <= SILENT_S]
     return EdgeRates.total([report.rates for report in heard])
 
 
-def _sources(tasks: Sequence[TaskPicture], rates: EdgeRates) -> tuple[SourcePicture, ...]:
+def _sources(tasks: Sequence[TaskOverview], rates: EdgeRates) -> tuple[SourceOverview, ...]:
     streams: dict[str, list[StreamLag]] = {source: [] for source in rates.sources}
-    lags: dict[str, list[LagPicture]] = {}
+    lags: dict[str, list[LagOverview]] = {}
     for task in tasks:
         for stream in task.lag:
             streams.setdefault(stream.source, []).append(stream)
-            lag = LagPicture(lag_records=stream.records, lag_age_s=task.lag_age_s, lag_about=task.lag_about)
+            lag = LagOverview(lag_records=stream.records, lag_age_s=task.lag_age_s, lag_about=task.lag_about)
             lags.setdefault(stream.source, []).append(lag)
     rest = [] if tasks and all(_told_by_stream(task) for task in tasks) else [UNKNOWN]
     return tuple(
-        SourcePicture(
+        SourceOverview(
             source=source,
             in_per_s=rates.sources.get(source, 0.0),
             **dict(lag_of([*lags.get(source, ()), *rest])),
@@ -328,12 +328,12 @@ def _sources(tasks: Sequence[TaskPicture], rates: EdgeRates) -> tuple[SourcePict
     )
 
 
-def _told_by_stream(task: TaskPicture) -> bool:
+def _told_by_stream(task: TaskOverview) -> bool:
     """Whether the streams that a report had room for are all that the task waits with."""
     return task.lag_records is not None and task.lag_records == sum(stream.records for stream in task.lag)
 
 
-def _mean_round(tasks: Iterable[TaskPicture]) -> PhaseTimes | None:
+def _mean_round(tasks: Iterable[TaskOverview]) -> PhaseTimes | None:
     means = [task.times.mean for task in tasks if task.times is not None]
     if not means:
         return None

@@ -34,7 +34,7 @@ ConfigChange = Callable[[DataflowConfig], DataflowConfig]
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditResult:
     """An edit that was written as `version`; nothing was, if it changed nothing."""
 
     version: int
@@ -44,7 +44,7 @@ class Edited:
     """What others have edited while this was being written; it stays as well."""
 
 
-def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None, *, force: bool = False) -> Edited:
+def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None, *, force: bool = False) -> EditResult:
     """Apply `change` to the config as it stands, again and again while others edit it.
 
     For changes that mean the same whatever else is edited. An edit that the master has refused is replaced by the
@@ -72,16 +72,16 @@ def replace_config(
     by: str | None = None,
     *,
     force: bool = False,
-) -> Edited:
+) -> EditResult:
     """Replace the config that was `found`. Raises ConfigInvalid, DataflowBusy (it would be refused), EditConflict."""
     refuse_invalid(view, config)
     if not force:
         refuse_reordering(view, found.value, config)
     plan = plan_edit(found.value, config, running=bool(view.workers()))
     if config == found.value and view.registry.find(view.paths.config) is not None:
-        return Edited(found.version, plan, written=False)
+        return EditResult(found.version, plan, written=False)
     version = write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
-    return Edited(version, plan, written=True)
+    return EditResult(version, plan, written=True)
 
 
 def rolled_back(view: DataflowView, version: int) -> ConfigChange:

@@ -90,12 +90,12 @@ def _file_sinks(registry: Registry, home: Path) -> Iterator[FileSinkConfig]:
 def asked_for(namespace: LogNamespace, log: str, commit_log: str) -> str | None:
     """Why somebody will ask for that commit log of a log, if so."""
     try:
-        decider = namespace.decided_by(log)
+        coordinator = namespace.commit_log_of(log)
     except LogNotFound:
         return None
     except ScribenginError as error:
         return f"log '{log}' cannot be read: {error}"
-    return f"log '{log}' was left unfinished, and asks it for its last round" if decider == commit_log else None
+    return f"log '{log}' was left unfinished, and asks it for its last round" if coordinator == commit_log else None
 
 
 def next_step_of(log: str, namespace: str) -> str:
@@ -115,7 +115,10 @@ def _awaited_by_log(
     except DescriptorUnreadable as error:
         return str(error), "restore it, or delete it by hand"
     if prepared is not None:
-        return f"'{prepared.decision.decider}' decides about its last round", "submit the dataflow again, which asks it"
+        return (
+            f"'{prepared.decision.coordinator}' decides about its last round",
+            "submit the dataflow again, which asks it",
+        )
     for namespace in namespaces:
         within = resource.removeprefix(f"{_LOG}{namespace}/")
         if within != resource:

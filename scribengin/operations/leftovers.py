@@ -18,7 +18,7 @@ from pathlib import Path
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
-from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.holds import RetentionHold
 from scribengin.connectors.names import SOURCES_NODE
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
@@ -137,7 +137,7 @@ def _of_namespace(registry: Registry, path: str, store: Path, now_s: float) -> I
         readers = [(log, reader) for log in namespace.names() for reader in _readers(namespace, log)]
         known = set(dataflow_names(registry)) | _to_come(registry)
         for log, reader in readers:
-            held_by = HeldBy.of(reader)
+            held_by = RetentionHold.of(reader)
             if held_by is not None and held_by.dataflow not in known:
                 what = f"log '{log}' of {path} keeps records for dataflow '{held_by.dataflow}', which is not there"
                 yield Leftover("hold", what, partial(_let_go, registry, path, log, reader))

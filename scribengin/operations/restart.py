@@ -16,7 +16,7 @@ from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict, PackageInvalid
 from scribengin.operations.chain.config import is_chain, load_chain, with_topics
 from scribengin.operations.chain.registry import get_chain, memberships
-from scribengin.operations.editing import Edited, refuse_invalid, with_values
+from scribengin.operations.editing import EditResult, refuse_invalid, with_values
 from scribengin.operations.lifecycle import (
     author,
     await_masters_gone,
@@ -115,7 +115,7 @@ def stop_for_restart(view: DataflowView) -> None:
             raise ended_badly(status)
 
 
-def put_in_force(view: DataflowView, base: Versioned[DataflowConfig], config: DataflowConfig, home: Path) -> Edited:
+def put_in_force(view: DataflowView, base: Versioned[DataflowConfig], config: DataflowConfig, home: Path) -> EditResult:
     """Write the config, made from `base`, of a dataflow that has stopped, its package shipped. What others have edited
     since `base` was read stays.
 
@@ -133,7 +133,7 @@ def put_in_force(view: DataflowView, base: Versioned[DataflowConfig], config: Da
         if config.package is not None:
             view.set_origin(Origin(package=config.package, host=socket.gethostname()))
             remember_origin(home, view.registry.hosts, view.dataflow, config.package)
-        return Edited(written, plan_edit(before, carried, running=False), written=True, meanwhile=meanwhile)
+        return EditResult(written, plan_edit(before, carried, running=False), written=True, meanwhile=meanwhile)
     raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
 
 

@@ -14,11 +14,11 @@ from functools import partial
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
@@ -67,7 +67,7 @@ class Rewind:
         environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock, has_tasks=lambda: True)
         only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
         self._at = at
-        self._open = partial(Resources, only_sources, environment)
+        self._open = partial(OpenedDataflow, only_sources, environment)
         with self._open() as resources:
             self._moves = [
                 self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))
@@ -100,7 +100,7 @@ class Rewind:
                 self._make_room(move.path.rpartition("/")[0])
         everything: list[Operation] = [*operations]
         try:
-            with effect("rewind.commit"):
+            with failpoint("rewind.commit"):
                 versions = self._view.registry.commit(everything)
         except (VersionConflict, NodeExists, NodeMissing):
             raise DataflowBusy(
@@ -124,7 +124,7 @@ class Rewind:
                 Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
                 for move, version in zip(self._moves, versions, strict=True)
             ]
-            with effect("rewind.back"):
+            with failpoint("rewind.back"):
                 self._view.registry.commit(back)
             raise DataflowBusy(
                 f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
@@ -145,7 +145,7 @@ class Rewind:
         path = paths.commit_log(root)
         node = self._view.registry.find(path)
         if node is None:
-            log = CommitLog(dataflow=self._view.dataflow, task=task, owner="rewind", lease=0, epoch=0, round=0)
+            log = CommitLog(dataflow=self._view.dataflow, task=task, owner="rewind", generation=0, epoch=0, round=0)
             return _Move(Rewound(task, stream.source, stream.name, None, after(None)), stream, path, log, None)
         log = CommitLog.from_bytes(node.data, path=path)
         if log.prepared is not None:
@@ -161,5 +161,5 @@ class Rewind:
 
     def _make_room(self, path: str) -> None:
         if self._view.registry.find(path) is None:
-            with effect("rewind.create"):
+            with failpoint("rewind.create"):
                 self._view.registry.create(path, parents=True)

@@ -18,11 +18,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from scribengin.connectors.contract import RecordSplit
 from scribengin.connectors.spark.contract import RowSpan, SparkTable, WriteMode
 from scribengin.errors import SparkUnavailable, SystemUnreachable, TableFailed
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_kinds, one_line
 from scribengin.spark.transform.encoding import quoted
-from scribengin.spark.transform.input import FileSplit, ReadSplit, TableSplit, conform
+from scribengin.spark.transform.input import ArrowFileSplit, SparkTableSplit, conform
 from scribengin.spark.transform.output import arrow_files, mapped
 from scribengin_registry.references import resolved_all
 
@@ -93,10 +94,10 @@ class StoredTable:
         batches = [batch for path in paths for batch in mapped(path)]
         return cls(pa.Table.from_batches(batches, schema), tuple(paths), directory)
 
-    def splits(self, count: int) -> tuple[ReadSplit, ...]:
+    def splits(self, count: int) -> tuple[RecordSplit, ...]:
         """The first `count` rows, in pieces of about the same size."""
         if self.directory is None:
-            return tuple(TableSplit.of(piece) for piece in _pieces(self.rows.slice(0, count)))
+            return tuple(SparkTableSplit.of(piece) for piece in _pieces(self.rows.slice(0, count)))
         return tuple(_file_splits(self.paths, count))
 
     def close(self) -> None:
@@ -111,7 +112,7 @@ def _pieces(table: pa.Table) -> Iterator[pa.Table]:
         yield table.slice(first, rows)
 
 
-def _file_splits(paths: Sequence[Path], count: int) -> Iterator[FileSplit]:
+def _file_splits(paths: Sequence[Path], count: int) -> Iterator[ArrowFileSplit]:
     """Runs of batches of about _SPLIT_BYTES each; the last one is cut where `count` ends."""
     left = count
     for path in paths:
@@ -121,7 +122,7 @@ def _file_splits(paths: Sequence[Path], count: int) -> Iterator[FileSplit]:
             taken = min(batch.num_rows, left)
             rows, size, left = rows + taken, size + batch.nbytes, left - taken
             if rows and (size >= _SPLIT_BYTES or not left or index == len(batches) - 1):
-                yield FileSplit(str(path), first, index + 1, rows, size)
+                yield ArrowFileSplit(str(path), first, index + 1, rows, size)
                 first, rows, size = index + 1, 0, 0
             if not left:
                 return
@@ -143,11 +144,11 @@ def _told(doing: str) -> Iterator[None]:
 
 
 def _judged(error: Any, doing: str) -> SparkUnavailable | SystemUnreachable | TableFailed:
-    judged = failure(error, doing)
+    resolved = failure(error, doing)
     kinds = java_kinds(error)
     if not isinstance(error, PySparkException | Py4JJavaError) or any("OutOfMemory" in kind for kind in kinds):
-        assert isinstance(judged, SparkUnavailable)
-        return judged
+        assert isinstance(resolved, SparkUnavailable)
+        return resolved
     said = f"{doing}: {one_line(error)}"
     if any(_ABSENT.search(kind) for kind in kinds):
         return SystemUnreachable(f"{said}; it is tried again until its system answers")

@@ -3,9 +3,8 @@
     with failpoint("round.commit:after", kill_this_process):
         owner.run_round()
 
-A stop is `<effect>:before` or `<effect>:after`. For your own connector: put its effects in `with effect("..."):`, run
-it under `record_stops()` once to learn the stops that it passes, and then again with each of them.
-"""
+A stop is `<effect>:before` or `<effect>:after`. For your own connector: put its failpoints in `with failpoint("..."):`,
+run it under `record_stops()` once to learn the stops that it passes, and then again with each of them."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Action = Callable[[str], None]
 
 
 @contextmanager
-def failpoint(stop: str, action: Action, *, occurrence: int = 1) -> Iterator[None]:
+def at_failpoint(stop: str, action: Action, *, occurrence: int = 1) -> Iterator[None]:
     """Call `action` at the `occurrence`-th time that this process passes `stop`, while the block lasts."""
     seen = 0
     lock = threading.Lock()

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.testing.memory_tree import Change, MemoryTree
+from scribengin.testing.memory_tree import MemoryTree, TreeChange
 from scribengin_registry.contract import (
     ANY_VERSION,
     Create,
@@ -270,7 +270,7 @@ class MemoryRegistry(Registry):
 
     # -- what the ensemble calls
 
-    def tell(self, change: Change) -> None:
+    def tell(self, change: TreeChange) -> None:
         """Call the watches that this change fires."""
         if change.kind == "deleted":
             self._fire(self._child_watches, "deleted", change.path)

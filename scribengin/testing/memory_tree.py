@@ -26,7 +26,7 @@ _SEQUENCE_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TreeChange:
     """What happened to a node: who watches it, or its parent, is told."""
 
     kind: Literal["created", "deleted", "changed"]
@@ -82,11 +82,11 @@ class MemoryTree:
 
     def apply(
         self, operations: Sequence[Operation], *, session_id: int, user: str | None, now_ms: int
-    ) -> tuple[list[int], list[Change]]:
+    ) -> tuple[list[int], list[TreeChange]]:
         """Apply all or none, in order: the versions afterwards, as `Registry.commit` returns them, and what changed."""
         kept: dict[str, _Record | None] = {}
         versions: list[int] = []
-        changes: list[Change] = []
+        changes: list[TreeChange] = []
         try:
             for operation in operations:
                 versions.append(self._apply(operation, kept, changes, session_id, user, now_ms))
@@ -103,7 +103,7 @@ class MemoryTree:
         self,
         operation: Operation,
         kept: dict[str, _Record | None],
-        changes: list[Change],
+        changes: list[TreeChange],
         session_id: int,
         user: str | None,
         now_ms: int,
@@ -112,7 +112,7 @@ class MemoryTree:
         match operation:
             case Create(_, data, ephemeral):
                 self._create(path, _Record(data, user, session_id if ephemeral else 0, now_ms, now_ms), user, kept)
-                changes.append(Change("created", path))
+                changes.append(TreeChange("created", path))
                 return 0
             case Set(_, data, version):
                 record = self._checked("set", path, version)
@@ -122,11 +122,11 @@ class MemoryTree:
                 record.data = data
                 record.modified_ms = now_ms
                 record.version += 1
-                changes.append(Change("changed", path))
+                changes.append(TreeChange("changed", path))
                 return record.version
             case Delete(_, version):
                 self._delete(path, version, user, kept)
-                changes.append(Change("deleted", path))
+                changes.append(TreeChange("deleted", path))
                 return -1
             case Check(_, version):
                 return self._checked("check", path, version).version

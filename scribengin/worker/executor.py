@@ -11,15 +11,15 @@ from scribengin.base.diagnostics import log_context, tagged
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import TaskAssignment
 from scribengin.dataflow.round.bad_records import Isolating
-from scribengin.dataflow.round.runner import RoundOutcome, TaskOwner
+from scribengin.dataflow.round.runner import RoundOutcome, RoundRunner
 from scribengin.errors import ScribenginError
 from scribengin.worker import state
-from scribengin.worker.failures import Failure, Remedy, judge
-from scribengin.worker.state import ExecutorReport, ExecutorState, Owned
+from scribengin.worker.failures import Failure, Remedy, remedy_for
+from scribengin.worker.state import AssignedTask, ExecutorReport, ExecutorState
 
 _LOG = logging.getLogger(__name__)
 
-OpenTask = Callable[[Owned, Callable[[Isolating], None]], TaskOwner]
+OpenTask = Callable[[AssignedTask, Callable[[Isolating], None]], RoundRunner]
 """Opens a task whose owner tells the second how a search for bad records goes."""
 
 
@@ -49,10 +49,10 @@ class Executor:
         self._stopping = threading.Event()
         self._state = ExecutorState(patience)
         self._assignments: list[TaskAssignment] | None = None
-        self._reconfigure: Callable[[TaskOwner], None] | None = None
+        self._reconfigure: Callable[[RoundRunner], None] | None = None
         self._leaving = False
         self._idle = True
-        self._owners: dict[Owned, TaskOwner] = {}
+        self._owners: dict[AssignedTask, RoundRunner] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Executor:
             self._idle = False
         self._woken.set()
 
-    def reconfigure(self, change: Callable[[TaskOwner], None], patience: PatienceConfig) -> None:
+    def reconfigure(self, change: Callable[[RoundRunner], None], patience: PatienceConfig) -> None:
         """Have this done with every open task before its next step. Those that are opened from now on have it."""
         with self._lock:
             self._reconfigure = change
@@ -112,7 +112,7 @@ class Executor:
             _LOG.warning(f"{self.name} of the worker ended: {error!r}", exc_info=error, extra=tagged("executor_ended"))
             self._on_fatal(Failure(Remedy.WORKER, f"{self.name} of the worker ended: {error!r}"))
 
-    def _next_step(self) -> tuple[state.Step, Callable[[TaskOwner], None] | None]:
+    def _next_step(self) -> tuple[state.Step, Callable[[RoundRunner], None] | None]:
         with self._lock:
             change, self._reconfigure = self._reconfigure, None
             if self._assignments is not None:
@@ -141,7 +141,7 @@ class Executor:
             case state.TakeOver(owned):
                 self._owner(owned).take_over()
                 self._tell(lambda: self._state.taken_over(owned))
-                text = f"{owned.task} is taken over by {self.name} (lease {owned.lease})"
+                text = f"{owned.task} is taken over by {self.name} (generation {owned.generation})"
                 _LOG.info(text, extra=tagged("task_taken_over", round=self._next_round(owned)))
             case state.RunRound(owned):
                 outcome = self._owner(owned).run_round()
@@ -149,7 +149,7 @@ class Executor:
                 self._tell(lambda: self._state.round_done(owned, outcome, now_ms, now_s))
                 if outcome is not None:
                     self._on_round(outcome)
-            case state.Look(owned):
+            case state.MeasureLag(owned):
                 owner = self._owner(owned)
                 lags, ended, now_s = owner.lags(), owner.ended(), self._clock.monotonic_s()
                 self._tell(lambda: self._state.looked(owned, lags, ended=ended, now_s=now_s))
@@ -160,13 +160,14 @@ class Executor:
                 self._close(owned)
                 self._tell(lambda: self._state.gave_back(owned))
                 _LOG.info(
-                    f"{owned.task} is given back by {self.name} (lease {owned.lease})", extra=tagged("task_given_back")
+                    f"{owned.task} is given back by {self.name} (generation {owned.generation})",
+                    extra=tagged("task_given_back"),
                 )
                 self._on_change()
             case state.Discard(owned):
                 self._discard(owned)
 
-    def _isolating(self, owned: Owned, step: Isolating) -> None:
+    def _isolating(self, owned: AssignedTask, step: Isolating) -> None:
         """What is told while a round goes on: at the begin and the end to the log, and always to the report."""
         self._tell(lambda: self._state.isolating(owned, self._clock.monotonic_s()))
         if not step.runs:
@@ -179,8 +180,8 @@ class Executor:
             _LOG.info(text, extra=tagged("isolated", records=step.records, bad=step.bad, runs=step.runs))
         self._on_change()
 
-    def _failed(self, owned: Owned, error: Exception) -> None:
-        failure = judge(error)
+    def _failed(self, owned: AssignedTask, error: Exception) -> None:
+        failure = remedy_for(error)
         trace = None if isinstance(error, ScribenginError) else error
         task, number = owned.task, self._next_round(owned)
         _LOG.warning(
@@ -196,24 +197,24 @@ class Executor:
             self._state.failed(owned, failure, self._clock.monotonic_s())
         self._on_change()
 
-    def _next_round(self, owned: Owned) -> int | None:
+    def _next_round(self, owned: AssignedTask) -> int | None:
         """The number of the round that the task is in, or comes to next, as far as this is known."""
         done = self._owners[owned].round if owned in self._owners else None
         return None if done is None else done + 1
 
-    def _owner(self, owned: Owned) -> TaskOwner:
+    def _owner(self, owned: AssignedTask) -> RoundRunner:
         if owned not in self._owners:
             self._owners[owned] = self._open_task(owned, lambda step: self._isolating(owned, step))
         return self._owners[owned]
 
-    def _close(self, owned: Owned) -> None:
+    def _close(self, owned: AssignedTask) -> None:
         """Give the task's locks back and close it. If the first raises, the task is still open, and will be retried."""
         owner = self._owner(owned)
         owner.release()
         del self._owners[owned]
         owner.close()
 
-    def _discard(self, owned: Owned) -> None:
+    def _discard(self, owned: AssignedTask) -> None:
         """Close a task that is not ours any more, or has failed. Locks that do not go now go with the session."""
         owner = self._owners.pop(owned, None)
         if owner is None:

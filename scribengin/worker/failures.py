@@ -81,7 +81,7 @@ _FINAL = (
 )
 
 
-def judge(error: Exception) -> Failure:
+def remedy_for(error: Exception) -> Failure:
     """What to do about an error of a task. Whatever is not known, a connector's client for example, deserves another
     try."""
     return Failure(_remedy(error), masked_text(first_lines(f"{describe(error)}{_full(error)}")))

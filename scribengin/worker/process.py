@@ -23,7 +23,7 @@ from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.lifetime import end_at_once
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import (
     WorkerDescriptor,
     WorkerReport,
@@ -32,7 +32,7 @@ from scribengin.dataflow.registry.descriptors import (
 )
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.bad_records import Isolating
-from scribengin.dataflow.round.runner import RoundTransform, TaskOwner
+from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, NotNarrow, TransformationFailed
 from scribengin.monitoring.metrics import observe_round
 from scribengin.spark.session.session import start_session
@@ -41,7 +41,7 @@ from scribengin.worker.executor import Executor
 from scribengin.worker.failures import Failure
 from scribengin.worker.monitoring import monitored
 from scribengin.worker.reporting import ReportSchedule
-from scribengin.worker.state import ExecutorReport, Owned
+from scribengin.worker.state import AssignedTask, ExecutorReport
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, SessionLost
 
@@ -69,7 +69,7 @@ class WorkerSettings:
     package: str | None = None
 
 
-class Worker:
+class WorkerProcess:
     """One worker, from registration to its end. `run` blocks; it must be called on the main thread."""
 
     def __init__(self, registry: Registry, settings: WorkerSettings, clock: Clock) -> None:
@@ -97,7 +97,7 @@ class Worker:
             self._register(
                 opened.enter_context(monitored(self._config, self._settings.name, lambda: self._told().tasks))
             )
-            resources = opened.enter_context(Resources(self._config, self._environment()))
+            resources = opened.enter_context(OpenedDataflow(self._config, self._environment()))
             transform = self._start_spark(resources)
             self._start_executors(resources, transform)
             opened.callback(self._stop_executors)
@@ -134,7 +134,7 @@ class Worker:
     def _environment(self) -> Environment:
         return Environment(registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow)
 
-    def _start_spark(self, resources: Resources) -> RoundTransform:
+    def _start_spark(self, resources: OpenedDataflow) -> RoundTransform:
         config = self._config
         session = start_session(
             f"{config.name}-{self._settings.name}",
@@ -147,11 +147,11 @@ class Worker:
             transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
         return transformation
 
-    def _start_executors(self, resources: Resources, transform: RoundTransform) -> None:
+    def _start_executors(self, resources: OpenedDataflow, transform: RoundTransform) -> None:
         for number in range(1, self._config.executors_per_worker + 1):
             name = f"executor-{number}"
 
-            def open_task(owned: Owned, isolating: Callable[[Isolating], None], name: str = name) -> TaskOwner:
+            def open_task(owned: AssignedTask, isolating: Callable[[Isolating], None], name: str = name) -> RoundRunner:
                 return self._open_task(owned, name, resources, transform, isolating)
 
             executor = Executor(
@@ -168,18 +168,18 @@ class Worker:
 
     def _open_task(
         self,
-        owned: Owned,
+        owned: AssignedTask,
         executor: str,
-        resources: Resources,
+        resources: OpenedDataflow,
         transform: RoundTransform,
         isolating: Callable[[Isolating], None],
-    ) -> TaskOwner:
-        return TaskOwner(
+    ) -> RoundRunner:
+        return RoundRunner(
             self._registry,
             self._settings.dataflow,
             self._view.task(owned.task),
             owner=f"{self._settings.name}/{executor}",
-            lease=owned.lease,
+            generation=owned.generation,
             sources=resources.sources,
             sinks=resources.sinks,
             transform=transform,
@@ -260,7 +260,7 @@ class Worker:
         self._config = self._config.model_copy(update={**live, "errors": errors})
         changed = self._config
 
-        def reconfigure(owner: TaskOwner) -> None:
+        def reconfigure(owner: RoundRunner) -> None:
             owner.reconfigure(changed.round, changed.errors, paused_sources(changed))
 
         for executor in self._executors:
@@ -327,6 +327,6 @@ def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> in
     """Be a worker until it is over. Returns the exit code; never raises SessionLost."""
     configure_logging(dataflow=settings.dataflow, worker=settings.name)
     try:
-        return Worker(registry, settings, clock).run()
+        return WorkerProcess(registry, settings, clock).run()
     except SessionLost as error:
         end_at_once("session_lost", str(error), EXIT_SESSION_LOST)

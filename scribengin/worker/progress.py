@@ -50,7 +50,7 @@ class _RatesByName:
 
 
 class Progress:
-    """What one task did under one lease."""
+    """What one task did under one generation."""
 
     def __init__(self, now_s: float) -> None:
         self.rounds = self.records_in = self.records_out = self.records_bad = self.failures = 0

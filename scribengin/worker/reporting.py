@@ -44,4 +44,4 @@ def _counts(report: WorkerReport) -> list[object]:
 
 
 def _states(report: WorkerReport) -> tuple[object, ...]:
-    return (report.spark_ready, report.leaving, *((task.task, task.lease, task.state) for task in report.tasks))
+    return (report.spark_ready, report.leaving, *((task.task, task.generation, task.state) for task in report.tasks))

@@ -1,7 +1,7 @@
 """What an executor does next with the tasks that it was given. Pure: no registry, no clock, no threads.
 
 The shell asks `next_step`, does that one thing, and says how it went; in between it passes on what the master assigns.
-A task, under one lease:
+A task, under one generation:
 
     new ──taken over──► running ◄──something to read / nothing──► idle
      ▲                    │                                        │
@@ -9,7 +9,7 @@ A task, under one lease:
                                        │
                        released · finished · failed · stale
 
-The states of the last line are ends: only an assignment with a higher lease begins anew. In `new` nothing may be
+The states of the last line are ends: only an assignment with a higher generation begins anew. In `new` nothing may be
 assumed about what an earlier round left; `take_over` settles it. To release a task that is not owned it is taken over
 first, so that nothing of a round is left half done.
 """
@@ -51,39 +51,39 @@ _REPORTED: dict[Phase, TaskState] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """A task under one lease: what a step is about."""
+class AssignedTask:
+    """A task under one generation: what a step is about."""
 
     task: str
-    lease: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
     """Open the task if it is not open, and take it over."""
 
-    owned: Owned
+    owned: AssignedTask
 
 
 @dataclass(frozen=True, slots=True)
 class RunRound:
     """Run one round, if there is something to read."""
 
-    owned: Owned
+    owned: AssignedTask
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MeasureLag:
     """See how far the task is behind, and whether its sources have come to their end."""
 
-    owned: Owned
+    owned: AssignedTask
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Wait until the task has something to read, or for that long."""
 
-    owned: Owned
+    owned: AssignedTask
     timeout_s: float
 
 
@@ -91,14 +91,14 @@ class Wait:
 class GiveBack:
     """Release the task, cleanly, and close it."""
 
-    owned: Owned
+    owned: AssignedTask
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
     """Close the task, and give back what can be given back: it is nothing to do with this executor any more."""
 
-    owned: Owned
+    owned: AssignedTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,14 @@ class Sleep:
     timeout_s: float | None
 
 
-Step = TakeOver | RunRound | Look | Wait | GiveBack | Discard | Sleep
+Step = TakeOver | RunRound | MeasureLag | Wait | GiveBack | Discard | Sleep
 
 
 @dataclass(slots=True)
 class _Run:
-    """One task under one lease."""
+    """One task under one generation."""
 
-    owned: Owned
+    owned: AssignedTask
     progress: Progress
     phase: Phase = "new"
     release: bool = False
@@ -139,7 +139,7 @@ class _Run:
         return TaskReport.model_validate(
             {
                 "task": owned.task,
-                "lease": owned.lease,
+                "generation": owned.generation,
                 "state": self._reported(working=working),
                 "error": self.error,
                 **counted,
@@ -171,7 +171,7 @@ class ExecutorState:
     def __init__(self, patience: PatienceConfig) -> None:
         self._patience = patience
         self._runs: dict[str, _Run] = {}
-        self._discarded: list[Owned] = []
+        self._discarded: list[AssignedTask] = []
         self._turn: list[str] = []
         self._leaving = False
 
@@ -184,11 +184,11 @@ class ExecutorState:
             self._forget(self._runs.pop(task))
         for task, assignment in wanted.items():
             run = self._runs.get(task)
-            if run is None or run.owned.lease < assignment.lease:
+            if run is None or run.owned.generation < assignment.generation:
                 if run is not None:
                     self._forget(run)
-                run = self._runs[task] = _Run(Owned(task, assignment.lease), Progress(now_s))
-            if run.owned.lease == assignment.lease:
+                run = self._runs[task] = _Run(AssignedTask(task, assignment.generation), Progress(now_s))
+            if run.owned.generation == assignment.generation:
                 run.release = run.release or assignment.release
         self._turn = [task for task in self._turn if task in wanted] + [t for t in wanted if t not in self._turn]
 
@@ -200,11 +200,11 @@ class ExecutorState:
         """Give everything back."""
         self._leaving = True
 
-    def taken_over(self, owned: Owned) -> None:
+    def taken_over(self, owned: AssignedTask) -> None:
         """The task is owned: nothing is staged, everything committed is complete."""
         self._run(owned).phase = "running"
 
-    def round_done(self, owned: Owned, outcome: RoundOutcome | None, now_ms: int, now_s: float) -> None:
+    def round_done(self, owned: AssignedTask, outcome: RoundOutcome | None, now_ms: int, now_s: float) -> None:
         """A round was committed, or (None) there was nothing to read. `now_ms` is for people."""
         run = self._run(owned)
         run.phase = "idle" if outcome is None else "running"
@@ -217,18 +217,18 @@ class ExecutorState:
         if outcome is not None:
             run.progress.committed(outcome, now_ms, now_s)
 
-    def isolating(self, owned: Owned, now_s: float) -> None:
+    def isolating(self, owned: AssignedTask, now_s: float) -> None:
         """A round failed, and the search for its bad records has come a step further."""
         run = self._run(owned)
         run.isolating = True
         run.progress.moved(now_s)
 
-    def waited(self, owned: Owned, *, readable: bool) -> None:
+    def waited(self, owned: AssignedTask, *, readable: bool) -> None:
         """The wait is over."""
         if readable:
             self._run(owned).phase = "running"
 
-    def looked(self, owned: Owned, lags: Sequence[StreamLag], *, ended: bool, now_s: float) -> None:
+    def looked(self, owned: AssignedTask, lags: Sequence[StreamLag], *, ended: bool, now_s: float) -> None:
         """How far the task is behind, and whether there will never be anything more to read."""
         run = self._run(owned)
         run.progress.looked(lags, now_s)
@@ -236,12 +236,12 @@ class ExecutorState:
         run.looked_s = now_s
         run.looked_rounds = run.progress.rounds
 
-    def gave_back(self, owned: Owned) -> None:
+    def gave_back(self, owned: AssignedTask) -> None:
         """The task was released."""
         run = self._run(owned)
         run.phase = "finished" if run.ended else "released"
 
-    def failed(self, owned: Owned, failure: Failure, now_s: float) -> None:
+    def failed(self, owned: AssignedTask, failure: Failure, now_s: float) -> None:
         """Something went wrong with the task, which is to be taken over again before anything else is done with it.
 
         If it is discarded already, that changes nothing.
@@ -291,7 +291,7 @@ class ExecutorState:
             return GiveBack(giving_back.owned)
         unseen = next((run for run in ready if self._unseen(run, now_s)), None)
         if unseen is not None:
-            return Look(unseen.owned)
+            return MeasureLag(unseen.owned)
         busy = any(run.phase != "idle" for run in ready)
         for run in ready:
             if run.phase == "new" or busy or self._to_look(run, now_s):
@@ -320,7 +320,7 @@ class ExecutorState:
             self._next_turn(run)
             return TakeOver(run.owned)
         if self._to_look(run, now_s):
-            return Look(run.owned)
+            return MeasureLag(run.owned)
         self._next_turn(run)
         return RunRound(run.owned)
 
@@ -359,7 +359,7 @@ class ExecutorState:
         if run.phase in _WORKING:
             self._discarded.append(run.owned)
 
-    def _run(self, owned: Owned) -> _Run:
+    def _run(self, owned: AssignedTask) -> _Run:
         """The run that a step was about. A step is over before anything else is assigned, so it is still there."""
         run = self._runs[owned.task]
         assert run.owned == owned

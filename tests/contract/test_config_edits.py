@@ -24,7 +24,7 @@ from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, EditConflict
 from scribengin.master.state.events import AcceptConfig, RefuseConfig
 from scribengin.master.transactions import operations_for
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 
@@ -100,7 +100,7 @@ def test_the_second_editor_is_told_of_a_raw_edit_that_nobody_has_seen_yet(view: 
 def test_an_edit_stopped_before_or_after_its_transaction_is_there_whole_or_not_at_all(view: DataflowView) -> None:
     for stop, there in (("edits.write:before", False), ("edits.write:after", True)):
         version = view.config().version
-        with failpoint(stop, die), pytest.raises(SystemExit):
+        with at_failpoint(stop, die), pytest.raises(SystemExit):
             write_edit(view, config(workers=3), version, author="ada@here", at_ms=7)
         assert (view.config().value.workers == 3) == there
         assert edits(view)[-1].version == view.config().version == version + there

@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.connectors.contract import SinkStreamDescriptor
-from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.holds import RetentionHold
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.registry import paths
@@ -49,7 +49,7 @@ class Chain:
                 namespace.create(f"{log}/{k}")
         for reader, log in (("second", "a"), ("third", "b")):
             for k in range(2):
-                held_by = HeldBy(reader, "src", f"{log}/*")
+                held_by = RetentionHold(reader, "src", f"{log}/*")
                 namespace.register_reader(f"{log}/{k}", held_by.reader, commit_log=held_by.commit_log(f"{log}/{k}"))
 
     def write(self, log: str, records: int) -> None:
@@ -63,7 +63,7 @@ class Chain:
             end = self.namespace.end_dlsn(log)
             position = {**end.to_json(), "directory": opened.directory}
         path = paths.commit_log(paths.DataflowPaths(reader).source_stream("src", log))
-        said = CommitLog(dataflow=reader, task="task-0", owner="w", lease=1, epoch=1, round=1, position=position)
+        said = CommitLog(dataflow=reader, task="task-0", owner="w", generation=1, epoch=1, round=1, position=position)
         if self.registry.find(path) is None:
             self.registry.create(path, b"", parents=True)
         self.registry.set(path, said.to_bytes())
@@ -117,7 +117,7 @@ def test_a_reader_that_was_deleted_holds_up_nobody(chain: Chain) -> None:
 
 
 def test_dataflows_that_feed_each_other_come_to_an_end(chain: Chain) -> None:
-    held_by = HeldBy("second", "back", "c/*")
+    held_by = RetentionHold("second", "back", "c/*")
     chain.namespace.register_reader("c/0", held_by.reader, commit_log=held_by.commit_log("c/0"))
     chain.write("a/0", 1)
     followers = chain.followers(task(0))

@@ -1,5 +1,5 @@
-"""A dataflow that is deleted and submitted again uses no name, lease or epoch once more, so nothing that is left of the
-first one is taken for its own."""
+"""A dataflow that is deleted and submitted again uses no name, generation or epoch once more, so nothing that is left
+of the first one is taken for its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import PlacementHead, WorkerDescriptor
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.dataflow.round.commit_logs import TaskOwnership
+from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import StaleOwner
 from scribengin_registry.contract import Registry
 
@@ -38,8 +38,8 @@ def streams(view: DataflowView) -> list[str]:
     return [view.paths.source_stream("flights", "flights/0"), paths.sink_stream(RESOURCE, "0")]
 
 
-def owned(view: DataflowView, owner: str, lease: int, member: str | None = None) -> TaskOwnership:
-    ownership = TaskOwnership(view.registry, view.dataflow, "task-0", owner, lease, streams(view), member)
+def owned(view: DataflowView, owner: str, generation: int, member: str | None = None) -> TaskCommitLogs:
+    ownership = TaskCommitLogs(view.registry, view.dataflow, "task-0", owner, generation, streams(view), member)
     ownership.take()
     return ownership
 
@@ -48,18 +48,18 @@ def head_of(view: DataflowView) -> PlacementHead:
     return view.placement_head().value
 
 
-def test_names_leases_and_epochs_go_on_where_the_deleted_dataflow_ended(registry: Registry) -> None:
+def test_names_generations_and_epochs_go_on_where_the_deleted_dataflow_ended(registry: Registry) -> None:
     view = submitted(registry)
     assert head_of(view) == PlacementHead()
     head = view.placement_head()
-    used = head.value.model_copy(update={"next_worker": 4, "next_master": 3, "next_lease": 6})
+    used = head.value.model_copy(update={"next_worker": 4, "next_master": 3, "next_generation": 6})
     view.commit_placement(Versioned(used, head.version), [])
     for _ in range(8):
         last = owned(view, "worker-1/e", 5).epoch
     view.delete()
     again = head_of(submitted(registry))
-    assert (again.next_worker, again.next_master, again.next_lease) == (4, 4, last + 1)
-    assert (again.first_worker, again.first_master, again.first_lease) == (4, 3, last + 1)
+    assert (again.next_worker, again.next_master, again.next_generation) == (4, 4, last + 1)
+    assert (again.first_worker, again.first_master, again.first_generation) == (4, 3, last + 1)
     assert [again.is_foreign(name) for name in ("worker-3", "worker-4", "master-2", "master-3", "w1")] == [
         True,
         False,
@@ -67,19 +67,19 @@ def test_names_leases_and_epochs_go_on_where_the_deleted_dataflow_ended(registry
         False,
         False,
     ]
-    assert owned(view, "worker-4/e", again.next_lease).epoch > last
+    assert owned(view, "worker-4/e", again.next_generation).epoch > last
 
 
-def test_another_dataflow_that_writes_the_same_sink_begins_with_names_of_its_own_and_higher_leases(
+def test_another_dataflow_that_writes_the_same_sink_begins_with_names_of_its_own_and_higher_generations(
     registry: Registry,
 ) -> None:
     view = submitted(registry)
     head = view.placement_head()
-    used = head.value.model_copy(update={"next_worker": 4, "next_lease": 6})
+    used = head.value.model_copy(update={"next_worker": 4, "next_generation": 6})
     view.commit_placement(Versioned(used, head.version), [])
     view.delete()
     other = head_of(submitted(registry, "other"))
-    assert (other.next_worker, other.next_lease) == (1, 6)
+    assert (other.next_worker, other.next_generation) == (1, 6)
 
 
 def test_a_deletion_between_the_look_and_the_submission_counts(
@@ -87,7 +87,7 @@ def test_a_deletion_between_the_look_and_the_submission_counts(
 ) -> None:
     gone = submitted(registry, "gone")
     head = gone.placement_head()
-    gone.commit_placement(Versioned(head.value.model_copy(update={"next_lease": 77}), head.version), [])
+    gone.commit_placement(Versioned(head.value.model_copy(update={"next_generation": 77}), head.version), [])
     commit = type(registry).commit
     deleted: list[DataflowView] = []
 
@@ -100,7 +100,7 @@ def test_a_deletion_between_the_look_and_the_submission_counts(
     monkeypatch.setattr(type(registry), "commit", late)
     view = DataflowView(registry, "delays")
     view.submit(config(), [], now_ms=1)
-    assert head_of(view).next_lease == 77
+    assert head_of(view).next_generation == 77
 
 
 def test_an_orphan_of_the_deleted_dataflow_neither_takes_nor_commits_anything_of_the_new_one(
@@ -111,8 +111,8 @@ def test_an_orphan_of_the_deleted_dataflow_neither_takes_nor_commits_anything_of
     orphan.begin({log: {"at": 0} for log in orphan.logs if "sources" in log})
     view.delete()
     view = submitted(registry)
-    lease = head_of(view).next_lease
-    owner = owned(view, "worker-2/e", lease, registered(view, "worker-2"))
+    generation = head_of(view).next_generation
+    owner = owned(view, "worker-2/e", generation, registered(view, "worker-2"))
     owner.begin({log: {"at": 0} for log in owner.logs if "sources" in log})
     moved = {path: orphan.moved(path) for path in orphan.logs}
     with pytest.raises(StaleOwner, match="worker-1 is gone"):

@@ -169,7 +169,7 @@ def test_a_master_that_was_replaced_can_place_nothing(view: DataflowView) -> Non
     view.register_worker(worker)
     old = view.placement_head()
     new = view.commit_placement(Versioned(PlacementHead(master="new", epoch=1), old.version), [])
-    assignment = TaskAssignment(task="task-0", lease=1)
+    assignment = TaskAssignment(task="task-0", generation=1)
     place = Create(view.paths.assignment("w1", "e0", "task-0"), assignment.to_bytes())
     with pytest.raises(VersionConflict):
         view.commit_placement(old, [place])
@@ -182,7 +182,9 @@ def test_many_placements_are_sent_in_chunks_that_are_each_fenced(view: DataflowV
     worker = WorkerDescriptor(name="w1", container="c", host="h", pid=1, executors=("e0",), started_ms=1)
     view.register_worker(worker)
     places = [
-        Create(view.paths.assignment("w1", "e0", f"task-{k}"), TaskAssignment(task=f"task-{k}", lease=k).to_bytes())
+        Create(
+            view.paths.assignment("w1", "e0", f"task-{k}"), TaskAssignment(task=f"task-{k}", generation=k).to_bytes()
+        )
         for k in range(450)
     ]
     after = view.commit_placement(view.placement_head(), places)

@@ -16,7 +16,7 @@ from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.file import TAIL_BYTES, FileSegmentStore, read_tail, slot_of
 from scribengin.log.store.index import INTERVAL_BYTES, EntryPlace, walk
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import records_entry
 
 NAME = SegmentName("log-1", 1, 1)
@@ -113,7 +113,7 @@ def test_what_is_read_from_the_disk_is_what_was_written(store: SegmentStore, siz
     store.create(NAME, fsync=True).close()
     whole = (bytes(range(256)) * (size // 256 + 1))[:size]
     Path(store.path(NAME)).write_bytes(whole)
-    store.settle(NAME)
+    store.make_durable(NAME)
     view, mapped = store.open(NAME, from_disk=True), store.open(NAME)
     assert mapped.read(0, size).to_pybytes() == whole
     assert view.read(0, size).to_pybytes() == whole
@@ -216,7 +216,7 @@ def test_nothing_is_acknowledged_once_the_segment_is_fenced(store: SegmentStore,
 def test_a_fence_that_comes_during_the_fsync_is_seen(store: SegmentStore) -> None:
     writing = Writing(store.create(NAME, fsync=True))
     writing.write(records_entry([b"in flight"]))
-    with failpoint("log.segment_sync:after", lambda _stop: store.fence(NAME)), pytest.raises(Fenced):
+    with at_failpoint("log.segment_sync:after", lambda _stop: store.fence(NAME)), pytest.raises(Fenced):
         writing.appender.sync()
 
 
@@ -235,7 +235,7 @@ def test_a_write_and_a_sync_that_the_disk_refuses_say_so(store: SegmentStore) ->
 
     writing = Writing(store.create(NAME, fsync=True))
     for stop in ("log.segment_write:before", "log.segment_sync:before", "log.tail_write:before"):
-        with failpoint(stop, refuse), pytest.raises(LogWriteFailed, match="Input/output error"):
+        with at_failpoint(stop, refuse), pytest.raises(LogWriteFailed, match="Input/output error"):
             writing.append(records_entry([b"x"]))
 
 
@@ -262,7 +262,7 @@ def test_a_segment_that_is_moved_takes_everything_along_also_after_a_crash_half_
     view = store.open(names[0])
     aside = SegmentName(f"{NAME.directory}/aside", 1, 1)
     for where in ("log.log_directory:after", "log.segment_move:before", "log.segment_move:after"):
-        with pytest.raises(Stopped), failpoint(where, stop):
+        with pytest.raises(Stopped), at_failpoint(where, stop):
             store.move(names[0], aside)
     for _again in range(2):
         store.move(names[0], aside)

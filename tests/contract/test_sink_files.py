@@ -15,7 +15,7 @@ from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.errors import ConfigInvalid, DataflowError, OutOfRoom, StaleOwner
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 
 SINKS = "/sinks"
@@ -184,7 +184,7 @@ def test_an_epoch_that_was_passed_may_not_write_again(directory: Directory) -> N
 def test_segments_that_somebody_deletes_are_missed(directory: Directory) -> None:
     sink = directory.sink()
     writer = directory.owner(sink)
-    log = CommitLog(dataflow="flow", task="task-0", owner="owner-1", lease=1, epoch=1, round=1)
+    log = CommitLog(dataflow="flow", task="task-0", owner="owner-1", generation=1, epoch=1, round=1)
     directory.registry.create("/commit-log", log.to_bytes())
     prepared = stage(writer, "1")
     (directory.path / "_scribengin" / "staged" / "0" / directory.below("staged")[0]).unlink()
@@ -264,7 +264,7 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_leaves_nothing(directory: D
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with (
-        failpoint(stop, full),
+        at_failpoint(stop, full),
         pytest.raises(OutOfRoom, match=r"cannot [a-z ]+ /.*: No space left on device; it goes on when there is room"),
     ):
         stage(writer, "2")
@@ -281,7 +281,7 @@ def test_a_merge_that_finds_no_room_leaves_nothing_and_is_made_when_there_is(dir
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for _ in range(3):
-        with failpoint("files.sync:before", full), pytest.raises(OutOfRoom):
+        with at_failpoint("files.sync:before", full), pytest.raises(OutOfRoom):
             sink.maintain(directory.registry, idle=True)
         assert directory.below("merging") == []
     sink.maintain(directory.registry, idle=True)

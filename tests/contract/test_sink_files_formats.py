@@ -172,7 +172,7 @@ def test_another_format_in_the_same_directory_begins_a_file_of_its_own(registry:
 
 def test_columns_are_partitions_and_each_is_merged_for_itself(registry: Registry, tmp_path: Path) -> None:
     output = Output(registry, tmp_path / "out", partition={"columns": ["carrier"]}, format="json")
-    assert output.sink.carried.field("carrier").type == pa.string()
+    assert output.sink.side_columns.field("carrier").type == pa.string()
     output.round(payloads(["1", "2", "3"], carrier=["AA", "UA", "AA"]))
     output.round(payloads(["4", "5"], carrier=["U/A", None]))
     assert sorted(output.payloads()) == ["1", "2", "3", "4", "5"]

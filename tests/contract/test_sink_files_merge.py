@@ -18,7 +18,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
-from scribengin.testing.failpoints import failpoint, kill_this_process, record_stops
+from scribengin.testing.failpoints import at_failpoint, kill_this_process, record_stops
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 from scribengin_registry.zookeeper.registry import connect
@@ -110,7 +110,7 @@ def cases(registry: Registry, tmp_path: Path) -> Iterator[Case]:
 def test_a_master_that_stops_anywhere_is_replaced(cases: Iterator[Case]) -> None:
     for stop, passing in passings(next(cases)):
         case, when = next(cases), f"stopped at {stop}, passing {passing}"
-        with failpoint(stop, stop_here, occurrence=passing), pytest.raises(Stopped):
+        with at_failpoint(stop, stop_here, occurrence=passing), pytest.raises(Stopped):
             case.merge()
         case.check(when)
         case.merge()
@@ -127,7 +127,7 @@ def test_a_master_that_stalls_anywhere_while_another_does_it_all_changes_nothing
             case.merge()
             case.check_finished(f"{when}, after the other master")
 
-        with failpoint(stop, other_master, occurrence=passing):
+        with at_failpoint(stop, other_master, occurrence=passing):
             case.merge()
         case.check_recovery(when)
 
@@ -137,7 +137,7 @@ def test_two_masters_that_stop_one_after_the_other_are_replaced(cases: Iterator[
         case, when = next(cases), f"two stopped at {stop}, passing {passing}"
         for _master in range(2):
             try:
-                with failpoint(stop, stop_here, occurrence=passing):
+                with at_failpoint(stop, stop_here, occurrence=passing):
                     case.merge()
             except Stopped:
                 case.check(when)
@@ -153,7 +153,7 @@ def test_a_lost_reply_of_the_registry_is_settled(cases: Iterator[Case], effect: 
     def lose(_stop: str) -> None:
         raise OutcomeUnknown("the connection broke")
 
-    with failpoint(f"{effect}:{'after' if applied else 'before'}", lose):
+    with at_failpoint(f"{effect}:{'after' if applied else 'before'}", lose):
         case.merge()
     case.check_recovery("a reply was lost")
 
@@ -168,7 +168,7 @@ def test_consumers_that_take_final_files_away_at_once_disturb_nothing(cases: Ite
 
     for number in range(1, 20):
         try:
-            with failpoint("files.merge_place:after", lambda stop: (take(stop), stop_here(stop)), occurrence=1):
+            with at_failpoint("files.merge_place:after", lambda stop: (take(stop), stop_here(stop)), occurrence=1):
                 case.merge()
         except Stopped:
             assert case.seen_by_us() == WANTED[len(taken) :], number
@@ -188,7 +188,7 @@ KILLED_AT = [
 
 def merge_in_a_process(hosts: str, path: str, stop: str) -> None:
     """A master that is killed where it stops."""
-    with connect(hosts) as registry, failpoint(stop, kill_this_process):
+    with connect(hosts) as registry, at_failpoint(stop, kill_this_process):
         open_sink(registry, Path(path)).maintain(registry, idle=True)
 
 

@@ -34,7 +34,7 @@ def sink(registry: Registry, log: str = "out", **settings: Any) -> LogSink:
 
 def write_commit_log(registry: Registry, epoch: int, committed: CommitDescriptor | None = None) -> None:
     log = CommitLog(
-        dataflow="flow", task="task-0", owner=f"owner-{epoch}", lease=1, epoch=epoch, round=1, committed=committed
+        dataflow="flow", task="task-0", owner=f"owner-{epoch}", generation=1, epoch=epoch, round=1, committed=committed
     )
     if registry.find(NODE) is None:
         registry.create(NODE, parents=True)

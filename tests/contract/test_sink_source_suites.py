@@ -63,7 +63,7 @@ def swallows_a_late_completion(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_the_stale_delete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FileSinkWriter, "_refuse_if_stale", lambda self, known, generation: None)
+    patch.setattr(FileSinkWriter, "_refuse_if_stale", lambda self, known, incarnation: None)
 
 
 def counts_wrongly(patch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,10 @@ from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.source import finished
 from scribengin.connectors.files.source import stream as module
 from scribengin.connectors.files.source.finished import FinishedFiles, fold
-from scribengin.connectors.files.source.position import POSITION_BYTES_MAX, FilePosition, Seen
+from scribengin.connectors.files.source.position import POSITION_BYTES_MAX, FilePosition, SeenFile
 from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo
-from scribengin.testing.failpoints import failpoint, record_stops
+from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin_registry.contract import Registry
 
 NODE = "/streams/0/finished"
@@ -138,7 +138,7 @@ def test_a_process_may_die_at_every_step_of_a_fold(tmp_path: Path, registry: Reg
         for occurrence in range(1, stops.count(stop) + 1):
             _clear(registry)
             flow = Flow(tmp_path, registry)
-            with failpoint(stop, crash, occurrence=occurrence), pytest.raises(Crash):
+            with at_failpoint(stop, crash, occurrence=occurrence), pytest.raises(Crash):
                 flow.run()
             flow.restart()
             late = f"late-{stop.replace(':', '-')}-{occurrence}"
@@ -209,7 +209,7 @@ def test_a_node_that_is_gone_or_unreadable_is_named(tmp_path: Path, registry: Re
 
 def test_a_hundred_thousand_names_make_a_small_position(registry: Registry) -> None:
     files = {
-        f"dt=2013-{n % 12 + 1:02d}-01/hour={n % 24:02d}/part-{n:05d}-of-a-writer.parquet": Seen(
+        f"dt=2013-{n % 12 + 1:02d}-01/hour={n % 24:02d}/part-{n:05d}-of-a-writer.parquet": SeenFile(
             n, 1_700_000_000_000 + n, f"{n:08x}", f"{n:x}.18ea9a6fdf95{n % 10000:04d}"
         )
         for n in range(100_000)
@@ -222,7 +222,7 @@ def test_a_hundred_thousand_names_make_a_small_position(registry: Registry) -> N
     folded = FinishedFiles(registry, NODE).load(position.nodes)
     assert folded == files
     assert [file.info.name for file in position.unread(infos, folded)] == [infos[-1].name]
-    later = position.moved({infos[-1].name: Seen(5)}, {info.name: info.size_bytes for info in infos})
+    later = position.moved({infos[-1].name: SeenFile(5)}, {info.name: info.size_bytes for info in infos})
     kept = fold(later, store).nodes
     assert len(set(kept) - set(position.nodes)) == 1  # what is full is not written again
     assert len(set(position.nodes) - set(kept)) <= 1

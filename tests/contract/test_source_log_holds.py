@@ -14,14 +14,14 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.holds import RetentionHold
 from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig, load_config
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.paths import DataflowPaths
-from scribengin.dataflow.retention_holds import hold_back, let_all_go
+from scribengin.dataflow.retention_holds import register_holds, release_all_holds
 from scribengin.errors import ReaderBehind
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.master.jobs import Grouping, find_streams
@@ -98,7 +98,7 @@ def test_a_position_in_a_log_that_was_deleted_since_lets_nothing_of_its_successo
 def commit(registry: Registry, log: str, position: Position) -> None:
     """What a round does in the end."""
     path = paths.commit_log(DataflowPaths("flow").source_stream("src", log))
-    said = CommitLog(dataflow="flow", task="task-0", owner="w", lease=1, epoch=1, round=1, position=position)
+    said = CommitLog(dataflow="flow", task="task-0", owner="w", generation=1, epoch=1, round=1, position=position)
     if registry.find(path) is None:
         registry.create(path, b"", parents=True)
     registry.set(path, said.to_bytes())
@@ -106,7 +106,7 @@ def commit(registry: Registry, log: str, position: Position) -> None:
 
 def test_who_only_looks_or_does_not_want_to_holds_nothing_back(registry: Registry, namespace: LogNamespace) -> None:
     namespace.create("mid/0", NOTHING_IS_KEPT)
-    for config, looking in ((source_config(), True), (source_config(hold_back=False), False)):
+    for config, looking in ((source_config(), True), (source_config(retention_hold=False), False)):
         environment = Environment(registry=registry, dataflow="flow", looking=looking)
         with closing(open_source("src", config, environment)) as source:
             source.open_reader(source.streams()[0]).close()
@@ -120,7 +120,7 @@ def test_a_sink_s_further_logs_are_like_its_first_one_and_held_back_for_the_same
     registry: Registry, namespace: LogNamespace
 ) -> None:
     namespace.create("mid/0", NOTHING_IS_KEPT)
-    pattern, name = HeldBy("flow", "src", "mid/*"), HeldBy("other", "src", "mid/0")
+    pattern, name = RetentionHold("flow", "src", "mid/*"), RetentionHold("other", "src", "mid/0")
     for held_by in (pattern, name):
         namespace.register_reader("mid/0", held_by.reader)
     namespace.register_reader("mid/0", "somebody else")
@@ -143,7 +143,7 @@ def test_what_others_write_is_held_back_from_when_the_master_finds_it_and_not_fr
         known.update({task.name: task for task in event.tasks})
 
     look = find_streams(registry, lambda: Grouping(known, anew=False), told)
-    with Resources(reading_config(), Environment(registry=registry, dataflow="flow")) as resources:
+    with OpenedDataflow(reading_config(), Environment(registry=registry, dataflow="flow")) as resources:
         look(resources, "streams")
         namespace.create("mid/1", NOTHING_IS_KEPT)  # by somebody who knows nothing of the dataflow
         look(resources, "streams")
@@ -160,7 +160,7 @@ def reading_config() -> DataflowConfig:
             "name": "flow",
             "sources": {
                 "src": {"kind": "log", "logs": "mid/*"},
-                "free": {"kind": "log", "logs": "*", "hold_back": False},
+                "free": {"kind": "log", "logs": "*", "retention_hold": False},
             },
             "sinks": {"out": {"kind": "log", "log": "out"}},
             "sql": "SELECT payload FROM src",
@@ -174,15 +174,15 @@ def test_a_dataflow_is_registered_before_it_runs_and_let_go_when_it_is_deleted(
     for log in ("mid/0", "mid/1", "other"):
         namespace.create(log)
     config = reading_config()
-    hold_back(registry, config)
-    hold_back(registry, config)
-    namespace.register_reader("mid/0", HeldBy("flower", "src", "mid/*").reader)
+    register_holds(registry, config)
+    register_holds(registry, config)
+    namespace.register_reader("mid/0", RetentionHold("flower", "src", "mid/*").reader)
     assert {log: len(namespace.registered_readers(log)) for log in namespace.names()} == {
         "mid/0": 2,
         "mid/1": 1,
         "other": 0,
     }
-    let_all_go(registry, config)
+    release_all_holds(registry, config)
     assert {log: list(namespace.registered_readers(log)) for log in namespace.names()} == {
         "mid/0": ["dataflow flower.src reads mid/*"],
         "mid/1": [],

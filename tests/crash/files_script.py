@@ -69,7 +69,7 @@ class OneStream:
         """What submitting the dataflow makes."""
         self.sink.create([self.stream])
         if self.registry.find(COMMIT_LOG) is None:
-            log = CommitLog(dataflow="d", task="t", owner="nobody", lease=0, epoch=0, round=0)
+            log = CommitLog(dataflow="d", task="t", owner="nobody", generation=0, epoch=0, round=0)
             self.registry.create(COMMIT_LOG, log.to_bytes())
 
     def take_over(self) -> SinkStreamWriter:

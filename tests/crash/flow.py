@@ -19,7 +19,7 @@ import pyarrow as pa
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit, Sink, SinkStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
@@ -119,11 +119,11 @@ def prepare(place: Place, registry: Registry) -> None:
             writer.close()
 
 
-def run_to_the_end(registry: Registry, place: Place, lease: int, owner: str) -> None:
+def run_to_the_end(registry: Registry, place: Place, generation: int, owner: str) -> None:
     """Own all tasks in one process, as one worker does, and run rounds until nothing is left; then merge the files."""
     environment = environment_of(registry, place)
-    with Resources(place.config, environment) as resources:
-        owners = owners_of(registry, resources, EvenOdd(), owner=owner, lease=lease)
+    with OpenedDataflow(place.config, environment) as resources:
+        owners = owners_of(registry, resources, EvenOdd(), owner=owner, generation=generation)
         for task_owner in owners:
             task_owner.take_over()
         while any(task_owner.lag() for task_owner in owners):
@@ -142,7 +142,7 @@ def environment_of(registry: Registry, place: Place) -> Environment:
 
 def outputs(registry: Registry, place: Place) -> dict[str, list[Any]]:
     """Everything that readers see, sink by sink, stream by stream. Topics are read with another client than ours."""
-    with Resources(place.config, environment_of(registry, place)) as resources:
+    with OpenedDataflow(place.config, environment_of(registry, place)) as resources:
         return {
             f"{name}/{stream.name}": [json.loads(p) for p in _payloads(place, resources.sinks[name], stream)]
             for name, streams in resources.sink_streams(place.tasks).items()

@@ -86,7 +86,7 @@ def commit_log_of(staged: StagedRange | None) -> bytes:
     committed = None
     if staged is not None:
         committed = CommitDescriptor(kind="log", records=staged.records, data=staged.model_dump())
-    return CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1, committed=committed).to_bytes()
+    return CommitLog(dataflow="d", task="t", owner="o", generation=1, epoch=1, round=1, committed=committed).to_bytes()
 
 
 class JumpingClock(SystemClock):

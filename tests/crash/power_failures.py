@@ -198,9 +198,9 @@ class Machine(RestoredMachine):
         wrong: str | None = state.expected.wrong(records, state.certain)
         if wrong is not None or sealed:
             return wrong
-        segments = _segments_without_upkeep(namespace)
+        segments = _segments_without_maintenance(namespace)
         writer = namespace.open_writer(LOG, steal=True, commit_log=COMMIT_LOG)
-        if _segments_without_upkeep(namespace) != segments or all_records(namespace) != records:
+        if _segments_without_maintenance(namespace) != segments or all_records(namespace) != records:
             return "a second recovery changed the log"
         writer.write(AFTER).result(120)
         writer.close()
@@ -276,8 +276,8 @@ def states_of_recovery(machine: Machine, state: CrashState, *, at_most: int) -> 
     return list(crash_states(disk.operations, state.moment, at_most=at_most, start=before))
 
 
-def _segments_without_upkeep(namespace: LogNamespace) -> list[SegmentDescriptor]:
-    """The log's segments, without what a writer's upkeep changes in its own time."""
+def _segments_without_maintenance(namespace: LogNamespace) -> list[SegmentDescriptor]:
+    """The log's segments, without what a writer's maintenance changes in its own time."""
     changes = {"compressed": None, "raw_dropped_ms": None}
     return [segment.model_copy(update=changes) for segment in namespace.segments(LOG)]
 

@@ -14,7 +14,7 @@ from typing import Literal
 from scribengin.base.failpoints import set_hook
 from scribengin.errors import ScribenginError, SystemUnreachable
 from scribengin.testing.chaos_proxy import ChaosProxy
-from scribengin.testing.failpoints import failpoint, kill_this_process, pause_this_process, record_stops
+from scribengin.testing.failpoints import at_failpoint, kill_this_process, pause_this_process, record_stops
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.zookeeper.registry import connect
 from tests.crash.flow import Place, run_to_the_end
@@ -29,7 +29,9 @@ UNREACHABLE = 4
 FINISHED = 0
 KILLED = -signal.SIGKILL
 _TRIES_MAX = 5
-_SESSION_S = 100  # nobody waits for one to end: owners give way to leases, and an undisturbed one must not lose its own
+_SESSION_S = (
+    100  # nobody waits for one to end: owners give way to generations, and an undisturbed one must not lose its own
+)
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,11 @@ class Stop:
     occurrence: int = 1
 
 
-def start_owner(place: Place, lease: int, stop: Stop | None = None, record_to: Path | None = None) -> ForkServerProcess:
-    """Start an owner of all tasks of the flow, under `lease`."""
-    process = _CONTEXT.Process(target=_own, args=(place, lease, stop, record_to))
+def start_owner(
+    place: Place, generation: int, stop: Stop | None = None, record_to: Path | None = None
+) -> ForkServerProcess:
+    """Start an owner of all tasks of the flow, under `generation`."""
+    process = _CONTEXT.Process(target=_own, args=(place, generation, stop, record_to))
     process.start()
     return process
 
@@ -58,11 +62,11 @@ def finish(process: ForkServerProcess, timeout_s: float = 180.0) -> int:
     return process.exitcode
 
 
-def own_to_the_end(place: Place, lease: int) -> int:
+def own_to_the_end(place: Place, generation: int) -> int:
     """Run an owner that nobody stops: its exit code. When a system has not answered it, it is started again, as a
     worker asks again."""
     for _ in range(_TRIES_MAX):
-        code = finish(start_owner(place, lease))
+        code = finish(start_owner(place, generation))
         if code != UNREACHABLE:
             break
     return code
@@ -87,21 +91,21 @@ def resume(process: ForkServerProcess) -> None:
     os.kill(process.pid, signal.SIGCONT)
 
 
-def _own(place: Place, lease: int, stop: Stop | None, record_to: Path | None) -> None:
-    owner = f"owner-{lease}"
+def _own(place: Place, generation: int, stop: Stop | None, record_to: Path | None) -> None:
+    owner = f"owner-{generation}"
     try:
         if record_to is not None:
             with record_stops() as passed:
-                _run(place, lease, owner, place.hosts)
+                _run(place, generation, owner, place.hosts)
             record_to.write_text("\n".join(passed))
         elif stop is None:
-            _run(place, lease, owner, place.hosts)
+            _run(place, generation, owner, place.hosts)
         elif stop.action == "lose_reply":
-            _run_losing_a_reply(place, lease, owner, stop)
+            _run_losing_a_reply(place, generation, owner, stop)
         else:
             action = kill_this_process if stop.action == "kill" else pause_this_process
-            with failpoint(stop.name, action, occurrence=stop.occurrence):
-                _run(place, lease, owner, place.hosts)
+            with at_failpoint(stop.name, action, occurrence=stop.occurrence):
+                _run(place, generation, owner, place.hosts)
     except ScribenginError as error:
         print(f"{owner}: {type(error).__name__}: {error}", file=sys.stderr)
         os._exit(UNREACHABLE if isinstance(error, SystemUnreachable) else STALE)
@@ -110,15 +114,15 @@ def _own(place: Place, lease: int, stop: Stop | None, record_to: Path | None) ->
     os._exit(FINISHED)
 
 
-def _run(place: Place, lease: int, owner: str, hosts: str) -> None:
+def _run(place: Place, generation: int, owner: str, hosts: str) -> None:
     with connect(hosts, session_timeout_s=_SESSION_S) as registry:
-        run_to_the_end(registry, place, lease, owner)
+        run_to_the_end(registry, place, generation, owner)
 
 
-def _run_losing_a_reply(place: Place, lease: int, owner: str, stop: Stop) -> None:
+def _run_losing_a_reply(place: Place, generation: int, owner: str, stop: Stop) -> None:
     address, _, chroot = place.hosts.partition("/")
     with (
         ChaosProxy(address) as proxy,
-        failpoint(stop.name, lambda _stop: proxy.drop_next_reply(), occurrence=stop.occurrence),
+        at_failpoint(stop.name, lambda _stop: proxy.drop_next_reply(), occurrence=stop.occurrence),
     ):
-        _run(place, lease, owner, f"{proxy.address}/{chroot}")
+        _run(place, generation, owner, f"{proxy.address}/{chroot}")

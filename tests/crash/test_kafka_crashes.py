@@ -1,4 +1,5 @@
-"""Exactly once with a deciding sink: the same harness as test_round_crashes, for a flow whose rounds Kafka decides.
+"""Exactly once with a sink with a transaction coordinator: the same harness as test_round_crashes, for a flow whose
+rounds Kafka decides.
 
 One task writes a topic and a log in every round. Whatever happens to its owner, both must hold every record once, as
 kafka-python's readers of committed records and the log's readers see it. In the normal run each stop of the commit
@@ -34,7 +35,7 @@ from tests.crash.processes import (
     wait_until_stopped,
 )
 from tests.crash.test_round_crashes import record, stops_to_try, wrong
-from tests.house.effects import effect_names
+from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
@@ -47,7 +48,7 @@ STAGED = Stop("kafka.prepare:after", "kill", occurrence=2)
 COMMITTED = Stop("round.commit:after", "kill", occurrence=2)
 BASES = (STAGED, PREPARED, DECIDED, COMMITTED)
 
-# Kafka's effects that no round of this flow meets, and where they are stopped instead.
+# Kafka's failpoints that no round of this flow meets, and where they are stopped instead.
 ELSEWHERE = {
     "kafka.abort": "a round that is rolled back by its owner: check_sink crashes there, in test_sink_conformance",
     "kafka.produce_at_once": "at least once, where a crash may leave records twice: test_kafka_sink",
@@ -183,6 +184,6 @@ def test_every_effect_of_kafka_in_the_code_is_one_of_the_stops(new_place: Callab
     assert finish(start_owner(place, 1, DECIDED)) == KILLED
     passed.update(record(place, 2))
     tried = {name.rsplit(":", 1)[0] for name in passed}
-    wanted = {name for name in effect_names() if name.startswith("kafka.")}
+    wanted = {name for name in failpoint_names() if name.startswith("kafka.")}
     assert sorted(wanted - tried) == sorted(ELSEWHERE)
     assert {"round.prepare", "ownership.resolve"} <= tried

@@ -33,7 +33,7 @@ FULL = [pytest.param(seed, marks=pytest.mark.full) for seed in range(5, 60)]
 SEEDS = [0, 3, 4, *FULL]  # one that compresses entries, two that keep compressed copies of segments and drop the raw
 STEPS = 12
 
-# A writer that is killed leaves its upkeep thread with the exception that killed it.
+# A writer that is killed leaves its maintenance thread with the exception that killed it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 

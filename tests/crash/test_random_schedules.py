@@ -1,7 +1,7 @@
 """Owners that overlap at random: several at once, each stopped somewhere, some of them late. A seed is a schedule.
 
-Where `test_round_crashes` tries one stop at a time, here a handful of owners under rising leases run into each other:
-killed, stalled and resumed behind two successors, their replies lost. In the end one last owner finishes alone.
+Where `test_round_crashes` tries one stop at a time, here a handful of owners under rising generations run into each
+other: killed, stalled and resumed behind two successors, their replies lost. In the end one last owner finishes alone.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Schedule:
     running: list[ForkServerProcess] = field(default_factory=list)
 
     def run(self) -> None:
-        """Start owners under rising leases, and let stalled ones go on in between."""
-        for lease in range(1, self.random.randint(3, 6)):
+        """Start owners under rising generations, and let stalled ones go on in between."""
+        for generation in range(1, self.random.randint(3, 6)):
             stop = self._stop()
-            owner = start_owner(self.place, lease, stop)
+            owner = start_owner(self.place, generation, stop)
             self._let_one_go_on()
             if stop.action == "pause":
                 if wait_until_stopped(owner):

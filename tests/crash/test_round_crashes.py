@@ -1,8 +1,8 @@
 """Exactly once: an owner is stopped before and after every external effect of its rounds, and of its recovery.
 
 The stops are not listed by hand: an undisturbed run is recorded, and every stop that it passes is tried; the last test
-compares them with the effects that stand in the code. In every case the output, read back by content, must equal that
-of an undisturbed run, order included, and the final files must say the same to a program that knows nothing of us.
+compares them with the failpoints that stand in the code. In every case the output, read back by content, must equal
+that of an undisturbed run, order included, and the final files must say the same to a program that knows nothing of us.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.crash.processes import (
     start_owner,
     wait_until_stopped,
 )
-from tests.house.effects import effect_names
+from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(900)
@@ -116,10 +116,10 @@ def new_place(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Callable[[int], P
     return make
 
 
-def record(place: Place, lease: int) -> list[str]:
+def record(place: Place, generation: int) -> list[str]:
     """The stops that an owner passes from here to the end, in order, with repetitions."""
-    passed = Path(place.directory) / f"stops-{lease}"
-    assert finish(start_owner(place, lease, record_to=passed)) == FINISHED
+    passed = Path(place.directory) / f"stops-{generation}"
+    assert finish(start_owner(place, generation, record_to=passed)) == FINISHED
     return passed.read_text().split("\n")
 
 
@@ -221,4 +221,4 @@ def test_every_effect_in_the_code_is_one_of_the_stops(new_place: Callable[[int],
         assert finish(start_owner(place, 1, base)) == KILLED
         passed.update(record(place, 2))
     tried = {name.rsplit(":", 1)[0] for name in passed}
-    assert sorted(set(effect_names()) - tried) == sorted(ELSEWHERE)
+    assert sorted(set(failpoint_names()) - tried) == sorted(ELSEWHERE)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from scribengin.errors import EndOfStream
 from scribengin.log import PAYLOAD, LogNamespace
 from scribengin.log.clients import Transformer
-from scribengin.testing.failpoints import failpoint, kill_this_process
+from scribengin.testing.failpoints import at_failpoint, kill_this_process
 from scribengin_registry.zookeeper.registry import connect
 
 SOURCE, TARGET = "numbers", "copied"
@@ -26,7 +26,10 @@ def start_transformer(hosts: str, stop: str, occurrence: int) -> ForkServerProce
 
 
 def _transform(hosts: str, stop: str, occurrence: int) -> None:
-    with connect(hosts, session_timeout_s=100) as registry, failpoint(stop, kill_this_process, occurrence=occurrence):
+    with (
+        connect(hosts, session_timeout_s=100) as registry,
+        at_failpoint(stop, kill_this_process, occurrence=occurrence),
+    ):
         namespace = LogNamespace.open("/logs", registry=registry)
         transformer = Transformer(namespace, SOURCE, TARGET, _as_they_are, steal=True, records_max=3)
         try:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 BLANKET_HANDLERS: dict[str, str] = {
-    "scribengin.base.threads:answered.run": "its thread's outermost loop: whoever waits for it raises it",
+    "scribengin.base.threads:call_with_limit.run": "its thread's outermost loop: whoever waits for it raises it",
     "scribengin.base.lifetime:run_process": "its process's outermost frame: it ends, and says why",
     "scribengin.log.clients.producer:LogProducer._run": "its thread's outermost loop: fails what waits and comes",
     "scribengin.log.write.group_commit:GroupCommit._run": "its thread's outermost loop: fails every future",
     "scribengin.log.metadata.listener:Listener._run": "its thread's outermost loop: `error` tells of it",
-    "scribengin.base.threads:Upkeep._run": "its thread's outermost loop: `upkeep_failure` and a counter tell of it",
+    "scribengin.base.threads:BackgroundWork._run": "its thread's outermost loop: `maintenance_failure` tells of it",
     "scribengin.launcher.yarn.application_master.fleet:Fleet._run": "its thread's outermost loop: the master ends",
     "scribengin.launcher.skein.fleet:SkeinFleet._run": "its thread's outermost loop: the master ends, and says why",
-    "scribengin.master.jobs:Chore._attempt": "its thread's outermost loop: the dataflow's status tells of it",
+    "scribengin.master.jobs:Job._attempt": "its thread's outermost loop: the dataflow's status tells of it",
     "scribengin.spark.transform.watched:_OfValues.__call__": "whatever their code raises is what it looks for",
     "scribengin.spark.transform.watched:_Watched._pieces": "the same, in halves down to the row that it is",
     "scribengin.worker.executor:Executor._do": "whatever a connector raises is the task's, in its report",
@@ -33,10 +33,10 @@ NO_EFFECT: dict[str, str] = {
     "scribengin.dataflow.registry.view.DataflowView": "submits, places, reports: nothing of a round",
     "scribengin.dataflow.registry.view.new_master_name": "takes the next number, before there is a master of it",
     "scribengin.dataflow.registry.numbers": "raises counters, before anything of a dataflow that has ended is deleted",
-    "scribengin.filesystems.local.LocalFileSystem": "called inside DurableFileSystem's effects only",
+    "scribengin.filesystems.local.LocalFileSystem": "called inside DurableFileSystem's failpoints only",
     "scribengin.filesystems.local._LocalFile": "the same for NewFile",
     "scribengin.filesystems.fsspec.FsspecDurableFileSystem": "the same as LocalFileSystem",
-    "scribengin.log.store.file._write_all": "called inside of the effects log.*_write, and nowhere else",
+    "scribengin.log.store.file._write_all": "called inside of the failpoints log.*_write, and nowhere else",
 }
 """A module, class or function (`scribengin.dataflow.registry.view.DataflowView`) in the rooms of the round whose
 changes of the outside world are no part of a round or its recovery, and why: what administers, before or after any

@@ -20,7 +20,7 @@ _FUNCTIONS = {
     *(f"tempfile.{name}" for name in ("mkstemp", "mkdtemp", "NamedTemporaryFile", "TemporaryDirectory")),
     "pyarrow.output_stream",
     "pyarrow.parquet.write_table",
-    "scribengin.base.commit_log.fence_commit_log",  # its effect is named where it is called
+    "scribengin.base.commit_log.fence_commit_log",  # its failpoint is named where it is called
 }
 _OPENERS = frozenset({"open", "io.open", "os.fdopen", "gzip.open", "pyarrow.OSFile"})
 _PATH_METHODS = frozenset(

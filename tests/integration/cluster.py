@@ -18,7 +18,7 @@ import pyarrow as pa
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, tail_of_log
@@ -125,8 +125,8 @@ class Flow:
         return self
 
     def wait_until_replaced(self, victim: str, workers: int) -> None:
-        """Wait until others are at work in place of a worker that was killed, which is one of them as long as its lease
-        stands."""
+        """Wait until others are at work in place of a worker that was killed, which is one of them as long as its
+        generation stands."""
         self.wait(lambda: victim not in self.ready_workers(), f"{victim} to be missed")
         self.wait_for_workers(workers)
 
@@ -168,7 +168,7 @@ class Flow:
         """What readers of each sink see, by sink."""
         environment = Environment(registry=self.cluster.registry, clock=SYSTEM_CLOCK, dataflow=self.config.name)
         found: dict[str, Counter[tuple[str, int]]] = {}
-        with Resources(self.config, environment) as resources:
+        with OpenedDataflow(self.config, environment) as resources:
             count = len(self.view.tasks())
             for name, streams in resources.sink_streams(count).items():
                 batches = [batch for stream in streams for batch in resources.sinks[name].committed(stream)]

@@ -48,14 +48,14 @@ def flow(cluster: Cluster) -> Flow:
 
 
 class Commits:
-    """What the commit logs of the source streams said while one watched: when each moved, and under which leases; and
-    by the last look, its lease and how many rounds there have been, whoever did them."""
+    """What the commit logs of the source streams said while one watched: when each moved, and under which generations;
+    and by the last look, its generation and how many rounds there have been, whoever did them."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self.moved_s: dict[str, list[float]] = {log: [] for log in LOGS}
-        self.leases: dict[str, set[int]] = {log: set() for log in LOGS}
-        self.lease: dict[str, int] = {}
+        self.generations: dict[str, set[int]] = {log: set() for log in LOGS}
+        self.generation: dict[str, int] = {}
         self.rounds: dict[str, int] = {}
 
     def look(self) -> None:
@@ -63,8 +63,8 @@ class Commits:
         for log in LOGS:
             path = paths.commit_log(self._flow.view.paths.source_stream("src", log))
             found = CommitLog.from_bytes(self._flow.cluster.registry.get(path).data, path=path)
-            self.leases[log].add(found.lease)
-            self.lease[log] = found.lease
+            self.generations[log].add(found.generation)
+            self.generation[log] = found.generation
             if self.rounds.get(log) != found.round:
                 self.rounds[log] = found.round
                 self.moved_s[log].append(SYSTEM_CLOCK.monotonic_s())

@@ -19,7 +19,7 @@ from pathlib import Path
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskReport, WorkerDescriptor, WorkerReport
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import (
@@ -113,7 +113,9 @@ class IdleWorker:
         found = self._view.assignments(self.container.name, EXECUTOR, self._on_watch)
         self._tasks = tuple(
             TaskReport(
-                task=p.assignment.task, lease=p.assignment.lease, state="released" if p.assignment.release else "idle"
+                task=p.assignment.task,
+                generation=p.assignment.generation,
+                state="released" if p.assignment.release else "idle",
             )
             for p in found
         )
@@ -309,7 +311,7 @@ def _submit(registry: Registry, namespace: LogNamespace, name: str, folder: Path
         },
         source="the test",
     )
-    with Resources(config, Environment(registry=registry, dataflow=name)) as resources:
+    with OpenedDataflow(config, Environment(registry=registry, dataflow=name)) as resources:
         DataflowView(registry, name).submit(config, [s.resource for s in resources.sinks.values()], 1)
         for sink in resources.sinks.values():
             sink.create([stream for task in resources.tasks() for stream in task.sinks])

@@ -13,12 +13,12 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.log import LogNamespace
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
 
@@ -59,7 +59,7 @@ class ToAll:
 
 
 class Flow:
-    """The dataflow, its input log, and its owners under rising leases."""
+    """The dataflow, its input log, and its owners under rising generations."""
 
     def __init__(
         self,
@@ -79,18 +79,20 @@ class Flow:
             "errors": dict(errors),
         }
         self.config = DataflowConfig.parse(value, source="the test")
-        self.opened = Resources(self.config, Environment(registry, FLOW, clock))
-        self.lease = 0
+        self.opened = OpenedDataflow(self.config, Environment(registry, FLOW, clock))
+        self.generation = 0
         self.written = 0
 
-    def owner(self) -> TaskOwner:
+    def owner(self) -> RoundRunner:
         """The next owner, which has not taken over yet."""
-        self.lease += 1
+        self.generation += 1
         sent_to_all = ToAll(self.config.outputs)
-        (owner,) = owners_of(self.registry, self.opened, sent_to_all, owner=f"owner-{self.lease}", lease=self.lease)
+        (owner,) = owners_of(
+            self.registry, self.opened, sent_to_all, owner=f"owner-{self.generation}", generation=self.generation
+        )
         return owner
 
-    def taken(self) -> TaskOwner:
+    def taken(self) -> RoundRunner:
         """The next owner, which has taken over."""
         owner = self.owner()
         owner.take_over()
@@ -106,7 +108,7 @@ class Flow:
     def crash_at(self, stop: str) -> None:
         """An owner runs a round and dies at `stop`, leaving everything as it is."""
         owner = self.taken()
-        with failpoint(stop, die), suppress(Killed):
+        with at_failpoint(stop, die), suppress(Killed):
             owner.run_round()
             raise AssertionError(f"the round never came to {stop}")
         owner.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.threads import Upkeep
+from scribengin.base.threads import BackgroundWork
 from scribengin.log import LogNamespace, LogWriter, WriteLimiter
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.metadata.writer_lock import acquire
@@ -19,7 +19,7 @@ def handmade_writer(
     *,
     clock: Clock = SYSTEM_CLOCK,
     limiter: WriteLimiter | None = None,
-    upkeep: Upkeep | None = None,
+    maintenance: BackgroundWork | None = None,
 ) -> LogWriter:
     """The writer of a log that was never written."""
     metadata = LogMetadata(registry, namespace.path, log)
@@ -28,4 +28,6 @@ def handmade_writer(
     store = FileSegmentStore(namespace.descriptor.location)
     chain = SegmentChain(metadata, store, owner, descriptor, head, commit_log=None, clock=clock)
     config = descriptor.config
-    return LogWriter(metadata, owner, chain, config, stages=False, clock=clock, limiter=limiter, upkeep=upkeep)
+    return LogWriter(
+        metadata, owner, chain, config, stages=False, clock=clock, limiter=limiter, maintenance=maintenance
+    )

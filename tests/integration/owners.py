@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.dataflow.opened import Resources
-from scribengin.dataflow.round.runner import RoundTransform, TaskOwner
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
 from scribengin_registry.contract import Registry
 
 
 def owners_of(
     registry: Registry,
-    resources: Resources,
+    resources: OpenedDataflow,
     transform: RoundTransform,
     *,
     owner: str = "test",
-    lease: int = 1,
+    generation: int = 1,
     clock: Clock = SYSTEM_CLOCK,
-) -> list[TaskOwner]:
+) -> list[RoundRunner]:
     """An owner for each task, who has not taken it over yet. The sinks' streams are made."""
     tasks, config = resources.tasks(), resources.config
     for name, streams in resources.sink_streams(len(tasks)).items():
         resources.sinks[name].create(streams)
     return [
-        TaskOwner(
+        RoundRunner(
             registry,
             config.name,
             task,
             owner=owner,
-            lease=lease,
+            generation=generation,
             sources=resources.sources,
             sinks=resources.sinks,
             transform=transform,

@@ -20,7 +20,7 @@ from scribengin.launcher.skein.fleet import SkeinFleet
 from scribengin.launcher.skein.spec import EXIT_LOG, PYTHON_VARIABLE
 from scribengin.launcher.yarn.application_master.launcher import YarnLauncher
 from scribengin.launcher.yarn.client import node_web
-from scribengin.launcher.yarn.container_records import Traces
+from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.launcher.yarn.launching import Kit
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.zookeeper.registry import connect
@@ -31,7 +31,7 @@ def main(hosts: str) -> None:
     with connect(hosts, session_timeout_s=30) as registry:
         registry.create("/conformance")
         application = SkeinApplication()
-        fleet = SkeinFleet(application, Traces(registry, "/conformance/containers"), print)
+        fleet = SkeinFleet(application, ContainerRecords(registry, "/conformance/containers"), print)
         kit = Kit(python=os.environ[PYTHON_VARIABLE])
         # An application's workers have one size for its life.
         words = verdict(

@@ -8,14 +8,14 @@ import os
 import sys
 from pathlib import Path
 
-from yarn_crashes import CODE, TRACES, left_behind, look_at_started, marker, verdict
+from yarn_crashes import CODE, RECORDS, left_behind, look_at_started, marker, verdict
 
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.skein.client import SkeinApplication
 from scribengin.launcher.skein.fleet import SkeinFleet
 from scribengin.launcher.skein.spec import PYTHON_VARIABLE
 from scribengin.launcher.yarn.application_master.launcher import YarnLauncher
-from scribengin.launcher.yarn.container_records import Traces
+from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.launcher.yarn.launching import Kit
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.zookeeper.registry import connect
@@ -30,7 +30,7 @@ def main(hosts: str, folder: Path) -> None:
     with connect(hosts, session_timeout_s=60) as registry:
         before = left_behind(registry)
         application = SkeinApplication()
-        fleet = SkeinFleet(application, Traces(registry, TRACES), print)
+        fleet = SkeinFleet(application, ContainerRecords(registry, RECORDS), print)
         with YarnLauncher(fleet, Kit(python=os.environ[PYTHON_VARIABLE])) as launcher:
             stops = (*STOPS, RUNS)
             words = verdict(registry, launcher, stops, lambda stop: look(launcher, before, stop, folder), folder)

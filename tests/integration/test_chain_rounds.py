@@ -15,9 +15,9 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.retention_holds import hold_back
+from scribengin.dataflow.retention_holds import register_holds
 from scribengin.log import LogNamespace
 from scribengin.operations.chain.config import ChainConfig, full_name
 from scribengin.operations.chain.draining import left_to_read
@@ -49,19 +49,21 @@ class Through:
 
 
 class Worker:
-    """All tasks of one dataflow, owned by this process under a lease."""
+    """All tasks of one dataflow, owned by this process under a generation."""
 
     def __init__(
         self,
         registry: Registry,
         config: DataflowConfig,
-        lease: int,
+        generation: int,
         opened: ExitStack,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         environment = Environment(registry=registry, dataflow=config.name, clock=clock)
-        resources = opened.enter_context(Resources(config, environment))
-        self.owners = owners_of(registry, resources, Through(), owner=f"worker-{lease}", lease=lease, clock=clock)
+        resources = opened.enter_context(OpenedDataflow(config, environment))
+        self.owners = owners_of(
+            registry, resources, Through(), owner=f"worker-{generation}", generation=generation, clock=clock
+        )
         for owner in self.owners:
             opened.callback(owner.close)
             owner.take_over()
@@ -110,8 +112,8 @@ def chain(request: pytest.FixtureRequest, registry: Registry, namespace: LogName
     create_chain(registry, descriptor_of(chain, 1))
     create_between(registry, chain)
     for config in chain.dataflows.values():
-        hold_back(registry, config)
-        with Resources(config, Environment(registry=registry, dataflow=config.name)) as opened:
+        register_holds(registry, config)
+        with OpenedDataflow(config, Environment(registry=registry, dataflow=config.name)) as opened:
             claims = [sink.resource for sink in opened.sinks.values()]
         DataflowView(registry, config.name).submit(config, claims, 1)
     return chain
@@ -158,8 +160,8 @@ def test_clocks_that_jump_by_hours_change_nothing_of_what_comes_out(registry: Re
     ends = ends_of(registry, get_chain(registry, "orders"))
     assert generate(registry, ends, COUNT) == 2
     with ExitStack() as opened:
-        for lease in (1, 2, 3):  # each fences the one before it, and none of them has the same time
-            Worker(registry, chain.dataflows["first"], lease, opened, JumpingClock(lease)).work(2)
+        for generation in (1, 2, 3):  # each fences the one before it, and none of them has the same time
+            Worker(registry, chain.dataflows["first"], generation, opened, JumpingClock(generation)).work(2)
         Worker(registry, chain.dataflows["first"], 4, opened, JumpingClock(4)).read_all()
         Worker(registry, chain.dataflows["last"], 1, opened, JumpingClock(5)).work(3)
         Worker(registry, chain.dataflows["last"], 2, opened, JumpingClock(6)).read_all()

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.holds import RetentionHold
 from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import ChainExists
@@ -84,9 +84,9 @@ def test_a_chain_is_submitted_as_one_thing_writers_first(
     assert done.err.index("starting 'orders-first'") < done.err.index("starting 'orders-last'")
     assert namespace.names() == ["in/0", "in/1", "mid/0", "mid/1", "out/0", "out/1"]
     assert namespace.info("mid/1").log.config.retention_hours == 1
-    assert {log: [HeldBy.of(r) for r in namespace.registered_readers(log)] for log in ("in/0", "mid/1")} == {
-        "in/0": [HeldBy("orders-first", "src", "in/*")],
-        "mid/1": [HeldBy("orders-last", "src", "mid/*")],
+    assert {log: [RetentionHold.of(r) for r in namespace.registered_readers(log)] for log in ("in/0", "mid/1")} == {
+        "in/0": [RetentionHold("orders-first", "src", "in/*")],
+        "mid/1": [RetentionHold("orders-last", "src", "mid/*")],
     }
     told = line.ok("status", "orders", "--json").json
     assert [(one["name"], one["fed_by"]) for one in told["dataflows"]] == [("first", []), ("last", ["first"])]
@@ -361,19 +361,22 @@ def test_what_logs_keep_for_one_that_has_ended_is_shown_and_can_be_let_go(
 ) -> None:
     with namespace.open_writer("mid/0") as writer:
         writer.write(b"unread").result(120)
-    running = line("let-go", "orders/last")
+    running = line("release-holds", "orders/last")
     assert (running.code, running.err.count("\n")) == (2, 1)
     assert "is to read what is kept for it: `scribengin stop orders-last` first" in running.err
-    assert "held_back" not in line.ok("status", "orders/last", "--json").json, "of one that runs it is its lag"
+    assert "retention_holds" not in line.ok("status", "orders/last", "--json").json, "of one that runs it is its lag"
     line.ok("kill", "orders")
     held = [{"namespace": "/logs", "log": "mid/0", "records": 1}]
-    assert line.ok("status", "orders/last", "--json").json["held_back"] == held
-    assert line.ok("status", "orders", "--json").json["held_back"] == held
-    assert "1 records of mid/0, until it has read them; `scribengin let-go orders`" in line.ok("status", "orders").out
-    assert "1 records of mid/0, until it has read them; `scribengin let-go orders-last`" in (
+    assert line.ok("status", "orders/last", "--json").json["retention_holds"] == held
+    assert line.ok("status", "orders", "--json").json["retention_holds"] == held
+    assert (
+        "1 records of mid/0, until it has read them; `scribengin release-holds orders`"
+        in line.ok("status", "orders").out
+    )
+    assert "1 records of mid/0, until it has read them; `scribengin release-holds orders-last`" in (
         line.ok("status", "orders/last").out
     )
     assert list(namespace.registered_readers("mid/0")) == ["dataflow orders-last.src reads mid/*"]
-    assert "1 records of 1 logs were kept" in line.ok("let-go", "orders").out
+    assert "1 records of 1 logs were kept" in line.ok("release-holds", "orders").out
     assert [namespace.registered_readers(log) for log in namespace.names()] == [{}] * 6
-    assert "none kept any" in line.ok("let-go", "orders/last").out
+    assert "none kept any" in line.ok("release-holds", "orders/last").out

@@ -66,8 +66,10 @@ def led(view: DataflowView) -> None:
 def running(view: DataflowView, error: str | None = None) -> DataflowStatus:
     """A status as a master writes it."""
     tasks = (
-        TaskReport(task="task-0", lease=1, state="running", records_in=12_345, records_out=12_000, lag_records=17),
-        TaskReport(task="task-1", lease=2, state="failed", error="Traceback (most recent call last):\nValueError: no"),
+        TaskReport(task="task-0", generation=1, state="running", records_in=12_345, records_out=12_000, lag_records=17),
+        TaskReport(
+            task="task-1", generation=2, state="failed", error="Traceback (most recent call last):\nValueError: no"
+        ),
     )
     status = view.status().model_copy(
         update={"state": "running", "tasks": tasks, "tasks_total": 3, "tasks_unassigned": ("task-2",), "error": error}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.registry.descriptors import EdgeRates
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.monitoring.overview import pictures
+from scribengin.monitoring.overview import overviews
 from scribengin_registry.contract import Registry
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine
@@ -14,8 +14,8 @@ from tests.integration.cli_runner import CommandLine
 def test_json_is_the_picture_as_it_is(line: CommandLine, registry: Registry) -> None:
     watched.put_three(registry, SYSTEM_CLOCK.now_ms())
     found = line.ok("monitor", "--once", "--json").json
-    (expected, *_) = pictures(registry, SYSTEM_CLOCK.now_ms())
-    assert [picture["dataflow"] for picture in found] == ["flight_delays", "flight_names", "heat_alarm"]
+    (expected, *_) = overviews(registry, SYSTEM_CLOCK.now_ms())
+    assert [overview["dataflow"] for overview in found] == ["flight_delays", "flight_names", "heat_alarm"]
     assert set(found[0]) == set(expected.model_dump(mode="json"))
     assert found[0]["lag_records"] == 12_000
     assert found[0]["sources"][0]["streams"][0] == {

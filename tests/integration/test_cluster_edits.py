@@ -29,13 +29,15 @@ def test_scaling_from_one_worker_to_two_and_back_at_steady_load_loses_nothing(fl
         watched(flow, calm, lambda: at_least(20, calm), "rounds in peace")
         for workers, half in ((2, 2), (1, 4)):
             moving = Commits(flow)
-            moving.look()  # before anything moves, or the leases under which it stood are never seen
+            moving.look()  # before anything moves, or the generations under which it stood are never seen
             flow.edit(workers=workers)
             watched(flow, moving, functools.partial(stands, flow, moving, half), f"{workers} workers")
             since = {log: len(moved) for log, moved in moving.moved_s.items()}
             watched(flow, moving, functools.partial(more, moving, since), "rounds after it")
-            kept = {log for log in LOGS if len(moving.leases[log]) == 1}
-            assert len(kept) == 2, f"two of four tasks had to move: {moving.leases}\n{events(flow)}\n{flow.words()}"
+            kept = {log for log in LOGS if len(moving.generations[log]) == 1}
+            assert len(kept) == 2, (
+                f"two of four tasks had to move: {moving.generations}\n{events(flow)}\n{flow.words()}"
+            )
             print(f"to {workers} workers: {gaps(calm, moving, kept)}")
     flow.wait_until_delivered(*LOGS)
 
@@ -49,8 +51,8 @@ def stands(flow: Flow, moving: Commits, on_first: int) -> bool:
     """Whether the edit is in force, so many tasks are on the worker that was there first, and all have new owners."""
     placed = [flow.view.assignments(worker, "executor-1") for worker in flow.ready_workers()]
     held = [len(placements) for placements in placed]
-    leases = {p.assignment.task.replace("task-", "in/"): p.assignment.lease for of in placed for p in of}
-    owned = all(leases.get(log) == moving.lease.get(log) for log in LOGS)
+    generations = {p.assignment.task.replace("task-", "in/"): p.assignment.generation for of in placed for p in of}
+    owned = all(generations.get(log) == moving.generation.get(log) for log in LOGS)
     return accepted(flow) and held == ([on_first, 4 - on_first] if on_first < 4 else [4]) and owned
 
 
@@ -76,7 +78,7 @@ def test_the_limits_of_a_round_change_while_the_task_goes_on(flow: Flow, cluster
     # The worker takes the edit over when it hears of it: what comes before that is read in larger rounds.
     flow.wait(lambda: rounds_of_seventy(flow, cluster, commits) >= 10, "small rounds")
     assert flow.ready_workers() == workers
-    assert all(len(leases) == 1 for leases in commits.leases.values())
+    assert all(len(generations) == 1 for generations in commits.generations.values())
     flow.edit(round=RoundConfig(records_max=1000))
     flow.wait(lambda: accepted(flow), "the edit back")
 

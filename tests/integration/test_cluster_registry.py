@@ -1,5 +1,5 @@
 """A dataflow whose registry is restarted under it, server by server, and then cut off for a minute, as processes, on
-Spark: it stops when its leases end, goes on by itself, and every record is there once.
+Spark: it stops when its generations end, goes on by itself, and every record is there once.
 
 One dataflow lives through all of these tests, each of which leaves it running; the last one stops it.
 """
@@ -105,17 +105,17 @@ def test_cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
     for proxy in proxies:
         proxy.cut()
     cut_s = SYSTEM_CLOCK.monotonic_s()
-    wait_until(lambda: direct.find(flow.view.paths.session(worker.name)) is None, 60, "the worker's lease to end")
+    wait_until(lambda: direct.find(flow.view.paths.session(worker.name)) is None, 60, "the worker's generation to end")
     left_at = {path: direct.get(path).version for path in commits}
     feed(cluster)
     wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - cut_s > AWAY_S, 2 * AWAY_S, "the minute to pass")
-    assert {path: direct.get(path).version for path in commits} == left_at, "nobody can commit without a lease"
+    assert {path: direct.get(path).version for path in commits} == left_at, "nobody can commit without a generation"
     for proxy in proxies:
         proxy.heal()
     flow.wait_until_delivered(*LOGS)
     flow.wait_for_workers(1)
     assert flow.ready_workers() != [worker.name]
-    wait_until(lambda: not psutil.pid_exists(worker.pid), 60, "the worker without a lease to be gone")
+    wait_until(lambda: not psutil.pid_exists(worker.pid), 60, "the worker without a generation to be gone")
     assert masters & {c.name for c in flow.containers()} == masters, "masters stand for election again"
 
 

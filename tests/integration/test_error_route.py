@@ -16,7 +16,7 @@ import pytest
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogConfig, LogNamespace
@@ -86,7 +86,7 @@ def opened(
     errors: Mapping[str, Any],
     route: Mapping[str, Any],
     source: Mapping[str, Any] | None = None,
-) -> Resources:
+) -> OpenedDataflow:
     config = DataflowConfig.parse(
         {
             "name": "flow",
@@ -97,10 +97,10 @@ def opened(
         },
         source="the test",
     )
-    return Resources(config, Environment(registry=registry, dataflow="flow"))
+    return OpenedDataflow(config, Environment(registry=registry, dataflow="flow"))
 
 
-def seen(resources: Resources, sink: str) -> list[bytes]:
+def seen(resources: OpenedDataflow, sink: str) -> list[bytes]:
     stream = resources.sink_streams(1)[sink][0]
     return [p for batch in resources.sinks[sink].committed(stream) for p in batch.column("payload").to_pylist()]
 
@@ -213,7 +213,7 @@ def test_a_record_without_a_payload_is_routed(namespace: LogNamespace, registry:
     ]
     for number, sink in enumerate(sinks):
         with opened(registry, sink, {"kind": "log", "log": "errors"}, {"action": "route", "sink": "errors"}) as found:
-            (owner,) = owners_of(registry, found, Without({}), lease=number + 1)
+            (owner,) = owners_of(registry, found, Without({}), generation=number + 1)
             with namespace.open_writer("in/0") as writer:
                 writer.write_bulk(pa.record_batch({"payload": [b"bad", *GOOD]})).result(120)
             owner.take_over()

@@ -69,9 +69,9 @@ def config(url: str) -> DataflowConfig:
     )
 
 
-def run(registry: Registry, spark: SparkSession, flow: DataflowConfig, lease: int) -> list[tuple[int, str]]:
+def run(registry: Registry, spark: SparkSession, flow: DataflowConfig, generation: int) -> list[tuple[int, str]]:
     """Run the dataflow until nothing is left, as a new owner: all that its log holds then."""
-    with run_until_drained(registry, spark, flow, lease):
+    with run_until_drained(registry, spark, flow, generation):
         pass
     with LogNamespace.open("/logs", registry=registry) as namespace, namespace.open_reader("out/0") as reader:
         found = []

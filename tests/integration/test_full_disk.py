@@ -70,11 +70,11 @@ def test_a_task_waits_for_room_and_goes_on(
 
         def report() -> TaskReport:
             found = executor.report().tasks
-            return found[0] if found else TaskReport(task=task.name, lease=1, state="taking_over")
+            return found[0] if found else TaskReport(task=task.name, generation=1, state="taking_over")
 
         executor = Executor(
             "executor-1",
-            lambda owned, _told: owners_of(registry, opened, Copy("out"), lease=owned.lease)[0],
+            lambda owned, _told: owners_of(registry, opened, Copy("out"), generation=owned.generation)[0],
             SYSTEM_CLOCK,
             on_change=lambda: None,
             on_fatal=lambda failure: None,
@@ -82,7 +82,7 @@ def test_a_task_waits_for_room_and_goes_on(
             patience=PatienceConfig(failing_s=0),
         )
         executor.start()
-        executor.assign([TaskAssignment(task=task.name, lease=1)])
+        executor.assign([TaskAssignment(task=task.name, generation=1)])
         try:
             wait_until(lambda: report().failures >= FAILURES_MIN, 120, "the disk to be found full")
             wait_until(lambda: report().state == "waiting", 120, "the task to say that it waits")

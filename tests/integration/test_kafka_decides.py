@@ -1,4 +1,4 @@
-"""The deciding sink's protocol, half by half, on a real broker and a real registry.
+"""The sink with a transaction coordinator's protocol, half by half, on a real broker and a real registry.
 
 `tests/crash/test_kafka_crashes.py` kills and stalls processes at every step; here stands what else can happen between
 Kafka and the registry. What readers see is told by kafka-python.
@@ -27,12 +27,12 @@ from scribengin.connectors.kafka.sink import transaction
 from scribengin.connectors.kafka.sink.sink import KafkaSink
 from scribengin.connectors.kafka.sink.transaction import REFRESH_AFTER_S, committed_offset
 from scribengin.dataflow.registry.view import Versioned
-from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.errors import ConfigInvalid, DecisionMissing, RecoveryRefused, StaleOwner, SystemUnreachable
 from scribengin.log import LogNamespace
-from scribengin.operations.delete import settle
+from scribengin.operations.delete import finish_rounds
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
@@ -85,7 +85,7 @@ def group_of(flow: Flow) -> str:
     """The private group of the task: that of its first sink."""
     last = flow.commit_log("out").decided or flow.commit_log("out").prepared
     assert last is not None
-    return last.decider if isinstance(last, Decision) else last.decision.decider
+    return last.coordinator if isinstance(last, Decision) else last.decision.coordinator
 
 
 def forget(flow: Flow) -> None:
@@ -186,7 +186,7 @@ def test_an_owner_that_wrote_nothing_for_long_writes_the_last_decision_again_bef
         forget(flow)
         clock.advance_s(REFRESH_AFTER_S + 1)
         flow.append(10)
-        with failpoint(PREPARED, die), pytest.raises(Killed):
+        with at_failpoint(PREPARED, die), pytest.raises(Killed):
             owner.run_round()
         assert told_by(flow) == before
         owner.close()
@@ -246,8 +246,8 @@ def test_a_prepared_round_is_brought_to_its_end_before_a_dataflow_is_deleted(
     view = flow.submitted()
     flow.crash_at(stop)
     head = view.placement_head()
-    view.commit_placement(Versioned(head.value.model_copy(update={"next_lease": 2}), head.version), [])
-    settle(view)
+    view.commit_placement(Versioned(head.value.model_copy(update={"next_generation": 2}), head.version), [])
+    finish_rounds(view)
     logs = [flow.commit_log(sink) for sink in flow.config.sinks]
     assert [(log.round, log.prepared) for log in logs] == [(rounds, None)] * 3
     source = view.paths.source_stream("in", "in/0") + "/commit-log"
@@ -264,7 +264,7 @@ def test_another_task_does_not_bring_a_prepared_round_to_its_end(flow: Flow, reg
         flow.taken()
 
 
-def drained(owner: TaskOwner) -> bool:
+def drained(owner: RoundRunner) -> bool:
     """What a worker does, which waits for a broker as long as it takes."""
     try:
         if not owner.owning:
@@ -286,7 +286,7 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_n
 
     for stop in ("kafka.produce:after", PREPARED):
         owner = flow.taken()
-        with failpoint(stop, kill), pytest.raises(SystemUnreachable):
+        with at_failpoint(stop, kill), pytest.raises(SystemUnreachable):
             owner.run_round()
         kafka.start()
         wait_until(partial(drained, owner), 200, "the broker to know its transactions again, and the rounds to be run")
@@ -315,7 +315,7 @@ def test_a_call_that_does_not_keep_to_its_own_limit_is_given_up_and_its_producer
     monkeypatch.setattr(transaction, "GIVEN_UP_AFTER_S", 1.0)
     try:
         with (
-            failpoint(f"{step}:before", lambda _stop: os.kill(pid, signal.SIGSTOP)),
+            at_failpoint(f"{step}:before", lambda _stop: os.kill(pid, signal.SIGSTOP)),
             pytest.raises(SystemUnreachable, match=said),
         ):
             owner.run_round()

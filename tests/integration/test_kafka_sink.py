@@ -41,10 +41,10 @@ class Rounds:
         self.rounds = 0
         (stream,) = sink.streams(1)
         sink.create([stream])
-        self.decider = sink.open_decider(stream, "task-0") if sink.decided_by(stream) else None
-        if self.decider is not None:
-            assert self.decider.recover() is None
-        self.writer: SinkStreamWriter = sink.open_writer(stream, Attempt("owner", 1, "/commit-log", self.decider))
+        self.coordinator = sink.open_coordinator(stream, "task-0") if sink.coordinator_id(stream) else None
+        if self.coordinator is not None:
+            assert self.coordinator.recover() is None
+        self.writer: SinkStreamWriter = sink.open_writer(stream, Attempt("owner", 1, "/commit-log", self.coordinator))
         self.writer.recover(None)
 
     def round(self, *batches: pa.RecordBatch) -> None:
@@ -53,16 +53,16 @@ class Rounds:
         prepared = self.writer.prepare_commit()
         assert prepared is not None
         assert prepared.records == sum(batch.num_rows for batch in batches)
-        if self.decider is not None:
+        if self.coordinator is not None:
             self.rounds += 1
-            self.decider.prepare(Decision(decider=self.decider.name, epoch=1, round=self.rounds))
-            self.decider.commit()
+            self.coordinator.prepare(Decision(coordinator=self.coordinator.name, epoch=1, round=self.rounds))
+            self.coordinator.commit()
         self.writer.complete_commit(prepared)
 
     def close(self) -> None:
         self.writer.close()
-        if self.decider is not None:
-            self.decider.close()
+        if self.coordinator is not None:
+            self.coordinator.close()
         self.sink.close()
 
     def seen(self) -> list[Any]:
@@ -238,7 +238,7 @@ def test_a_cluster_that_forgets_too_soon_is_refused(
 
 def test_at_least_once_is_visible_before_the_round_commits_and_says_so(rounds: Any) -> None:
     one = rounds(guarantee="at_least_once")
-    assert (one.sink.guarantee, one.decider) == ("at least once", None)
+    assert (one.sink.guarantee, one.coordinator) == ("at least once", None)
     one.writer.write(batch([b"1", b"2"]))
     prepared = one.writer.prepare_commit()
     assert (prepared.records, [record.value for record in one.seen()]) == (2, [b"1", b"2"])

@@ -17,7 +17,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.connectors.kafka.client import client
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
-from scribengin.connectors.kafka.source.position import Ends
+from scribengin.connectors.kafka.source.position import PartitionEnds
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.errors import ConfigInvalid, ScribenginError, SystemUnreachable
@@ -75,15 +75,15 @@ def test_a_control_client_that_does_not_find_its_broker_again_is_replaced(
     monkeypatch.setattr(client, "REQUEST_TIMEOUT_S", 1.0)
     topic = f"in-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic)
-    cluster = client.Cluster.of(config(kafka.bootstrap))
+    cluster = client.KafkaControl.of(config(kafka.bootstrap))
     try:
         cluster._admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
-        def ends() -> Ends | ScribenginError:
+        def ends() -> PartitionEnds | ScribenginError:
             return cluster.ends([(topic, 0)], "read_committed")[topic, 0]
 
         assert isinstance(ends(), SystemUnreachable)
-        wait_until(lambda: isinstance(ends(), Ends), TIMEOUT_S, "another client")
+        wait_until(lambda: isinstance(ends(), PartitionEnds), TIMEOUT_S, "another client")
     finally:
         cluster.release()
 

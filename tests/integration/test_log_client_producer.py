@@ -20,7 +20,7 @@ from scribengin.errors import (
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.clients import LogProducer, RecordMetadata, int_partitioner, partition_logs
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -118,7 +118,7 @@ def test_send_waits_while_too_much_is_under_way(namespace: LogNamespace) -> None
 
     with (
         LogProducer(namespace, linger_ms=0, buffer_bytes_max=1000) as producer,
-        failpoint("log.segment_sync:before", hold),
+        at_failpoint("log.segment_sync:before", hold),
     ):
         first = producer.send("views", bytes(2000))
         assert entered.wait(120)
@@ -214,7 +214,7 @@ def test_a_log_that_takes_small_entries_gets_small_batches(registry: Registry, t
 def test_a_failure_of_the_sending_thread_fails_every_record_and_every_later_call(namespace: LogNamespace) -> None:
     producer = LogProducer(namespace, linger_ms=HOUR_MS)
     futures = [producer.send("clicks", b"x", partition=n) for n in range(3)]
-    with failpoint("log.lock:before", _broken):
+    with at_failpoint("log.lock:before", _broken):
         with pytest.raises(_Broken):
             producer.flush()
         wait_until(lambda: all(future.done() for future in futures))

@@ -26,7 +26,7 @@ from scribengin.log.clients import (
     rewind,
 )
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left, payloads_of
 from scribengin_registry.contract import Registry
 
@@ -98,7 +98,7 @@ def test_what_is_stored_can_be_read_and_edited(registry: Registry, tmp_path: Pat
 def test_a_crash_while_a_position_is_stored_leaves_the_old_one_or_the_new_one(tmp_path: Path, stop: str) -> None:
     store = FileOffsetStore(tmp_path)
     store.store("billing", {LOG: AT})
-    with failpoint(f"log.offsets_{stop}", _crash), pytest.raises(_Crashed):
+    with at_failpoint(f"log.offsets_{stop}", _crash), pytest.raises(_Crashed):
         store.store("billing", {LOG: LATER})
     again = FileOffsetStore(tmp_path)
     assert again.load("billing") == {LOG: LATER if stop == "rename:after" else AT}
@@ -112,7 +112,7 @@ def test_a_disk_that_refuses_is_reported_and_leaves_nothing_behind(tmp_path: Pat
     def full(_stop: str) -> None:
         raise OSError(28, "No space left on device")
 
-    with failpoint("log.offsets_rename:before", full), pytest.raises(LogWriteFailed, match="No space left"):
+    with at_failpoint("log.offsets_rename:before", full), pytest.raises(LogWriteFailed, match="No space left"):
         store.store("billing", {LOG: AT})
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_bytes(b"")
@@ -268,7 +268,7 @@ def test_a_store_that_fails_leaves_the_reader_as_it_was(namespace: LogNamespace,
     def full(_stop: str) -> None:
         raise OSError(28, "No space left on device")
 
-    with failpoint("log.offsets_write:before", full), pytest.raises(LogWriteFailed):
+    with at_failpoint("log.offsets_write:before", full), pytest.raises(LogWriteFailed):
         reader.read_batch()
     assert payloads(reader, 1) == [b"1"]
     reader.close()

@@ -22,7 +22,7 @@ from scribengin.errors import (
 from scribengin.log import DLSN, PAYLOAD, LogConfig, LogNamespace
 from scribengin.log.clients import Transformer, source_position, without_envelope
 from scribengin.log.clients.transformer import ENVELOPE_BYTES
-from scribengin.testing.failpoints import failpoint, record_stops
+from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_of, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_registry.zookeeper.registry import connect
@@ -102,7 +102,7 @@ def test_whatever_stops_it_and_however_often_each_record_is_transformed_once(
     for stop, nth in stops:
         namespace.delete(TARGET)
         namespace.create(TARGET)
-        with failpoint(stop, _stop_working, occurrence=nth):
+        with at_failpoint(stop, _stop_working, occurrence=nth):
             _run_and_crash(namespace)
         with Transformer(namespace, SOURCE, TARGET, as_they_are, records_max=3, steal=True) as transformer:
             run_to_the_end(transformer)

@@ -26,7 +26,7 @@ from scribengin.errors import (
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogRecord
 from scribengin.log.clients import BalancedWriter, PartitionedWriter, int_partitioner, partition_logs
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -154,7 +154,7 @@ def test_an_aborted_client_resolves_every_future_and_gives_every_lock_back(
         entered.set()
         assert go.wait(120)
 
-    with failpoint("log.segment_sync:before", hold):
+    with at_failpoint("log.segment_sync:before", hold):
         futures = _written(writer, keyed_batch([b"first"]))
         assert entered.wait(120)
         for n in range(30):
@@ -190,7 +190,7 @@ def test_batches_go_where_the_fewest_bytes_are_under_way(namespace: LogNamespace
         assert go.wait(120)
 
     with BalancedWriter(namespace, LOGS) as writer:
-        with failpoint("log.segment_sync:before", hold):
+        with at_failpoint("log.segment_sync:before", hold):
             stuck = writer.write_bulk(payload_batch([bytes(100_000)]))
             assert entered.wait(120)
             others = [writer.write(b"%d" % n) for n in range(20)]
@@ -300,7 +300,7 @@ def test_a_batch_of_many_groups_that_fails_in_the_middle_is_not_written_again_el
     config = LogConfig(entry_bytes_max=1024, pending_bytes_max=1024)
     namespace = bound_namespace(registry, tmp_path / "store", *LOGS[:2], config=config)
     writer = BalancedWriter(namespace, LOGS[:2])
-    fail_second = failpoint("log.segment_sync:before", _no_disk, occurrence=2)
+    fail_second = at_failpoint("log.segment_sync:before", _no_disk, occurrence=2)
     with fail_second:
         answer = writer.write_bulk(payload_batch([bytes(1000)] * 600))
         assert isinstance(answer.exception(10), LogWriteFailed)

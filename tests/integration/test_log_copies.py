@@ -13,7 +13,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, SequenceId, Transactio
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.retention.compression import RAW_GRACE_MS
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import (
     damage_segment,
     fill_log,
@@ -100,7 +100,7 @@ def test_raw_and_copy_hold_the_same_records_under_the_same_numbers(namespace: Lo
 def test_rounds_and_keep_alives_are_copied_as_they_stand(
     namespace: LogNamespace, registry: Registry, clock: ManualClock
 ) -> None:
-    commit_log = CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1)
+    commit_log = CommitLog(dataflow="d", task="t", owner="o", generation=1, epoch=1, round=1)
     registry.create("/scribengin/locks/commit-log", commit_log.to_bytes(), parents=True)
     with namespace.open_writer(LOG, commit_log="/scribengin/locks/commit-log") as writer:
         writer.write(b"plain").result(120)
@@ -128,7 +128,7 @@ def test_a_writer_copies_what_it_completes_and_what_was_left_without_a_copy(
         for _ in range(3):
             writer.write(bytes(5000)).result(120)
         wait_until(lambda: files(namespace, "copy") == [1, 2, 3], what="the copies")
-        assert writer.upkeep_failure is None
+        assert writer.maintenance_failure is None
     assert files(namespace, "raw") == [1, 2, 3, 4]
     assert namespace.compress(LOG) == 1
     assert namespace.compress(LOG) == 0
@@ -200,7 +200,7 @@ def test_a_copy_that_is_interrupted_is_made_again(namespace: LogNamespace, clock
         left.update({path: path.read_bytes() for path in directory.iterdir() if path.is_file()})
         stop(name)
 
-    with failpoint(where, die), pytest.raises(Stopped):
+    with at_failpoint(where, die), pytest.raises(Stopped):
         namespace.compress(LOG)
     for path, data in left.items():  # a process that dies tidies nothing up
         path.write_bytes(data)
@@ -221,7 +221,7 @@ def test_dropping_raw_files_that_is_interrupted_is_finished(
     if where.startswith("log.segment_remove"):
         namespace.purge(LOG)
         clock.advance_s(GRACE_S)
-    with failpoint(where, stop), pytest.raises(Stopped):
+    with at_failpoint(where, stop), pytest.raises(Stopped):
         namespace.purge(LOG)
     assert payloads_read(namespace, LOG) == payloads
     drop_raw(namespace, clock)
@@ -234,7 +234,7 @@ def test_of_two_copies_made_at_once_one_is_named_and_the_other_goes(
 ) -> None:
     payloads = fill_log(namespace, LOG, 3)
     namespace.configure(LOG, COPYING)
-    with failpoint("log.segment_sync:before", lambda _stop: namespace.compress(LOG) and None):
+    with at_failpoint("log.segment_sync:before", lambda _stop: namespace.compress(LOG) and None):
         assert namespace.compress(LOG) == 0
     assert files(namespace, "copy") == [1]
     drop_raw(namespace, clock)
@@ -337,7 +337,7 @@ def test_a_registered_reader_misses_nothing_while_everything_behind_it_is_copied
         with namespace.open_reader(LOG, position) as reader:
             seen += payloads_left(reader)
         namespace.register_reader(LOG, "follower", namespace.end_dlsn(LOG))
-        assert writer.upkeep_failure is None
+        assert writer.maintenance_failure is None
     assert seen == payloads
     namespace.purge(LOG)
     assert namespace.count(LOG) == 0

@@ -20,7 +20,7 @@ from scribengin.errors import DamagedEntry, LogWriteFailed, RecordTooLarge, Reco
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.format.entry import encode
 from scribengin.log.format.records import Record, body_of_records
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -42,7 +42,7 @@ def io_error(_stop: str) -> None:
 def test_a_disk_that_refuses_ends_the_writer_and_the_next_goes_on(namespace: LogNamespace, stop: str) -> None:
     writer = namespace.open_writer(LOG)
     writer.write(b"acknowledged").result(120)
-    with failpoint(stop, io_error):
+    with at_failpoint(stop, io_error):
         refused = writer.write(b"refused")
         with pytest.raises(LogWriteFailed, match="Input/output error"):
             refused.result(120)
@@ -60,7 +60,7 @@ def test_a_disk_that_refuses_ends_the_writer_and_the_next_goes_on(namespace: Log
 
 def test_a_failure_nobody_saw_is_raised_by_close(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
-    with failpoint("log.segment_sync:before", io_error):
+    with at_failpoint("log.segment_sync:before", io_error):
         future = writer.write(b"refused")
         wait_until(future.done, what="the write to fail")
         with pytest.raises(LogWriteFailed):
@@ -131,7 +131,7 @@ def test_a_file_that_was_made_and_never_registered_is_swept_away(namespace: LogN
         raise OSError(5, "crash")
 
     writer = namespace.open_writer(LOG)
-    with failpoint("log.metadata:before", crash):
+    with at_failpoint("log.metadata:before", crash):
         future = writer.write(b"x")
         assert isinstance(future.exception(10), OSError)
     writer.abort()
@@ -153,7 +153,7 @@ def test_after_a_failed_fsync_recovery_looks_at_the_disk_and_not_at_what_a_reade
     writer.write(b"acknowledged").result(120)
     path = Path(namespace.descriptor.location) / f"{namespace.segments(LOG)[0].file}.log"
     on_disk = path.read_bytes()
-    with failpoint("log.segment_sync:before", io_error):
+    with at_failpoint("log.segment_sync:before", io_error):
         assert isinstance(writer.write(b"refused").exception(10), LogWriteFailed)
     writer.abort()
     on_disk += bytes(path.stat().st_size - len(on_disk))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.model import node_name
-from scribengin.base.threads import Upkeep
+from scribengin.base.threads import BackgroundWork
 from scribengin.errors import (
     Fenced,
     LogNotFound,
@@ -19,7 +19,7 @@ from scribengin.errors import (
 )
 from scribengin.log import LogConfig, LogNamespace, LogWriter
 from scribengin.testing.chaos_proxy import ChaosProxy
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -75,7 +75,7 @@ def test_a_log_that_is_stolen_while_a_group_is_on_its_way_to_the_disk_acknowledg
     stale = namespace.open_writer(LOG)
     stale.write(b"acknowledged").result(120)
     owners: list[LogWriter] = []
-    with failpoint(moment, lambda _stop: owners.append(elsewhere.open_writer(LOG, steal=True))):
+    with at_failpoint(moment, lambda _stop: owners.append(elsewhere.open_writer(LOG, steal=True))):
         late = stale.write(b"late")
         with pytest.raises(Fenced):
             late.result(120)
@@ -89,7 +89,7 @@ def test_a_log_that_is_stolen_while_a_group_is_on_its_way_to_the_disk_acknowledg
 def test_a_fenced_writer_says_so_when_it_is_closed(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     stale = namespace.open_writer(LOG)
     stale.write(b"acknowledged").result(120)
-    with failpoint("log.segment_write:before", lambda _stop: elsewhere.open_writer(LOG, steal=True).close()):
+    with at_failpoint("log.segment_write:before", lambda _stop: elsewhere.open_writer(LOG, steal=True).close()):
         stale.write(b"late")
         with pytest.raises(Fenced):
             stale.close()
@@ -167,11 +167,11 @@ def test_the_next_writer_does_not_wait_for_the_upkeep_of_the_one_before(
 ) -> None:
     free: list[bool] = []
 
-    class Slow(Upkeep):
+    class Slow(BackgroundWork):
         def close(self) -> None:
             free.append(namespace.info(LOG).writer is None)
 
-    writer = handmade_writer(registry, namespace, LOG, upkeep=Slow(lambda _stopping: None, lambda: None))
+    writer = handmade_writer(registry, namespace, LOG, maintenance=Slow(lambda _stopping: None, lambda: None))
     writer.write(b"one").result(120)
     writer.abort()
     assert free == [True]

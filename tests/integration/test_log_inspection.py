@@ -281,7 +281,7 @@ def test_recovering_asks_the_commit_log_about_a_staged_round(
     writer.abort()
     named = CommitDescriptor(kind="log", records=2, data=staged.model_dump(mode="json"))
     log = CommitLog(
-        dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1, committed=named if committed else None
+        dataflow="d", task="t", owner="o", generation=1, epoch=1, round=1, committed=named if committed else None
     )
     registry.create(COMMIT_LOG, log.to_bytes(), parents=True)
     found = recover_log(namespace, LOG)

@@ -13,7 +13,7 @@ import pytest
 from scribengin.base.model import node_name
 from scribengin.errors import Fenced, InconsistentLog, LogBusy, LogNotFound
 from scribengin.log import DLSN, TAIL, LogConfig, LogNamespace, SequenceId, Time
-from scribengin.testing.failpoints import Action, failpoint
+from scribengin.testing.failpoints import Action, at_failpoint
 from scribengin.testing.log_samples import forge_segments, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -76,7 +76,7 @@ def test_a_log_of_many_segments_is_deleted(forged: LogNamespace, registry: Regis
 def test_a_deletion_that_was_cut_short_has_happened_and_is_ended_by_whoever_comes_next(
     forged: LogNamespace, registry: Registry, where: str, then: str
 ) -> None:
-    with pytest.raises(Stopped), failpoint(where, stop):
+    with pytest.raises(Stopped), at_failpoint(where, stop):
         forged.delete(LOG)
     assert not forged.exists(LOG)
     assert forged.names() == []
@@ -222,15 +222,15 @@ def test_a_list_that_contradicts_itself_and_stands_still_is_no_race(forged: LogN
             use(LOG)  # type: ignore[operator]
 
 
-def test_upkeep_that_fails_is_told(namespace: LogNamespace, tmp_path: Path) -> None:
+def test_maintenance_that_fails_is_told(namespace: LogNamespace, tmp_path: Path) -> None:
     namespace.configure(LOG, LogConfig(segment_bytes_max=4096))
     with namespace.open_writer(LOG) as writer:
         for _number in range(3):
             writer.write(bytes(5000)).result(120)
         assert namespace.truncate(LOG, DLSN(3, 0, 0))
-        with failpoint("log.segment_remove:before", raising(OSError(5, "the disk"))):
+        with at_failpoint("log.segment_remove:before", raising(OSError(5, "the disk"))):
             writer.write(bytes(5000)).result(120)
-            wait_until(lambda: "the disk" in str(writer.upkeep_failure), what="the failure")
+            wait_until(lambda: "the disk" in str(writer.maintenance_failure), what="the failure")
         writer.write(bytes(5000)).result(120)
-        wait_until(lambda: writer.upkeep_failure is None, what="the next run")
+        wait_until(lambda: writer.maintenance_failure is None, what="the next run")
     assert namespace.segments(LOG)[0].segment == 3

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scribengin.errors import LogWriteFailed, OverCapacity
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metrics import LogMetrics, ReaderLag, ReaderLagCollector, exposition
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -62,7 +62,7 @@ def test_a_writer_that_failed_is_counted_once(namespace: LogNamespace) -> None:
         raise OSError(5, "Input/output error")
 
     writer = namespace.open_writer(LOG)
-    with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
+    with at_failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
         writer.write(b"0").result(120)
     for _ in range(3):
         with pytest.raises(LogWriteFailed):

@@ -26,7 +26,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.binding import mark_directory
 from scribengin.log.store.mark import MARK
 from scribengin.testing.chaos_proxy import ChaosProxy
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -260,7 +260,7 @@ def test_a_lost_reply_is_settled(registry_hosts: str, tmp_path: Path, stop: str,
     with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}") as registry:
         namespace = LogNamespace.open("/logs", registry=registry)
         lose = proxy.drop_next_reply if reply == "lost" else proxy.drop_next_request
-        with failpoint(stop, lambda _stop: lose()):
+        with at_failpoint(stop, lambda _stop: lose()):
             try_everything(namespace)
         assert not namespace.exists("a")
 
@@ -311,7 +311,7 @@ def test_a_log_is_not_deleted_while_somebody_writes_it(namespace: LogNamespace) 
 def test_a_writer_that_comes_while_a_log_is_deleted_has_it_or_finds_none(namespace: LogNamespace) -> None:
     namespace.create("a")
     opened: list[LogWriter] = []
-    takes_it = failpoint("log.delete:before", lambda _stop: opened.append(namespace.open_writer("a")))
+    takes_it = at_failpoint("log.delete:before", lambda _stop: opened.append(namespace.open_writer("a")))
     with takes_it, pytest.raises(LogBusy):
         namespace.delete("a")
     opened[0].write(b"x").result(120)
@@ -366,7 +366,7 @@ def test_a_writer_that_waited_obeys_the_configuration_as_it_is_when_its_turn_com
     def configure(_stop: str) -> None:
         namespace.configure("a", LogConfig(record_bytes_max=10))
 
-    with failpoint("log.lock:before", configure):
+    with at_failpoint("log.lock:before", configure):
         writer = namespace.open_writer("a")
     with writer, pytest.raises(RecordTooLarge):
         writer.write(bytes(11))
@@ -380,7 +380,7 @@ def test_a_configuration_whose_reply_was_lost_is_set_once(registry_hosts: str, t
         namespace = LogNamespace.open("/logs", registry=registry)
         namespace.create("a")
         lose = proxy.drop_next_reply if reply == "lost" else proxy.drop_next_request
-        with failpoint("log.configure:before", lambda _stop: lose()):
+        with at_failpoint("log.configure:before", lambda _stop: lose()):
             assert namespace.configure("a", LogConfig(fsync=False), version=0).config_version == 1
         assert namespace.info("a").log.config.fsync is False
 

@@ -11,7 +11,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, TransactionId
 from scribengin.log.metrics import exposition
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import (
     bound_namespace,
     damage_segment,
@@ -205,7 +205,7 @@ def test_what_an_open_reader_has_mapped_stays_valid(namespace: LogNamespace) -> 
 def test_a_purge_that_is_interrupted_is_finished_by_the_next(namespace: LogNamespace, where: str) -> None:
     payloads = fill_log(namespace, LOG, 9)
     namespace.truncate(LOG, DLSN(3, 0, 0))
-    with failpoint(where, stop), pytest.raises(Stopped):
+    with at_failpoint(where, stop), pytest.raises(Stopped):
         namespace.purge(LOG)
     assert payloads_read(namespace, LOG) == payloads[6:]
     assert segment_files(namespace) == [1, 2, 3]
@@ -222,7 +222,7 @@ def test_a_purge_whose_reply_was_lost_is_settled(registry_hosts: str, tmp_path: 
         payloads = fill_log(namespace, LOG, 9)
         namespace.truncate(LOG, DLSN(2, 1, 0))
         lose = proxy.drop_next_reply if reply == "lost" else proxy.drop_next_request
-        with failpoint("log.metadata:before", lambda _stop: lose()):
+        with at_failpoint("log.metadata:before", lambda _stop: lose()):
             assert namespace.purge(LOG).segments == 1
         assert payloads_read(namespace, LOG) == payloads[4:]
         assert segment_files(namespace) == [2, 3]
@@ -296,7 +296,7 @@ def test_a_writer_purges_after_every_roll(aging: LogNamespace, clock: ManualCloc
         for _ in range(2):
             writer.write(bytes(5000)).result(120)
         wait_until(lambda: numbers(aging)[0] == 2 and segment_files(aging)[0] == 2, what="segment 1 to be removed")
-        assert writer.upkeep_failure is None
+        assert writer.maintenance_failure is None
 
 
 def test_a_purge_that_fails_is_told_of_and_does_not_fail_the_writer(
@@ -309,14 +309,14 @@ def test_a_purge_that_fails_is_told_of_and_does_not_fail_the_writer(
         def refuse(name: str) -> None:
             raise OSError(5, f"Input/output error at {name}")
 
-        with failpoint("log.segment_remove:before", refuse):
+        with at_failpoint("log.segment_remove:before", refuse):
             namespace.truncate(LOG, DLSN(2, 0, 0))  # the purge after the last roll may see it, or that after the next
             writer.write(bytes(5000)).result(120)
-            counted = 'scribengin_log_upkeep_failed_total{log="flights/0",namespace="/logs"} 1.0'
+            counted = 'scribengin_log_maintenance_failed_total{log="flights/0",namespace="/logs"} 1.0'
             wait_until(lambda: counted in exposition().decode(), what="the failure")
         writer.write(bytes(5000)).result(120)
         wait_until(lambda: segment_files(namespace)[0] == 2, what="the next purge")
-        wait_until(lambda: writer.upkeep_failure is None, what="its end")
+        wait_until(lambda: writer.maintenance_failure is None, what="its end")
 
 
 def test_a_purge_under_a_writer_does_not_disturb_it(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
@@ -359,7 +359,7 @@ def test_truncation_does_not_go_past_a_registered_reader_unless_forced(namespace
 def test_a_reader_that_registers_while_a_truncation_looks_is_waited_for(namespace: LogNamespace) -> None:
     payloads = fill_log(namespace, LOG, 6)
     with (
-        failpoint("log.metadata:before", lambda _stop: namespace.register_reader(LOG, "new", DLSN.INITIAL)),
+        at_failpoint("log.metadata:before", lambda _stop: namespace.register_reader(LOG, "new", DLSN.INITIAL)),
         pytest.raises(ReaderBehind, match="'new'"),
     ):
         namespace.truncate(LOG, DLSN(2, 0, 0))
@@ -369,7 +369,7 @@ def test_a_reader_that_registers_while_a_truncation_looks_is_waited_for(namespac
 def test_a_truncation_while_a_reader_registers_is_seen(namespace: LogNamespace) -> None:
     fill_log(namespace, LOG, 6)
     with (
-        failpoint("log.metadata:before", lambda _stop: namespace.truncate(LOG, DLSN(2, 0, 0)) and None),
+        at_failpoint("log.metadata:before", lambda _stop: namespace.truncate(LOG, DLSN(2, 0, 0)) and None),
         pytest.raises(PositionTruncated),
     ):
         namespace.register_reader(LOG, "new", DLSN.INITIAL)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.errors import ConfigInvalid, DamagedEntry, EndOfStream
-from scribengin.log import DLSN, LogConfig, LogNamespace, Place, ReadAhead
+from scribengin.log import DLSN, LogConfig, LogNamespace, ReadAhead, RecordPlace
 from scribengin.log.format.entry import BODY_SCHEMA
 from scribengin.testing.log_samples import (
     bound_namespace,
@@ -36,14 +36,14 @@ def test_without_places_a_batch_is_the_body_and_the_reader_knows_where_it_stood(
     with namespace.open_reader(LOG) as reader:
         assert reader.last_place is None
         found: list[bytes] = []
-        places: list[Place | None] = []
+        places: list[RecordPlace | None] = []
         while (batch := reader.read_batch(2, place=False)) is not None:
             assert batch.schema == BODY_SCHEMA
             places.append(reader.last_place)
             found += payloads_of(batch)
     assert found == payloads
     entries = [(1, 0), (1, 1), (1, 2), (2, 0)]
-    expected = [Place(DLSN(*entry, slot), 3 * n + slot) for n, entry in enumerate(entries) for slot in (0, 2)]
+    expected = [RecordPlace(DLSN(*entry, slot), 3 * n + slot) for n, entry in enumerate(entries) for slot in (0, 2)]
     assert places == expected
 
 

@@ -10,7 +10,7 @@ from scribengin.errors import LogBusy, LogError, LogNotFound, PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.metrics import ReaderLag, ReaderLagCollector, exposition
 from scribengin.testing.chaos_proxy import ChaosProxy
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log
 from scribengin_registry.contract import Registry
 from scribengin_registry.zookeeper.registry import connect
@@ -86,7 +86,7 @@ def test_a_lost_reply_is_settled(registry_hosts: str, tmp_path: Path, stop: str,
         namespace = bound_namespace(registry, tmp_path, LOG)
         fill_log(namespace, LOG, 3)
         lose = proxy.drop_next_reply if reply == "lost" else proxy.drop_next_request
-        with failpoint(stop, lambda _stop: lose()):
+        with at_failpoint(stop, lambda _stop: lose()):
             assert namespace.register_reader(LOG, "a", DLSN(1, 1, 0)) == DLSN(1, 1, 0)
             assert namespace.register_reader(LOG, "a", DLSN(1, 2, 0)) == DLSN(1, 2, 0)
             assert namespace.registered_readers(LOG) == {"a": DLSN(1, 2, 0)}

@@ -12,7 +12,7 @@ import pytest
 from scribengin.errors import PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace, recover_log
 from scribengin.log.metadata.check import Finding
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_tools.logs.checks import LogCheck, checks
@@ -111,7 +111,7 @@ def test_records_that_were_set_aside_follow_those_that_were_written_since(
     assert payloads_read(namespace, LOG) == before + since
     assert wrong(namespace)
     for where in ("log.take_back:before", "log.take_back:after", "log.metadata:before", "log.metadata:after"):
-        with pytest.raises(Stopped), failpoint(where, stop):
+        with pytest.raises(Stopped), at_failpoint(where, stop):
             recover_log(namespace, LOG)
     recover_log(namespace, LOG)
     assert payloads_read(namespace, LOG) == before + since + lost
@@ -149,7 +149,7 @@ def test_the_segment_that_was_being_written_when_the_backup_was_made_has_all_tha
 def test_a_file_that_was_made_and_never_written_is_no_loss_and_removed(
     namespace: LogNamespace, registry: Registry
 ) -> None:
-    with pytest.raises(Stopped), failpoint("log.segment_register:before", stop):
+    with pytest.raises(Stopped), at_failpoint("log.segment_register:before", stop):
         write(namespace, 0, 1)
     assert not wrong(namespace)
     assert check(namespace).strays

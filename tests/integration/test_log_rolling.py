@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.threads import Upkeep
+from scribengin.base.threads import BackgroundWork
 from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.segments import SegmentsHead
 from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import Action, failpoint
+from scribengin.testing.failpoints import Action, at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
@@ -144,7 +144,7 @@ def test_without_room_for_a_new_file_the_old_segment_is_written_on(namespace: Lo
     with namespace.open_writer(LOG) as writer:
         write(writer, LARGE)
         for _ in range(2):
-            with failpoint("log.segment_create:before", raising(NO_ROOM)):
+            with at_failpoint("log.segment_create:before", raising(NO_ROOM)):
                 assert write(writer, b"1") == [1]
             assert isinstance(writer.roll_failure, LogWriteFailed)
             assert write(writer, b"2") == [1]  # it is left alone for a while
@@ -161,7 +161,7 @@ def test_a_new_file_whose_directory_cannot_be_synced_is_in_nobodys_way(
 ) -> None:
     with namespace.open_writer(LOG) as writer:
         write(writer, LARGE)
-        with failpoint("log.directory_sync:before", raising(OSError(5, "Input/output error"))):
+        with at_failpoint("log.directory_sync:before", raising(OSError(5, "Input/output error"))):
             assert write(writer, b"1") == [1]
         clock.advance_s(5)
         assert write(writer, b"2") == [2]
@@ -175,7 +175,7 @@ def test_a_failed_sync_of_the_old_segment_is_no_roll_to_be_tried_again(registry:
     writer = namespace.open_writer("unsynced")
     write(writer, LARGE)
     with (
-        failpoint("log.segment_settle:before", raising(OSError(5, "Input/output error"))),
+        at_failpoint("log.segment_settle:before", raising(OSError(5, "Input/output error"))),
         pytest.raises(LogWriteFailed),
     ):
         write(writer, b"1")
@@ -245,7 +245,7 @@ def test_a_roll_whose_outcome_cannot_be_learnt_ends_the_writer(
 
         writer = LogNamespace.open("/logs", registry=session).open_writer(LOG)
         write(writer, LARGE)
-        with failpoint("log.metadata:after", lose_the_reply_and_the_registry), pytest.raises(OutcomeUnknown):
+        with at_failpoint("log.metadata:after", lose_the_reply_and_the_registry), pytest.raises(OutcomeUnknown):
             write(writer, b"not acknowledged")
         with pytest.raises(OutcomeUnknown):
             writer.write(b"later")
@@ -325,7 +325,7 @@ def test_a_crash_between_the_new_file_and_its_registration_leaves_nothing(namesp
 
     writer = namespace.open_writer(LOG)
     write(writer, LARGE)
-    with failpoint("log.segment_roll:before", raising(Crash())):
+    with at_failpoint("log.segment_roll:before", raising(Crash())):
         assert isinstance(writer.write(b"1").exception(10), Crash)
     writer.abort()
     (directory,) = (path for path in Path(namespace.descriptor.location).iterdir() if path.is_dir())
@@ -339,7 +339,7 @@ def test_a_crash_between_the_new_file_and_its_registration_leaves_nothing(namesp
 def test_a_failed_roll_lets_the_writer_close_and_the_next_one_sweep(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         write(writer, LARGE)
-        with failpoint("log.metadata:before", raising(SessionLost("gone"))):
+        with at_failpoint("log.metadata:before", raising(SessionLost("gone"))):
             assert write(writer, b"1") == [1]
     with namespace.open_writer(LOG) as writer:
         assert write(writer, b"2") == [2]
@@ -352,8 +352,8 @@ def test_a_completed_segment_is_told_to_whoever_wants_to_know(
 ) -> None:
     told: list[int] = []
     failed: list[int] = []
-    upkeep = Upkeep(lambda _ended: told.append(len(namespace.segments(LOG))), lambda: failed.append(1))
-    writer = handmade_writer(registry, namespace, LOG, clock=clock, upkeep=upkeep)
+    maintenance = BackgroundWork(lambda _ended: told.append(len(namespace.segments(LOG))), lambda: failed.append(1))
+    writer = handmade_writer(registry, namespace, LOG, clock=clock, maintenance=maintenance)
     write(writer, LARGE)
     assert told == []
     write(writer, b"1")

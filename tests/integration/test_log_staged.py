@@ -11,7 +11,7 @@ from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.base.model import node_name
 from scribengin.errors import Fenced, InconsistentLog, LogError, LogWriteFailed, RecoveryRefused
 from scribengin.log import LogConfig, LogNamespace, LogWriter, StagedRange
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 
@@ -40,7 +40,7 @@ def commit_log(staged: StagedRange | None) -> CommitLog:
     committed = None
     if staged is not None:
         committed = CommitDescriptor(kind="log", records=staged.records, data=staged.model_dump())
-    return CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1, committed=committed)
+    return CommitLog(dataflow="d", task="t", owner="o", generation=1, epoch=1, round=1, committed=committed)
 
 
 def open_writer(namespace: LogNamespace) -> LogWriter:
@@ -159,7 +159,7 @@ def test_a_judge_is_asked_instead_of_the_commit_log(namespace: LogNamespace, reg
     staged = stage(writer, b"x")
     writer.abort()
     version = registry.get(COMMIT_LOG).version
-    namespace.open_writer(LOG, judge=lambda segment: staged if segment.segment == 1 else None).close()
+    namespace.open_writer(LOG, lookup=lambda segment: staged if segment.segment == 1 else None).close()
     assert payloads_read(namespace, LOG) == [b"x"]
     assert registry.get(COMMIT_LOG).version == version
 
@@ -327,7 +327,7 @@ def test_a_round_that_stops_anywhere_is_there_as_a_whole_or_not_at_all(
 ) -> None:
     writer = open_writer(namespace)
     committed: list[bytes] = []
-    with failpoint(f"{effect}:{when}", crash), pytest.raises((Crash, LogError)):
+    with at_failpoint(f"{effect}:{when}", crash), pytest.raises((Crash, LogError)):
         one_round(writer, registry, committed)
     writer.abort()
     after_recovery(namespace, committed)
@@ -342,11 +342,11 @@ def test_a_recovery_that_stops_anywhere_is_finished_by_the_next(
     writer = open_writer(namespace)
     expected: list[bytes] = []
     if committed:
-        with failpoint("log.control_write:before", crash), pytest.raises(Crash):
+        with at_failpoint("log.control_write:before", crash), pytest.raises(Crash):
             one_round(writer, registry, expected)
     else:
         stage(writer, b"dropped")
-    with failpoint(f"{effect}:{when}", crash), pytest.raises((Crash, LogWriteFailed)):
+    with at_failpoint(f"{effect}:{when}", crash), pytest.raises((Crash, LogWriteFailed)):
         namespace.open_writer(LOG, steal=True)
     after_recovery(namespace, expected)
 

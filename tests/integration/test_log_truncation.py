@@ -16,7 +16,7 @@ from scribengin.log.metadata.segments import LogMetadata, LogState
 from scribengin.log.read.cursor import EntryCursor
 from scribengin.log.store.contract import SegmentName, SegmentView
 from scribengin.log.store.file import FileSegmentStore
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import (
     bound_namespace,
     fill_log,
@@ -102,7 +102,7 @@ def test_a_truncation_that_another_has_overtaken_changed_nothing(namespace: LogN
             seen.append(True)
             assert namespace.truncate(LOG, DLSN(3, 0, 0))
 
-    with failpoint("log.metadata:before", overtake):
+    with at_failpoint("log.metadata:before", overtake):
         assert namespace.truncate(LOG, DLSN(2, 0, 0)) is False
     assert namespace.first_dlsn(LOG) == DLSN(3, 0, 0)
 

@@ -17,7 +17,7 @@ from scribengin.errors import (
     TransactionIdOutOfOrder,
 )
 from scribengin.log import DLSN, DlsnRange, LogConfig, LogNamespace
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -53,7 +53,7 @@ def test_what_waits_together_becomes_one_group(namespace: LogNamespace) -> None:
             entered.set()
             assert go.wait(120)
 
-        with failpoint("log.segment_sync:before", hold):
+        with at_failpoint("log.segment_sync:before", hold):
             writer.write(b"first")
             assert entered.wait(120)
             futures = [writer.write(b"%d" % n) for n in range(100)]
@@ -70,7 +70,7 @@ def test_a_future_that_has_not_resolved_promises_nothing_and_one_that_has_is_rea
             entered.set()
             assert go.wait(120)
 
-        with failpoint("log.segment_sync:before", hold):
+        with at_failpoint("log.segment_sync:before", hold):
             future = writer.write(b"x")
             assert entered.wait(120)
             assert not future.done()
@@ -174,7 +174,7 @@ def test_abort_does_not_flush_but_finishes_the_group_that_is_being_written(names
         entered.set()
         assert go.wait(120)
 
-    with failpoint("log.segment_sync:before", hold):
+    with at_failpoint("log.segment_sync:before", hold):
         written = writer.write(b"being written")
         assert entered.wait(120)
         waiting = writer.write(b"waiting")
@@ -231,7 +231,7 @@ def test_writing_faster_than_the_disk_makes_callers_wait(namespace: LogNamespace
                 writer.write(bytes(1000))
                 taken.append(n)
 
-        with failpoint("log.segment_sync:before", lambda _stop: go.wait(120)):
+        with at_failpoint("log.segment_sync:before", lambda _stop: go.wait(120)):
             caller = threading.Thread(target=write_three)
             caller.start()
             wait_until(lambda: taken, what="the first record to be taken")

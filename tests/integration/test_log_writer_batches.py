@@ -11,7 +11,7 @@ import pytest
 from scribengin.errors import LogError, LogWriteFailed, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import DLSN, DlsnRange, LogConfig, LogNamespace
 from scribengin.log.format.entry import HEADER_BYTES, EntryHeader, read_body, read_header
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
 from scribengin_registry.contract import Registry
 
@@ -104,7 +104,7 @@ def test_a_disk_that_refuses_in_the_middle_of_a_batch_is_reported_row_by_row(nam
         raise OSError(28, "No space left on device")
 
     writer = namespace.open_writer("small-entries")
-    with failpoint("log.segment_write:before", refuse, occurrence=2):  # 256 entries are a group: the second one
+    with at_failpoint("log.segment_write:before", refuse, occurrence=2):  # 256 entries are a group: the second one
         batch = payload_batch([bytes(600)] * 300)
         result = writer.write_bulk(batch, partial=True).result(120)
     assert isinstance(result.failure, LogWriteFailed)
@@ -156,7 +156,7 @@ def test_of_an_atomic_batch_that_power_cut_short_nothing_or_all_is_left(namespac
     writer.write(b"safe").result(120)
     path = segment_path(namespace, LOG, 1)
     safe = path.stat().st_size
-    with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
+    with at_failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
         writer.write_atomic(payload_batch([b"%04d" % n for n in range(1000)])).result(120)
     writer.abort()
     whole = path.read_bytes()
@@ -174,7 +174,7 @@ def test_records_that_are_too_large_for_one_entry_together_are_no_error_one_by_o
             entered.set()
             assert go.wait(120)
 
-        with failpoint("log.segment_sync:before", hold):
+        with at_failpoint("log.segment_sync:before", hold):
             writer.write(b"first")
             assert entered.wait(120)
             futures = [writer.write(bytes(600_000)) for _ in range(2)]

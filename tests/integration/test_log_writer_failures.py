@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.errors import Fenced, LogWriteFailed
 from scribengin.log import DLSN, LogNamespace
-from scribengin.testing.failpoints import failpoint, record_stops
+from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
 from scribengin_registry.contract import Registry
 
@@ -31,7 +31,7 @@ def test_after_a_failed_fsync_the_segment_is_never_written_or_synced_again(names
     """The kernel may drop what it could not write, and call the next fsync a success."""
     writer = namespace.open_writer(LOG)
     writer.write(b"0").result(120)
-    with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
+    with at_failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
         writer.write(b"1").result(120)
     size = segment_path(namespace, LOG, 1).stat().st_size
     calls: list[Callable[[], object]] = [
@@ -55,7 +55,7 @@ def test_after_a_failed_fsync_the_segment_is_never_written_or_synced_again(names
 
 def test_the_same_error_is_raised_until_the_log_is_opened_again(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
-    with failpoint("log.segment_write:before", refuse):
+    with at_failpoint("log.segment_write:before", refuse):
         error = writer.write(b"0").exception(10)
     assert isinstance(error, LogWriteFailed)
     assert writer.failed

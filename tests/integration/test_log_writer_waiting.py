@@ -15,7 +15,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, WriteLimite
 from scribengin.log.format.entry import EntryHeader, EntryType, read_header
 from scribengin.log.write.group_commit import GroupCommit
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -40,7 +40,7 @@ def disk_held() -> Iterator[threading.Event]:
     def hold(_stop: str) -> None:
         assert go.wait(120)
 
-    with failpoint("log.segment_sync:before", hold):
+    with at_failpoint("log.segment_sync:before", hold):
         try:
             yield go
         finally:
@@ -176,7 +176,7 @@ def test_a_failure_that_no_future_tells_is_raised_by_close(registry: Registry, t
         raise OSError(5, "Input/output error")
 
     writer = namespace.open_writer(LOG)
-    with failpoint("log.segment_sync:before", refuse):
+    with at_failpoint("log.segment_sync:before", refuse):
         writer.write(b"0")
         with pytest.raises(LogWriteFailed):
             writer.close()
@@ -231,7 +231,7 @@ def test_what_will_never_be_acknowledged_makes_room_too(registry: Registry, tmp_
         def refuse(_stop: str) -> None:
             raise OSError(5, "Input/output error")
 
-        with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
+        with at_failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
             writer.flush()
     writer.abort()
     assert isinstance(written.exception(10), LogClosed if end == "abort" else LogWriteFailed)

@@ -14,7 +14,7 @@ import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.monitoring.overview import pictures
+from scribengin.monitoring.overview import overviews
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.soak.measuring import server_figures
 from scribengin_registry.contract import Node, Registry, Watch
@@ -127,7 +127,7 @@ def test_ten_edits_at_once_cost_what_they_change_and_disturb_nobody(
     server: EmbeddedZooKeeper, registry: Registry, led: Led
 ) -> None:
     edited, others = NAMES[:EDITED], NAMES[EDITED:]
-    leases = {name: leases_of(registry, name) for name in others}
+    generations = {name: generations_of(registry, name) for name in others}
     for workers in (2, 1):
         before, meter = led.crew.reports_total, Meter(server)
         for name in edited:
@@ -141,11 +141,11 @@ def test_ten_edits_at_once_cost_what_they_change_and_disturb_nobody(
             meter.line(f"\n{EDITED} dataflows brought to {workers} workers: {writes} writes, {reports} of them reports")
         )
         assert writes <= EDIT_WRITES_MAX * EDITED + 2.5 * reports
-    assert {name: leases_of(registry, name) for name in others} == leases
+    assert {name: generations_of(registry, name) for name in others} == generations
 
 
-def leases_of(registry: Registry, name: str) -> dict[str, int]:
-    return {task.task: task.lease for task in DataflowView(registry, name).status().tasks}
+def generations_of(registry: Registry, name: str) -> dict[str, int]:
+    return {task.task: task.generation for task in DataflowView(registry, name).status().tasks}
 
 
 class CountedReads(RecordedRegistry):
@@ -166,18 +166,18 @@ def test_one_look_at_all_of_them_reads_four_nodes_a_dataflow(
     server: EmbeddedZooKeeper, registry: Registry, led: Led
 ) -> None:
     counted = CountedReads(registry)
-    found = pictures(counted, SYSTEM_CLOCK.now_ms())
-    assert sum(picture.tasks_total for picture in found) == FLOWS * STREAMS
-    assert {picture.state for picture in found} == {"running"}
+    found = overviews(counted, SYSTEM_CLOCK.now_ms())
+    assert sum(overview.tasks_total for overview in found) == FLOWS * STREAMS
+    assert {overview.state for overview in found} == {"running"}
     assert counted.reads <= 4 * FLOWS
     print(f"\none look at {len(found)} dataflows: {counted.reads} reads")
     script = (
         "import sys, time\n"
-        "from scribengin.monitoring.overview import pictures\n"
+        "from scribengin.monitoring.overview import overviews\n"
         "from scribengin_registry.zookeeper.registry import connect\n"
         "with connect(sys.argv[1]) as registry:\n"
         "    begun_s = time.monotonic()\n"
-        "    found = pictures(registry, time.time_ns() // 1_000_000)\n"
+        "    found = overviews(registry, time.time_ns() // 1_000_000)\n"
         "    print(f'in a process of its own: {time.monotonic() - begun_s:.2f} s for {len(found)} dataflows')\n"
     )
     command = [sys.executable, "-c", script, server.hosts]

@@ -19,7 +19,7 @@ from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.clocks import JumpingClock
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.election import Election, Standing
+from scribengin_registry.election import CandidateState, Election
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
 from scribengin_registry.zookeeper.registry import connect
@@ -77,16 +77,16 @@ def patient(registry: Registry, proxy: ChaosProxy, tmp_path_factory: pytest.Temp
 def at_rest(led: Led, registry: Registry, names: Sequence[str] = NAMES, workers: int = 1) -> dict[str, dict[str, int]]:
     """Wait until everybody has heard of the last cut, and every dataflow has come to rest after it on so many workers.
 
-    Returns the lease under which each task stands, as it was when that was so: read again, it may be different.
+    Returns the generation under which each task stands, as it was when that was so: read again, it may be different.
     """
     found: dict[str, dict[str, int]] = {}
     before = led.crew.reports
 
     def rests(name: str) -> bool:
         led.check()
-        leases = leases_at_rest(led, registry, name, workers, before)
-        if leases is not None:
-            found[name] = leases
+        generations = generations_at_rest(led, registry, name, workers, before)
+        if generations is not None:
+            found[name] = generations
         return name in found or threading.Event().wait(0.1)
 
     for name in names:
@@ -94,12 +94,12 @@ def at_rest(led: Led, registry: Registry, names: Sequence[str] = NAMES, workers:
     return found
 
 
-def leases_at_rest(
+def generations_at_rest(
     led: Led, registry: Registry, name: str, workers: int, before: Mapping[str, int]
 ) -> dict[str, int] | None:
-    """The lease of each task, or None unless the dataflow rests: its workers are those that its master employs, have
-    sessions, and have reported since `before`; each has as many tasks as the others, none is asked back, none stands
-    twice, all are idle; and its master knows all that."""
+    """The generation of each task, or None unless the dataflow rests: its workers are those that its master employs,
+    have sessions, and have reported since `before`; each has as many tasks as the others, none is asked back, none
+    stands twice, all are idle; and its master knows all that."""
     view, reports = DataflowView(registry, name), led.crew.reports
     employed = {c.name: c.id for c in led.crew.containers() if c.dataflow == name}
     try:
@@ -107,9 +107,9 @@ def leases_at_rest(
     except NodeMissing:  # of a worker that is removed meanwhile
         return None
     placed = [assignment for of in there.values() for assignment in of]
-    leases = {assignment.task: assignment.lease for assignment in placed}
+    generations = {assignment.task: assignment.generation for assignment in placed}
     status = view.status()
-    known = {task.task: task.lease for task in status.tasks if task.state == "idle"}
+    known = {task.task: task.generation for task in status.tasks if task.state == "idle"}
     rests = (
         led.crew.connected
         and len(there) == workers
@@ -117,17 +117,17 @@ def leases_at_rest(
         and all(view.lives(worker) for worker in there)
         and all(reports.get(id_, 0) > before.get(id_, 0) for id_ in employed.values())
         and len({len(of) for of in there.values()}) == 1
-        and len(placed) == len(leases) == STREAMS
+        and len(placed) == len(generations) == STREAMS
         and not any(assignment.release for assignment in placed)
-        and known == leases
+        and known == generations
         and not status.tasks_unassigned
     )
-    return leases if rests else None
+    return generations if rests else None
 
 
-def next_lease(registry: Registry, name: str) -> int:
-    """The lease that is given next: any task that is placed from now on has this one or a later one."""
-    return DataflowView(registry, name).placement_head().value.next_lease
+def next_generation(registry: Registry, name: str) -> int:
+    """The generation that is given next: any task that is placed from now on has this one or a later one."""
+    return DataflowView(registry, name).placement_head().value.next_generation
 
 
 def have_left(registry: Registry, name: str, workers: list[str]) -> bool:
@@ -140,7 +140,7 @@ def cut_for(proxy: ChaosProxy, seconds: float, *, silent: bool) -> None:
     proxy.heal()
 
 
-def test_a_registry_that_is_away_for_a_moment_costs_nobody_a_lease(
+def test_a_registry_that_is_away_for_a_moment_costs_nobody_a_generation(
     patient: Led, registry: Registry, proxy: ChaosProxy
 ) -> None:
     before = at_rest(patient, registry, PATIENT)
@@ -150,26 +150,26 @@ def test_a_registry_that_is_away_for_a_moment_costs_nobody_a_lease(
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
-def test_after_sessions_have_ended_everything_comes_back_with_new_workers_and_leases(
+def test_after_sessions_have_ended_everything_comes_back_with_new_workers_and_generations(
     led: Led, registry: Registry, proxy: ChaosProxy, *, silent: bool
 ) -> None:
-    before = {name: next_lease(registry, name) for name in NAMES}
+    before = {name: next_generation(registry, name) for name in NAMES}
     workers = {name: DataflowView(registry, name).workers() for name in NAMES}
     cut_for(proxy, 3 * SESSION_TIMEOUT_S, silent=silent)
     for name in NAMES:
         wait_until(partial(have_left, registry, name, workers[name]), LIMIT_S, f"other workers of {name}")
-    for name, leases in at_rest(led, registry).items():
-        assert min(leases.values()) >= before[name], "leases are never used twice"
+    for name, generations in at_rest(led, registry).items():
+        assert min(generations.values()) >= before[name], "generations are never used twice"
 
 
 def test_a_registry_that_comes_and_goes_at_random_is_outlived(led: Led, registry: Registry, proxy: ChaosProxy) -> None:
     chance = random.Random(6)
-    before = {name: next_lease(registry, name) for name in NAMES}
+    before = {name: next_generation(registry, name) for name in NAMES}
     for _ in range(12):
         cut_for(proxy, chance.uniform(0.0, 2.5) * SESSION_TIMEOUT_S, silent=chance.random() < 0.5)
         threading.Event().wait(chance.uniform(0.0, 1.5))
-    for name, leases in at_rest(led, registry).items():
-        assert max(leases.values()) >= before[name] - 1, "the last lease stands, or a later one"
+    for name, generations in at_rest(led, registry).items():
+        assert max(generations.values()) >= before[name] - 1, "the last generation stands, or a later one"
 
 
 def test_clocks_that_jump_by_hours_have_changed_nothing(patient: Led, registry: Registry) -> None:
@@ -181,8 +181,8 @@ def test_clocks_that_jump_by_hours_have_changed_nothing(patient: Led, registry: 
         view = DataflowView(registry, name)
         config = view.config()
         view.set_config(config.value.model_copy(update={"workers": 2}), config.version)
-    for name, leases in at_rest(patient, registry, PATIENT, workers=2).items():
-        kept = [task for task, lease in leases.items() if before[name][task] == lease]
+    for name, generations in at_rest(patient, registry, PATIENT, workers=2).items():
+        kept = [task for task, generation in generations.items() if before[name][task] == generation]
         assert len(kept) == STREAMS // 2, "half of the tasks have moved, once"
 
 
@@ -230,7 +230,7 @@ def test_a_master_whose_dataflow_is_deleted_as_it_stands_for_election_says_so_an
     submit_all(registry, ["gone"], tmp_path, STREAMS, "/yet-other-logs")
     volunteer = Election.volunteer
 
-    def late(election: Election, listener: Callable[[Standing], None]) -> None:
+    def late(election: Election, listener: Callable[[CandidateState], None]) -> None:
         DataflowView(registry, "gone").delete()
         volunteer(election, listener)
 

@@ -19,7 +19,7 @@ from scribengin.launcher.contract import ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.monitor.actions import Operator
+from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.app import LogScreen, MonitorApp
 from tests.house.tree import ROOT
 from tests.integration import watched
@@ -34,7 +34,7 @@ def played(registry: Registry, play: Screenplay, *names: str, size: tuple[int, i
     """Run the screen, and let `play` do what a person would."""
 
     async def run() -> None:
-        app = MonitorApp(Operator(registry, names, watched.StillClock()))
+        app = MonitorApp(MonitorActions(registry, names, watched.StillClock()))
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: shown(app, "#head") != "")
             await play(app, pilot)

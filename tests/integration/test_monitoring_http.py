@@ -60,7 +60,7 @@ def lines_of(url: str | None, name: str) -> list[str]:
 
 
 def report(**fields: Any) -> TaskReport:
-    return TaskReport.model_validate({"task": "task-0", "lease": 1, "state": "running", **fields})
+    return TaskReport.model_validate({"task": "task-0", "generation": 1, "state": "running", **fields})
 
 
 def test_without_a_port_nothing_is_served() -> None:

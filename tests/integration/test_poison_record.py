@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogNamespace
 from scribengin.spark.transform.transformation import Transformation
@@ -39,7 +39,7 @@ def filled(registry: Registry, tmp_path: Path) -> Iterator[Registry]:
         yield registry
 
 
-def opened(registry: Registry, errors: dict[str, Any]) -> Resources:
+def opened(registry: Registry, errors: dict[str, Any]) -> OpenedDataflow:
     config = DataflowConfig.parse(
         {
             "name": "poison",
@@ -50,10 +50,10 @@ def opened(registry: Registry, errors: dict[str, Any]) -> Resources:
         },
         source="the test",
     )
-    return Resources(config, Environment(registry=registry, dataflow="poison"))
+    return OpenedDataflow(config, Environment(registry=registry, dataflow="poison"))
 
 
-def written(resources: Resources, sink: str) -> list[dict[str, Any]]:
+def written(resources: OpenedDataflow, sink: str) -> list[dict[str, Any]]:
     stream = resources.sink_streams(1)[sink][0]
     batches = resources.sinks[sink].committed(stream)
     return [json.loads(payload) for batch in batches for payload in batch.column("payload").to_pylist()]

@@ -15,7 +15,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
-from scribengin.connectors.log.holds import HeldBy
+from scribengin.connectors.log.holds import RetentionHold
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import as_json
@@ -25,7 +25,7 @@ from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace
 from scribengin.operations.leftovers import SETTLED_S, leftovers
 from scribengin.operations.submit.origins import remember_origin
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, quiet_config, whole_tree
@@ -98,7 +98,7 @@ def test_what_belongs_to_somebody_is_no_leftover(
     namespace.create("in/0")
     with namespace.open_writer("in/0") as writer:
         writer.write(bytes(range(256))).result(60)
-    held_by = HeldBy("quiet", "src", "in/*")
+    held_by = RetentionHold("quiet", "src", "in/*")
     namespace.register_reader("in/0", held_by.reader, commit_log=held_by.commit_log("in/0"))
     namespace.register_reader("in/0", "somebody's own reader")
     ran(launcher, registry.hosts, "quiet")
@@ -117,7 +117,7 @@ def test_what_a_dataflow_that_is_not_there_has_left_is_found_and_removed(
     view.submit(flow("gone"), ["log:/logs/out"], SYSTEM_CLOCK.now_ms())
     registry.create(f"{view.paths.source_stream('src', 'in/0')}/commit-log", parents=True)
     namespace.create("in/0")
-    namespace.register_reader("in/0", HeldBy("gone", "src", "in/*").reader)
+    namespace.register_reader("in/0", RetentionHold("gone", "src", "in/*").reader)
     running = ran(launcher, registry.hosts, "gone", "import threading; threading.Event().wait()")
     registry.delete(view.paths.root, recursive=True)
     told = found(registry, home)
@@ -154,7 +154,7 @@ def test_commit_logs_of_spark_jobs_go_once_no_log_asks_for_them(
     registry: Registry, namespace: LogNamespace, home: Path
 ) -> None:
     for name, number in (("job-" + "a" * 32, 0), ("job-" + "b" * 32, 1), ("my-stream", 0)):
-        log = CommitLog(dataflow=f"spark/{name}", task="out", owner="", lease=0, epoch=0, round=number)
+        log = CommitLog(dataflow=f"spark/{name}", task="out", owner="", generation=0, epoch=0, round=number)
         registry.create(f"/deep/er/logs/spark/{name}/out", log.to_bytes(), parents=True)
     told = found(registry, home)["Spark job"]
     assert [line.rpartition(", ")[2] for line in told] == [
@@ -187,7 +187,7 @@ def test_what_a_spark_job_has_committed_is_shown_before_its_commit_log_goes(
 def unfinished(registry: Registry, namespace: LogNamespace, log: str, commit_log: str, *, committed: bool) -> None:
     """A log whose writer dies with a staged round, and perhaps with its commit."""
     path = commit_log if commit_log.startswith("/") else f"{namespace.path}/{commit_log}"
-    said = CommitLog(dataflow="gone", task=log, owner="", lease=0, epoch=0, round=0)
+    said = CommitLog(dataflow="gone", task=log, owner="", generation=0, epoch=0, round=0)
     registry.create(path, said.to_bytes(), parents=True)
     namespace.create(log)
     writer = namespace.open_writer(log, commit_log=commit_log)
@@ -198,7 +198,7 @@ def unfinished(registry: Registry, namespace: LogNamespace, log: str, commit_log
         described = CommitDescriptor(kind="log", records=staged.records, data=staged.model_dump(mode="json"))
         registry.set(path, said.model_copy(update={"round": 1, "committed": described}).to_bytes())
     writer.abort()
-    assert namespace.decided_by(log) == path
+    assert namespace.commit_log_of(log) == path
 
 
 def test_a_claim_whose_log_was_left_unfinished_stays_until_the_log_is_ended(
@@ -235,7 +235,7 @@ class Files:
         self.claim = paths.sink_resource(self.sink.resource)
         registry.create(self.claim, b'{"dataflow": "gone"}', parents=True)
         self.sink.create(self.streams)
-        self.log = CommitLog(dataflow="gone", task="task-0", owner="o", lease=1, epoch=1, round=1)
+        self.log = CommitLog(dataflow="gone", task="task-0", owner="o", generation=1, epoch=1, round=1)
         registry.create(f"{self.claim}/0/commit-log", self.log.to_bytes())
 
     def stage(self, *payloads: str) -> CommitDescriptor:
@@ -336,7 +336,7 @@ def test_a_merge_that_is_decided_is_told_and_what_it_made_is_no_stray(
     prepared = files.stage("1")
     files.commit(prepared)
     files.writer.complete_commit(prepared)
-    with failpoint("files.merge_place:before", stop_here), pytest.raises(Stopped):
+    with at_failpoint("files.merge_place:before", stop_here), pytest.raises(Stopped):
         files.sink.maintain(registry, idle=True)
     told = found(registry, home)
     assert told.keys() == {"claim"}
@@ -381,7 +381,7 @@ def test_the_numbers_of_a_deleted_dataflow_are_no_leftover(registry: Registry, h
     head = view.placement_head().value
     assert head.first_worker >= before.worker, "no worker of the new one has the name of an old one"
     assert head.first_master >= before.master
-    assert head.first_lease >= before.lease
+    assert head.first_generation >= before.generation
 
 
 def test_a_deletion_that_was_cut_short_is_told_with_the_next_step(registry: Registry, home: Path) -> None:

@@ -14,11 +14,16 @@ import pytest
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Create, Delete, Registry, SessionState, Watch
-from scribengin_registry.election import Election, Standing, in_order, predecessor
+from scribengin_registry.election import CandidateState, Election, in_order, predecessor
 from scribengin_registry.errors import NodeMissing, NotAuthorised, RegistryError, SessionLost
 from scribengin_registry.zookeeper.registry import connect
 
-CANDIDATE, LEADER, DOUBTFUL, OUT = Standing.CANDIDATE, Standing.LEADER, Standing.DOUBTFUL, Standing.OUT
+CANDIDATE, LEADER, DOUBTFUL, OUT = (
+    CandidateState.CANDIDATE,
+    CandidateState.LEADER,
+    CandidateState.DOUBTFUL,
+    CandidateState.OUT,
+)
 PATH = "/flows/flights/master"
 
 LEADING_PROCESS = """
@@ -41,9 +46,9 @@ class Candidate:
     proxy: ChaosProxy
     registry: Registry
     election: Election
-    heard: list[Standing] = field(default_factory=list)
+    heard: list[CandidateState] = field(default_factory=list)
 
-    def wait_for(self, *heard: Standing) -> None:
+    def wait_for(self, *heard: CandidateState) -> None:
         """Wait until this candidate was told exactly this, from its beginning."""
         wait_until(
             lambda: self.heard == list(heard), timeout_s=60, what=f"{self.name} to hear {heard}, not {self.heard}"
@@ -102,7 +107,7 @@ def test_the_first_leads_and_everybody_knows_it(candidates: Candidates, registry
     bob = candidates.add("bob")
     wait_until_they_stand(registry, 2)
     assert onlooker.leader() == bob.election.leader() == "ada"
-    assert onlooker.standing is Standing.NEW
+    assert onlooker.standing is CandidateState.NEW
     assert bob.heard == [CANDIDATE]
 
 
@@ -260,7 +265,7 @@ def test_nobody_stands_for_what_was_deleted_and_nothing_of_it_is_made_again(
     bob = candidates.add("bob", volunteers=False)
     registry.delete("/flows", recursive=True)
     bob.election.volunteer(bob.heard.append)
-    bob.wait_for(CANDIDATE, Standing.FAILED)
+    bob.wait_for(CANDIDATE, CandidateState.FAILED)
     assert str(bob.election.error) == f"{PATH} is gone: there is nothing that bob could lead"
     assert registry.find("/flows") is None
 
@@ -269,9 +274,9 @@ def test_an_election_that_cannot_go_on_says_why(registry: Registry, registry_hos
     with connect(registry_hosts, auth="ada:secret") as owner:
         owner.create("/private")
         election = Election(registry, "/private", "bob")
-        heard: list[Standing] = []
+        heard: list[CandidateState] = []
         election.volunteer(heard.append)
-        wait_until(lambda: heard == [CANDIDATE, Standing.FAILED], what="the election to fail")
+        wait_until(lambda: heard == [CANDIDATE, CandidateState.FAILED], what="the election to fail")
         assert isinstance(election.error, NotAuthorised)
         election.withdraw()
         owner.delete("/private")

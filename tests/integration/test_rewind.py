@@ -14,13 +14,13 @@ from scribengin.base.commit_log import CommitLog, Decision, PreparedRound
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import RoundLimits, SourceStreamDescriptor, StartAt
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy
 from scribengin.log import DLSN, LogNamespace
 from scribengin.operations.rewind import Rewind
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, whole_tree
 
@@ -61,7 +61,7 @@ def view(registry: Registry, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
     )
     view = DataflowView(registry, "flow")
     view.submit(config, ["log:/logs/out"], SYSTEM_CLOCK.now_ms())
-    with Resources(config, Environment(registry=registry, dataflow="flow")) as opened:
+    with OpenedDataflow(config, Environment(registry=registry, dataflow="flow")) as opened:
         view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
         for name in STREAMS:
             stream = SourceStreamDescriptor(source="words", name=name)
@@ -73,7 +73,7 @@ def view(registry: Registry, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
 
 def put(view: DataflowView, source: str, stream: str, **changes: Any) -> None:
     """A commit log as the last owner left it."""
-    log = CommitLog(dataflow="flow", task="task-0", owner="worker-1/executor-1", lease=3, epoch=2, round=7)
+    log = CommitLog(dataflow="flow", task="task-0", owner="worker-1/executor-1", generation=3, epoch=2, round=7)
     path = commit_log(view, source, stream)
     if view.registry.find(path) is None:
         view.registry.create(path, parents=True)
@@ -93,7 +93,7 @@ def read_on(view: DataflowView, source: str, stream: str) -> list[bytes]:
     path = commit_log(view, source, stream)
     position = CommitLog.from_bytes(view.registry.get(path).data, path=path).position
     assert position is not None
-    with Resources(view.config().value, Environment(registry=view.registry, dataflow="flow")) as opened:
+    with OpenedDataflow(view.config().value, Environment(registry=view.registry, dataflow="flow")) as opened:
         reader = opened.sources[source].open_reader(SourceStreamDescriptor(source=source, name=stream))
         plan = reader.plan(position, ALL)
         batches = [batch for split in plan.splits for batch in split.read()] if plan is not None else []
@@ -145,7 +145,7 @@ def die(_stop: str) -> None:
     ("stop", "moved"), [("rewind.create:after", False), ("rewind.commit:before", False), ("rewind.commit:after", True)]
 )
 def test_a_crash_leaves_all_streams_moved_or_none(view: DataflowView, stop: str, moved: bool) -> None:
-    with failpoint(stop, die), pytest.raises(SystemExit):
+    with at_failpoint(stop, die), pytest.raises(SystemExit):
         Rewind(view, EARLIEST, None).apply()
     assert [read_on(view, "words", stream) for stream in STREAMS] == [numbers(0 if moved else 10)] * 2
     assert (view.registry.find(commit_log(view, "lines", "lines/0")) is not None) == moved
@@ -184,7 +184,7 @@ def test_a_stream_that_somebody_owns_is_not_moved(view: DataflowView) -> None:
 
 
 def test_a_round_that_is_not_decided_comes_first(view: DataflowView) -> None:
-    prepared = PreparedRound(decision=Decision(decider="group", epoch=2, round=8))
+    prepared = PreparedRound(decision=Decision(coordinator="group", epoch=2, round=8))
     put(view, "words", "words/0", prepared=prepared)
     with pytest.raises(DataflowBusy, match="prepared and not decided"):
         Rewind(view, EARLIEST, None)

@@ -12,18 +12,18 @@ import pytest
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskAssignment, WorkerDescriptor
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.dataflow.round.commit_logs import TaskOwnership
-from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.dataflow.round.commit_logs import TaskCommitLogs
+from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.errors import PositionTruncated
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.log import DLSN, LogNamespace
-from scribengin.master.watching import Reader
-from scribengin.operations.delete import settle
+from scribengin.master.watching import DataflowWatcher
+from scribengin.operations.delete import finish_rounds
 from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 from scribengin_registry.zookeeper.registry import connect
@@ -61,7 +61,7 @@ def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
 
 def resources(
     registry: Registry, sink: Mapping[str, Any], *, before: Mapping[str, Any] | None = None, **source: Any
-) -> Resources:
+) -> OpenedDataflow:
     """`before`: another sink, `first`, whose streams are recovered before those of `out`."""
     sinks = {"out": dict(sink)} if before is None else {"first": dict(before), "out": dict(sink)}
     config = DataflowConfig.parse(
@@ -73,14 +73,14 @@ def resources(
         },
         source="the test",
     )
-    return Resources(config, Environment(registry=registry, dataflow="flow"))
+    return OpenedDataflow(config, Environment(registry=registry, dataflow="flow"))
 
 
 LOG_SINK = {"kind": "log", "log": "out"}
 
 
-def owner(registry: Registry, opened: Resources, lease: int) -> TaskOwner:
-    (taken,) = owners_of(registry, opened, Copy(*opened.sinks), owner=f"owner-{lease}", lease=lease)
+def owner(registry: Registry, opened: OpenedDataflow, generation: int) -> RoundRunner:
+    (taken,) = owners_of(registry, opened, Copy(*opened.sinks), owner=f"owner-{generation}", generation=generation)
     taken.take_over()
     return taken
 
@@ -91,7 +91,7 @@ def append(namespace: LogNamespace, numbers: range) -> None:
         writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
 
 
-def delivered(opened: Resources) -> list[int]:
+def delivered(opened: OpenedDataflow) -> list[int]:
     stream = opened.sink_streams(1)["out"][0]
     return [int(p) for batch in opened.sinks["out"].committed(stream) for p in batch.column("payload").to_pylist()]
 
@@ -163,7 +163,7 @@ def test_a_rename_by_the_owner_before_is_durable_before_the_commit_that_forgets_
         assert str(tmp_path / "files" / "_scribengin" / "committed" / "0") in synced
 
 
-def killed_behind_its_commit(registry: Registry, opened: Resources) -> DataflowView:
+def killed_behind_its_commit(registry: Registry, opened: OpenedDataflow) -> DataflowView:
     """A dataflow whose only owner died when its round was committed and not completed."""
 
     class Killed(BaseException):
@@ -176,10 +176,10 @@ def killed_behind_its_commit(registry: Registry, opened: Resources) -> DataflowV
     view.submit(opened.config, [sink.resource for sink in opened.sinks.values()], now_ms=1)
     view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
     first = owner(registry, opened, 1)
-    with failpoint("round.commit:after", die), pytest.raises(Killed):
+    with at_failpoint("round.commit:after", die), pytest.raises(Killed):
         first.run_round()
     head = view.placement_head()
-    view.commit_placement(Versioned(head.value.model_copy(update={"next_lease": 2}), head.version), [])
+    view.commit_placement(Versioned(head.value.model_copy(update={"next_generation": 2}), head.version), [])
     return view
 
 
@@ -190,7 +190,7 @@ def test_what_was_committed_and_not_completed_is_completed_before_a_dataflow_is_
     with resources(registry, LOG_SINK) as opened:
         view = killed_behind_its_commit(registry, opened)
         assert delivered(opened) == []
-        settle(view)
+        finish_rounds(view)
         assert delivered(opened) == list(range(10))
 
 
@@ -202,7 +202,7 @@ def test_a_sink_that_is_gone_does_not_keep_the_others_of_its_task_from_being_set
     with resources(registry, files, before=LOG_SINK) as opened:
         view = killed_behind_its_commit(registry, opened)
         namespace.delete("out/0", force=True)
-        settle(view)
+        finish_rounds(view)
         assert delivered(opened) == list(range(10))
 
 
@@ -214,10 +214,10 @@ def test_a_master_reads_a_worker_whose_removal_was_cut_short(registry: Registry,
     view.register_worker(
         WorkerDescriptor(name="w1", container="w1", host="h", pid=1, executors=executors, started_ms=1)
     )
-    assignment = TaskAssignment(task="task-0", lease=1)
+    assignment = TaskAssignment(task="task-0", generation=1)
     registry.create(view.paths.assignment("w1", "executor-2", "task-0"), assignment.to_bytes())
     registry.delete(view.paths.executor("w1", "executor-1"))
-    snapshot = Reader(view, lambda _look: None).snapshot([])
+    snapshot = DataflowWatcher(view, lambda _look: None).snapshot([])
     assert [placement.assignment for placement in snapshot.placements] == [assignment]
 
 
@@ -226,7 +226,7 @@ def test_an_owner_that_nobody_replaced_is_told_of_a_lost_reply_and_not_that_it_i
 ) -> None:
     address, _, chroot = registry_hosts.partition("/")
     with ChaosProxy(address) as proxy, connect(f"{proxy.address}/{chroot}") as flapping:
-        ownership = TaskOwnership(flapping, "flow", "task-0", "owner-1", 1, ["/scribengin/locks/sources/flow.in/0"])
+        ownership = TaskCommitLogs(flapping, "flow", "task-0", "owner-1", 1, ["/scribengin/locks/sources/flow.in/0"])
         ownership.take()
         proxy.drop_next_reply(to=any_transaction)
         with pytest.raises(OutcomeUnknown):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 BESIDE = {"partition": pa.int32(), "at": pa.timestamp("ms", tz="UTC"), "headers": HEADERS}
 TOPIC = pa.schema([*RECORD_SCHEMA, *(pa.field(name, kind) for name, kind in BESIDE.items())])
-CARRIED = pa.schema([TOPIC.field(name) for name in ("key", "partition", "at", "headers")])
+SIDE_COLUMNS = pa.schema([TOPIC.field(name) for name in ("key", "partition", "at", "headers")])
 AT = datetime(2013, 1, 2, 3, 4, 5, 678000, UTC)
 FLIGHTS = pa.schema(
     [
@@ -58,13 +58,13 @@ def flights(count: int) -> pa.Table:
 
 def test_json_shows_every_column_beside_the_payload(spark: SparkSession) -> None:
     inputs = [InputSpec("src", TOPIC, "json", "id INT")]
-    outputs = [OutputSpec("out", "json", CARRIED)]
+    outputs = [OutputSpec("out", "json", SIDE_COLUMNS)]
     transformation = Transformation.load(spec(sql={"out": "SELECT * FROM src"}, inputs=inputs, outputs=outputs), spark)
     assert transformation.check().inputs["src"].startswith("id INT,_txid BIGINT,_channel STRING,_key BINARY,_partition")
     [batch] = transformation.run_tables({"src": topic([b'{"id": 1}'])})["out"]
     # What the sink carries goes beside the document, what it does not goes into it.
     assert documents([batch]) == [{"id": 1, "_txid": 0, "_channel": "c"}]
-    assert batch.schema == pa.schema([pa.field("payload", pa.binary()), *CARRIED])
+    assert batch.schema == pa.schema([pa.field("payload", pa.binary()), *SIDE_COLUMNS])
     beside = {"key": b"k0", "partition": 7, "at": AT, "headers": [{"key": "h", "value": b"\x00"}]}
     assert batch.drop_columns(["payload"]).to_pylist() == [beside]
 
@@ -80,16 +80,16 @@ def test_raw_carries_what_the_sink_takes_in_its_types_and_drops_the_rest(spark: 
     sql = (
         "SELECT payload, 'k' AS key, 3L AS partition, 'x' AS channel, timestamp'2013-01-02 03:04:05.678' AS at FROM src"
     )
-    outputs = [OutputSpec("out", "raw", CARRIED)]
+    outputs = [OutputSpec("out", "raw", SIDE_COLUMNS)]
     transformation = Transformation.load(spec(sql={"out": sql}, outputs=outputs), spark)
     [batch] = transformation.run_tables({"src": records([b"a"])})["out"]
-    fields = [CARRIED.field(name) for name in ("key", "partition", "at")]
+    fields = [SIDE_COLUMNS.field(name) for name in ("key", "partition", "at")]
     assert batch.schema == pa.schema([pa.field("payload", pa.binary()), *fields])
     assert batch.to_pylist() == [{"payload": b"a", "key": b"k", "partition": 3, "at": AT}]
 
 
 def test_a_carried_column_of_a_type_that_cannot_be_cast_is_refused(spark: SparkSession) -> None:
-    outputs = [OutputSpec("out", "raw", CARRIED)]
+    outputs = [OutputSpec("out", "raw", SIDE_COLUMNS)]
     sql = {"out": "SELECT payload, array(1) AS partition FROM src"}
     with pytest.raises(ConfigInvalid, match=r"cannot be planned.*CAST"):
         Transformation.load(spec(sql=sql, outputs=outputs), spark).check()

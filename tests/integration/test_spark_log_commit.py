@@ -13,7 +13,7 @@ from scribengin.base.failpoints import set_hook
 from scribengin.errors import LogError, OwnershipAcquireFailed, RecordTooLarge
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.spark.log_format.commit import JobCommit
-from scribengin.testing.failpoints import failpoint, record_stops
+from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
@@ -130,7 +130,7 @@ def test_a_lost_reply_is_settled_and_not_repeated(namespace: LogNamespace, regis
         raise OutcomeUnknown("the reply was lost")
 
     commit(registry_hosts, 0, FIRST)
-    with failpoint(f"spark.log_commit:{when}", lose):
+    with at_failpoint(f"spark.log_commit:{when}", lose):
         commit(registry_hosts, 1, SECOND)
     assert written(namespace) == BOTH
 
@@ -144,7 +144,7 @@ def test_who_takes_a_log_by_force_leaves_the_micro_batch_whole(
             writer.write(b"stolen").result(120)
 
     commit(registry_hosts, 0, FIRST)
-    with failpoint(f"spark.log_commit:{when}", steal):
+    with at_failpoint(f"spark.log_commit:{when}", steal):
         commit(registry_hosts, 1, SECOND)
     second = [b"stolen", *SECOND["b"]] if when == "before" else [*SECOND["b"], b"stolen"]
     assert written(namespace) == {"a": BOTH["a"], "b": FIRST["b"] + second}

@@ -14,7 +14,7 @@ from scribengin.errors import ConfigInvalid, LogNotFound, PositionTruncated, Rea
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.spark.log_format.format import LogDataSource
 from scribengin.spark.log_format.plan import BYTES_UNLIMITED, LogPartition
-from scribengin.spark.log_format.stream import LogStreamReader, shares
+from scribengin.spark.log_format.stream import LogMicroBatchReader, shares
 from scribengin.testing.log_samples import bound_namespace, fill_log
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
@@ -24,7 +24,7 @@ _LIMIT_S = 240
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * _LIMIT_S)]
 LOG = "flights/0"
 ALL = ReadAllAvailable()
-Source = Callable[..., LogStreamReader]
+Source = Callable[..., LogMicroBatchReader]
 
 
 @pytest.fixture
@@ -40,12 +40,12 @@ def uri(registry_hosts: str) -> str:
 @pytest.fixture
 def source(namespace: LogNamespace, uri: str) -> Iterator[Source]:
     """What plans a stream, as Spark makes one at every start."""
-    made: list[LogStreamReader] = []
+    made: list[LogMicroBatchReader] = []
 
-    def make(log: str = LOG, **options: str) -> LogStreamReader:
+    def make(log: str = LOG, **options: str) -> LogMicroBatchReader:
         source = LogDataSource({"namespace": uri, "log": log, **options})
         reader = source.streamReader(source.schema())
-        assert isinstance(reader, LogStreamReader)
+        assert isinstance(reader, LogMicroBatchReader)
         made.append(reader)
         return reader
 
@@ -60,12 +60,12 @@ def write(namespace: LogNamespace, *payloads: bytes, log: str = LOG) -> None:
             writer.write(payload).result(120)
 
 
-def read(reader: LogStreamReader, start: JsonObject, end: JsonObject) -> list[bytes]:
+def read(reader: LogMicroBatchReader, start: JsonObject, end: JsonObject) -> list[bytes]:
     parts = [part for part in reader.partitions(start, end) if isinstance(part, LogPartition)]
     return [value for part in parts for batch in reader.read(part) for value in batch.column("payload").to_pylist()]
 
 
-def after(reader: LogStreamReader, at: JsonObject, records: int) -> JsonObject:
+def after(reader: LogMicroBatchReader, at: JsonObject, records: int) -> JsonObject:
     """The offset of a micro-batch of so many records, as soon as the reader has heard of them."""
     end = at
 
@@ -93,7 +93,7 @@ def refusal(call: Callable[[], object]) -> str:
     return said[0]
 
 
-def batches(reader: LogStreamReader, limit: ReadLimit = ALL) -> list[list[bytes]]:
+def batches(reader: LogMicroBatchReader, limit: ReadLimit = ALL) -> list[list[bytes]]:
     """The payloads of micro-batch after micro-batch, until there is nothing more."""
     at, found = reader.initialOffset(), []
     while (end := reader.latestOffset(at, limit)) != at:

@@ -69,7 +69,7 @@ def test_what_is_warmed_up_has_run_everything_but_a_record(spark: SparkSession, 
     assert payloads(transformation) == [b"1"]
     large = pa.concat_tables([RECORDS] * 30_000)
     assert sum(batch.num_rows for batch in transformation.run_tables({"src": large})["out"]) == 30_000
-    assert transformation._lanes._made == 2, "the rounds found the lanes that were made for them"
+    assert transformation._plans._made == 2, "the rounds found the plans that were made for them"
 
 
 def test_loading_leaves_imports_as_they_were(spark: SparkSession, tmp_path: Path) -> None:

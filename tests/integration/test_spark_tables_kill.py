@@ -41,7 +41,7 @@ from scribengin.spark.transform.transformation import Transformation
 from scribengin.testing.failpoints import failpoint, kill_this_process
 from scribengin_registry.zookeeper.registry import connect
 
-hosts, descriptor, stop, lease = sys.argv[1:]
+hosts, descriptor, stop, generation = sys.argv[1:]
 config = load_config(descriptor)
 session = start_session("owner", conf=config.spark.conf)
 with (
@@ -49,7 +49,7 @@ with (
     Resources(config, Environment(registry, config.name)) as resources,
 ):
     owner = TaskOwner(
-        registry, config.name, resources.tasks()[0], owner=stop, lease=int(lease), sources=resources.sources,
+        registry, config.name, resources.tasks()[0], owner=stop, generation=int(generation), sources=resources.sources,
         sinks=resources.sinks, transform=Transformation.load(resources.transformation_spec(), session),
         round_config=config.round, errors=config.errors, clock=SYSTEM_CLOCK,
     )
@@ -126,8 +126,8 @@ def test_an_owner_that_is_killed_around_its_write_loses_nothing_and_repeats_one_
     descriptor = tmp_path / "flow.json"
     descriptor.write_text(json.dumps(tables.config("flow")))
 
-    def own(stop: str, lease: int) -> int:
-        words = [registry_hosts, str(descriptor), stop, str(lease)]
+    def own(stop: str, generation: int) -> int:
+        words = [registry_hosts, str(descriptor), stop, str(generation)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", PROGRAM, *words]
         return subprocess.run(command, env=environment, timeout=_LIMIT_S, check=False).returncode

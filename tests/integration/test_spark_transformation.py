@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.connectors.contract import RECORD_SCHEMA, RecordSplit
 from scribengin.dataflow.round.long_records import BoundedSplit
 from scribengin.errors import DamagedEntry, TransformationFailed
-from scribengin.spark.transform.input import InputBinding, ReadSplit
+from scribengin.spark.transform.input import InputBinding
 from scribengin.spark.transform.transformation import InputSpec, OutputSpec, Transformation
 from tests.integration.spark_samples import UPPER, documents, json_input, payloads, records, spec
 
@@ -184,7 +184,7 @@ class TableSplit:
         yield from self.table.to_batches()
 
 
-def splits_of(values: Sequence[bytes], count: int) -> list[ReadSplit]:
+def splits_of(values: Sequence[bytes], count: int) -> list[RecordSplit]:
     table = records(values)
     size = -(-len(values) // count)
     return [TableSplit(table.slice(n * size, size)) for n in range(count)]

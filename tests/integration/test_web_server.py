@@ -382,7 +382,7 @@ def test_a_dataflow_whose_nodes_are_damaged_hides_no_other(page: WebServer, regi
         assert told["name"] == "heat_alarm"
         assert "does not hold a DataflowStatus" in told["error"]
         assert page.watcher.snapshot.trouble is None
-        assert "flight_delays" in page.watcher.snapshot.look.pictures
+        assert "flight_delays" in page.watcher.snapshot.look.overviews
 
 
 def test_a_chain_whose_node_is_damaged_hides_nothing(page: WebServer, registry: Registry) -> None:
@@ -392,4 +392,4 @@ def test_a_chain_whose_node_is_damaged_hides_nothing(page: WebServer, registry: 
         assert told["name"] == "chain broken"
         assert "does not hold a ChainDescriptor" in told["error"]
         assert page.watcher.snapshot.trouble is None
-        assert "flight_delays" in page.watcher.snapshot.look.pictures
+        assert "flight_delays" in page.watcher.snapshot.look.overviews

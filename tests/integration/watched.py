@@ -58,7 +58,7 @@ def task(
     times = PhaseTimes(**_PHASES)
     return TaskReport(
         task=f"task-{number}",
-        lease=number + 1,
+        generation=number + 1,
         state="running" if lag else "idle",
         rounds=812,
         records_in=9_120_000,

@@ -17,9 +17,9 @@ from scribengin.launcher.yarn.application_master.fleet import Fleet
 from scribengin.launcher.yarn.application_master.launcher import YarnLauncher, kit_from_environment
 from scribengin.launcher.yarn.application_master.resource_manager import ApplicationMaster
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.container_records import Traces
+from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.testing.conformance.launcher import check_launcher
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.zookeeper.registry import connect
 
@@ -33,7 +33,7 @@ def main(hosts: str) -> None:
         registry.create("/conformance")
         master = ApplicationMaster(YarnConfig())
         over: list[str] = []
-        fleet = Fleet(master, Traces(registry, "/conformance/containers"), over.append)
+        fleet = Fleet(master, ContainerRecords(registry, "/conformance/containers"), over.append)
         # YARN itself would refuse every heartbeat with such a request in it.
         words = verdict(
             lambda: YarnLauncher(fleet, kit_from_environment()),
@@ -83,7 +83,7 @@ def what_nobody_has_foreseen_ends_the_master(launcher: YarnLauncher, over: list[
     def fail(_stop: str) -> None:
         raise ZeroDivisionError("as an example")
 
-    with failpoint("yarn.start:before", fail):
+    with at_failpoint("yarn.start:before", fail):
         launcher.launch(ContainerRequest("here:1", "conformance", "odd", ["true"], 256))
         wait_until(lambda: over, 60, "the master to be told that it cannot go on")
     assert "as an example" in over[0], over

@@ -14,8 +14,8 @@ from scribengin.launcher.yarn.application_master.fleet import Fleet
 from scribengin.launcher.yarn.application_master.launcher import YarnLauncher, kit_from_environment
 from scribengin.launcher.yarn.application_master.resource_manager import ApplicationMaster
 from scribengin.launcher.yarn.config import YarnConfig
-from scribengin.launcher.yarn.container_records import Traces
-from scribengin.testing.failpoints import failpoint, kill_this_process
+from scribengin.launcher.yarn.container_records import ContainerRecords
+from scribengin.testing.failpoints import at_failpoint, kill_this_process
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.zookeeper.registry import connect
@@ -30,7 +30,7 @@ STOPS = (
 )
 NOT_STARTED = STOPS[:3]
 ENDED = STOPS[4:]
-TRACES = "/crashes/containers"
+RECORDS = "/crashes/containers"
 STEP = "/crashes/step"
 CODE = 5
 _TIMEOUT_S = 120.0
@@ -49,7 +49,7 @@ def main(hosts: str, folder: Path) -> None:
     with connect(hosts, session_timeout_s=60) as registry:
         master = ApplicationMaster(YarnConfig())
         before = left_behind(registry)
-        fleet = Fleet(master, Traces(registry, TRACES), print)
+        fleet = Fleet(master, ContainerRecords(registry, RECORDS), print)
         with YarnLauncher(fleet, kit_from_environment()) as launcher:
             words = verdict(registry, launcher, STOPS, lambda stop: look(launcher, before, stop, folder), folder)
         fleet.close()
@@ -57,11 +57,11 @@ def main(hosts: str, folder: Path) -> None:
 
 
 def left_behind(registry: Registry) -> dict[str, ContainerDescriptor]:
-    """The containers whose traces the last master has left, by name: before anybody changes them. The first master of
+    """The containers whose records the last master has left, by name: before anybody changes them. The first master of
     all makes the nodes for these."""
     if registry.find(STEP) is None:
         registry.create(STEP, b"0", parents=True)
-    return {trace.container.name: trace.container for trace in Traces(registry, TRACES).all()}
+    return {trace.container.name: trace.container for trace in ContainerRecords(registry, RECORDS).all()}
 
 
 def verdict(
@@ -84,7 +84,7 @@ def die_at(launcher: YarnLauncher, stop: str, folder: Path) -> None:
     """Launch a container that is named for the stop, and do not get further."""
     code = str(CODE) if stop in ENDED else ""
     argv = [sys.executable, "-c", _PROGRAM, str(marker(folder, stop)), code]
-    with failpoint(stop, kill_this_process):
+    with at_failpoint(stop, kill_this_process):
         launcher.launch(ContainerRequest("here:1", "crashes", stop, argv, 256))
         wait_until(lambda: False, _TIMEOUT_S, f"this master's death at {stop}")
 

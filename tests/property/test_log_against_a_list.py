@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 from scribengin.base.commit_log import LOCKS, CommitDescriptor, CommitLog
 from scribengin.errors import Fenced, LogWriteFailed, RecordTooLarge
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, ReadAhead, StagedRange
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payload_batch, payloads_left, payloads_planned, payloads_read
 from scribengin_registry.contract import Registry
 
@@ -112,7 +112,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def be_without_room_for_a_new_file(self, size: int) -> None:
         segments = self.namespace.segments(LOG)
         (payload,) = self.new_payloads(1, size)
-        with failpoint("log.segment_create:before", refuse):
+        with at_failpoint("log.segment_create:before", refuse):
             error = self.writer.write(payload).exception(10)
         if error is None:
             self.expected.append(payload)
@@ -174,7 +174,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def crash_in_an_append(self, counts: list[int], size: int, keep: float, hole: bool, forget: bool) -> None:
         payloads = self.new_payloads(sum(counts), size)
         safe = self.segment_bytes()
-        with failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
+        with at_failpoint("log.segment_sync:before", refuse), pytest.raises(LogWriteFailed):
             self.writer.write_bulk(payload_batch(payloads)).result(120)
         self.crash(forget_tail=forget, tear=lambda path: tear(path, safe.get(path, 0), keep, hole))
         found = payloads_read(self.namespace, LOG)
@@ -266,7 +266,9 @@ class LogAgainstAList(RuleBasedStateMachine):
         committed = None
         if staged is not None:
             committed = CommitDescriptor(kind="log", records=staged.records, data=staged.model_dump())
-        return CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1, committed=committed).to_bytes()
+        return CommitLog(
+            dataflow="d", task="t", owner="o", generation=1, epoch=1, round=1, committed=committed
+        ).to_bytes()
 
     def crash(self, *, forget_tail: bool, tear: Callable[[Path], None] = lambda _path: None) -> None:
         """End the writer; the machine forgets `.tail`, perhaps, and tears the segment; then the next writer comes."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.check import Finding
-from scribengin.log.scan.audit import SegmentAudit
+from scribengin.log.scan.audit import SegmentCheck
 from scribengin.log.store.file import FileView
 from scribengin.testing.log_samples import SegmentForge, descriptor_of
 
@@ -34,7 +34,7 @@ class Auditor:
         self._path.write_bytes(data)
         view = FileView(str(self._path))
         try:
-            audit = SegmentAudit(view, SEGMENT, FORGE.at, start_txid=TXID_NONE, check_txids=True, bodies=bodies)
+            audit = SegmentCheck(view, SEGMENT, FORGE.at, start_txid=TXID_NONE, check_txids=True, bodies=bodies)
             return [found for found in audit if isinstance(found, Finding)], audit.records
         finally:
             view.close()

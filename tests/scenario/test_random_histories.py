@@ -1,4 +1,4 @@
-"""Whatever happens to a dataflow, in whatever order: no task ever stands twice, leases only grow, and it heals.
+"""Whatever happens to a dataflow, in whatever order: no task ever stands twice, generations only grow, and it heals.
 
 Random histories run in the same world as the transcripts, which itself refuses instructions that contradict what stands
 in the registry. After each one the world is made well again, and the master must bring everything where it belongs.
@@ -26,7 +26,7 @@ class History:
         self.world = World()
         self.lines: list[str] = []
         self.masters = 1
-        self.last_lease = 0
+        self.last_generation = 0
         self.happen(f"submit workers={self.random.randint(0, 3)} executors_per_worker={self.random.randint(1, 2)}")
         self.streams = self.random.randint(1, 7)
         self.happen(f"tasks {self.streams}")
@@ -34,10 +34,10 @@ class History:
     def happen(self, line: str) -> list[str]:
         self.lines.append(line)
         answer = self.world.run(line)
-        new = [int(words.split(" lease ")[1].split()[0]) for words in answer if words.startswith("Assign ")]
-        assert new == sorted(set(new)), "leases are given out in order"
-        assert not new or new[0] > self.last_lease, "a lease was used twice"
-        self.last_lease = max([self.last_lease, *new])
+        new = [int(words.split(" generation ")[1].split()[0]) for words in answer if words.startswith("Assign ")]
+        assert new == sorted(set(new)), "generations are given out in order"
+        assert not new or new[0] > self.last_generation, "a generation was used twice"
+        self.last_generation = max([self.last_generation, *new])
         return answer
 
     def disturb(self) -> None:

@@ -39,7 +39,7 @@ class World:
     config: DataflowConfig = field(default_factory=lambda: make_config())
     config_version: int = 0
     edited_version: int = 0
-    head: PlacementHead = field(default_factory=lambda: PlacementHead(master="master-1", epoch=1, unsettled=1))
+    head: PlacementHead = field(default_factory=lambda: PlacementHead(master="master-1", epoch=1, short_leaderships=1))
     status: DataflowStatus = field(
         default_factory=lambda: DataflowStatus(dataflow="flow", state="starting", config_version=0)
     )
@@ -69,15 +69,17 @@ class World:
         values = dict(option.split("=") for option in options)
         self.standbys = int(values.pop("standbys", "0"))
         self.containers = values.pop("orphans", "").split(",") if "orphans" in values else []
-        first = {kind: int(values.pop(f"first_{kind}", "1")) for kind in ("worker", "master", "lease")}
+        first = {kind: int(values.pop(f"first_{kind}", "1")) for kind in ("worker", "master", "generation")}
         master = f"master-{first['master']}"
-        leads = {"master": master, "epoch": 1, "unsettled": 1}
+        leads = {"master": master, "epoch": 1, "short_leaderships": 1}
         self.head = PlacementHead.beginning(**first).model_copy(update=leads)
         self.config = make_config(**{name: int(value) for name, value in values.items()})
         return self._begin(master)
 
     def do_new_master(self, _: str, names: list[str]) -> list[str]:
-        self.head = self.head.model_copy(update={"master": names[0], "epoch": self.head.epoch + 1, "unsettled": 1})
+        self.head = self.head.model_copy(
+            update={"master": names[0], "epoch": self.head.epoch + 1, "short_leaderships": 1}
+        )
         return self._begin(names[0])
 
     def do_kill(self, _: str, __: list[str]) -> list[str]:
@@ -109,7 +111,7 @@ class World:
 
     def _asked(self) -> list[str]:
         """The master has asked whether the output of drained tasks was read: it is told so."""
-        drained = self.master.standing.unread if self.master is not None else None
+        drained = self.master.placement.unread if self.master is not None else None
         return [] if drained is None else self._happen(ev.OutputRead(drained, self.unread))
 
     def do_route(self, _: str, names: list[str]) -> list[str]:
@@ -154,10 +156,10 @@ class World:
         return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown)))
 
     def do_maintenance(self, _: str, error: list[str]) -> list[str]:
-        return self._happen(ev.ChoreDone("maintenance", " ".join(error) or None))
+        return self._happen(ev.JobDone("maintenance", " ".join(error) or None))
 
     def do_last_maintenance(self, _: str, error: list[str]) -> list[str]:
-        return self._happen(ev.ChoreDone("last maintenance", " ".join(error) or None))
+        return self._happen(ev.JobDone("last maintenance", " ".join(error) or None))
 
     def do_show(self, _: str, __: list[str]) -> list[str]:
         status = self.status
@@ -166,7 +168,7 @@ class World:
         lines += [f"error: {line}" for line in (status.error or "").splitlines() if line]
         for task, (slot, assignment) in sorted(self.places.items()):
             mark = " (release)" if assignment.release else ""
-            lines.append(f"{task} on {slot.worker}/{slot.executor} lease {assignment.lease}{mark}")
+            lines.append(f"{task} on {slot.worker}/{slot.executor} generation {assignment.generation}{mark}")
         lines += [f"{task} waits" for task in status.tasks_unassigned]
         return lines
 
@@ -207,7 +209,7 @@ class World:
                 if state in ("released", "finished"):
                     self.unclean.discard(task)
                 reports[task] = TaskReport.model_validate(
-                    {"task": task, "lease": assignment.lease, "state": state, "error": error}
+                    {"task": task, "generation": assignment.generation, "state": state, "error": error}
                 )
         ready = changes.get("ready", before.spark_ready)
         report = before.model_copy(
@@ -290,15 +292,20 @@ class World:
             case ev.RemoveWorker(name):
                 del self.workers[name]
                 self.places = {t: place for t, place in self.places.items() if place[0].worker != name}
-            case ev.Release(task, slot, lease, then):
-                assert self.places[task] == (slot, TaskAssignment(task=task, lease=lease)), f"{task} is not there"
-                there = None if then is None else (then.worker, then.executor)
-                self.places[task] = (slot, TaskAssignment(task=task, lease=lease, release=True, then=there))
-            case ev.Assign(task, slot, lease, previous, release):
+            case ev.Release(task, slot, generation, next_slot):
+                assert self.places[task] == (slot, TaskAssignment(task=task, generation=generation)), (
+                    f"{task} is not there"
+                )
+                there = None if next_slot is None else (next_slot.worker, next_slot.executor)
+                self.places[task] = (
+                    slot,
+                    TaskAssignment(task=task, generation=generation, release=True, next_slot=there),
+                )
+            case ev.Assign(task, slot, generation, previous, release):
                 stood = self.places.get(task)
                 assert (stood[0] if stood else None) == previous, f"{task} stands elsewhere"
                 assert slot.executor in self.workers[slot.worker].executors, f"{slot} is not there"
-                self.places[task] = (slot, TaskAssignment(task=task, lease=lease, release=release))
+                self.places[task] = (slot, TaskAssignment(task=task, generation=generation, release=release))
                 self.unclean.add(task)
             case ev.Unassign(task, _):
                 del self.places[task]
@@ -368,12 +375,14 @@ def describe(instruction: ev.Instruction) -> str:
             return f"RefuseConfig version {version}"
         case ev.ReplaceTasks(removed, tasks, count):
             return f"ReplaceTasks {' '.join(removed)} by {' '.join(task.name for task in tasks)}, {count} in all"
-        case ev.Release(task, slot, lease, then):
-            there = f", then to {then.worker}/{then.executor}" if then is not None else ""
-            return f"Release {task} on {slot.worker}/{slot.executor} lease {lease}{there}"
-        case ev.Assign(task, slot, lease, previous, release):
+        case ev.Release(task, slot, generation, next_slot):
+            there = f", then to {next_slot.worker}/{next_slot.executor}" if next_slot is not None else ""
+            return f"Release {task} on {slot.worker}/{slot.executor} generation {generation}{there}"
+        case ev.Assign(task, slot, generation, previous, release):
             moved = f" from {previous.worker}/{previous.executor}" if previous else ""
-            return f"Assign {task} to {slot.worker}/{slot.executor} lease {lease}{moved}" + (" (release)" * release)
+            return f"Assign {task} to {slot.worker}/{slot.executor} generation {generation}{moved}" + (
+                " (release)" * release
+            )
         case ev.Unassign(task, slot):
             return f"Unassign {task} from {slot.worker}/{slot.executor}"
         case ev.CreateTasks(tasks):

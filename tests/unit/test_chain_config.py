@@ -67,7 +67,7 @@ def test_it_is_known_which_reader_nobody_waits_for_when_tasks_are_scaled(tmp_pat
             "first": flow(reads("in/*"), writes("mid")),
             "held": flow(reads("mid/*"), writes("late"), topic),
             "far": flow({"kind": "kafka", "bootstrap": "one:9092", "topics": "raw"}, writes("out")),
-            "free": flow(reads("late/*", hold_back=False), writes("free")),
+            "free": flow(reads("late/*", retention_hold=False), writes("free")),
             "ring": flow(reads("free/*"), writes("ring")),
             "back": flow(reads("ring/*"), writes("free2")),
         },

@@ -7,17 +7,17 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.operations.verify.tracking import Bits, Output, tracked, tracking_payload, verdict
+from scribengin.operations.verify.tracking import Bits, SinkRecords, tracked, tracking_payload, verdict
 
 
-def output(**streams: list[int]) -> Output:
-    made = Output()
+def output(**streams: list[int]) -> SinkRecords:
+    made = SinkRecords()
     for stream, numbers in streams.items():
         made.add(stream, [tracking_payload("g", "in/0", n) for n in numbers])
     return made
 
 
-def told(sources: Output, *outputs: Output) -> tuple[int, int, int, int, int]:
+def told(sources: SinkRecords, *outputs: SinkRecords) -> tuple[int, int, int, int, int]:
     (chunk,) = verdict(sources, outputs).chunks
     return chunk.sent, chunk.arrived, chunk.lost, chunk.duplicated, chunk.out_of_order
 
@@ -49,7 +49,7 @@ def test_what_the_sources_have_given_up_is_known_from_the_outputs() -> None:
 
 
 def test_what_is_no_tracking_record_is_only_counted() -> None:
-    made = Output()
+    made = SinkRecords()
     others = [None, b"", b"x", b'{"sequence": 1}', b'{"generator": 1, "chunk": "c", "sequence": 1}', b'["sequence"]']
     others += [
         b'{"generator": "g", "chunk": "c", "sequence": -1}',
@@ -59,7 +59,7 @@ def test_what_is_no_tracking_record_is_only_counted() -> None:
     made.add("a", others)
     assert (made.others, made.chunks) == (len(others), {})
     assert tracked(b'{"more": 1, "sequence": 3, "generator": "g", "chunk": "c"}') == (("g", "c"), 3)
-    assert verdict(Output(), [made]).others == len(others)
+    assert verdict(SinkRecords(), [made]).others == len(others)
 
 
 @given(st.lists(st.integers(0, 300), max_size=60), st.lists(st.integers(0, 300), max_size=60))

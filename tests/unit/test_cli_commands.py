@@ -39,7 +39,7 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
     top = {path[0] for path in COMMANDS if path}
     assert top == {
         "sandbox", "explain", "submit", "start", "list", "status", "history", "monitor", "stop", "kill", "delete",
-        "revive", "let-go", "logs", "schema", "log", "registry", "yarn",
+        "revive", "release-holds", "logs", "schema", "log", "registry", "yarn",
 
         "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web",
     }  # fmt: skip
@@ -96,7 +96,7 @@ READERS = [["list"], ["status", "x"], ["history", "x"], ["logs", "x"], ["log", "
 CHANGERS = [
     ["stop", "x"],
     ["kill", "x"],
-    ["let-go", "x"],
+    ["release-holds", "x"],
     ["delete", "x"],
     ["start", "x"],
     ["log", "create", "x"],

@@ -31,7 +31,7 @@ TRACEBACK = "Traceback (most recent call last):\n" + "  File ...\n" * 300 + "Val
 
 
 def failed(count: int, error: str = TRACEBACK) -> list[TaskReport]:
-    return [TaskReport(task=f"task-{n}", lease=n, state="failed", error=error) for n in range(count)]
+    return [TaskReport(task=f"task-{n}", generation=n, state="failed", error=error) for n in range(count)]
 
 
 def test_a_few_errors_are_told_in_full() -> None:
@@ -60,7 +60,8 @@ def detailed(count: int) -> list[TaskReport]:
     big = 123_456_789
     return [
         TaskReport(
-            task=f"task-{n}", lease=big, state="failed", rounds=big, records_in=big, records_out=big, records_bad=big,
+            task=f"task-{n}", generation=big, state="failed", rounds=big, records_in=big, records_out=big,
+            records_bad=big,
             lag_records=n, last_commit_ms=1_700_000_000_000, round_ms=MS, error=f"{n} {TRACEBACK}", failures=big,
             in_per_s=MS, out_per_s=MS, behind_s=MS, times=RoundTimes(last=TIMES, mean=TIMES),
             lag=tuple(StreamLag(source="flights", stream=f"flights/2013/{k}", records=big) for k in range(99)),

@@ -14,7 +14,7 @@ WRITTEN_MS = 1_000_000
 def task(
     name: str = "task-0", state: TaskState = "running", behind_s: float = 0.0, round_ms: float | None = 5.0
 ) -> TaskReport:
-    return TaskReport(task=name, lease=1, state=state, behind_s=behind_s, round_ms=round_ms)
+    return TaskReport(task=name, generation=1, state=state, behind_s=behind_s, round_ms=round_ms)
 
 
 def stalled(*tasks: TaskReport, age_s: float = 1.0) -> dict[str, float]:

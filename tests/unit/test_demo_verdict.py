@@ -5,18 +5,18 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from scribengin_dev.demo.verdict import Verdict, compare
+from scribengin_dev.demo.verdict import Comparison, compare
 
 EXPECTED = pd.DataFrame({"id": [1, 2, 3], "carrier": ["UA", None, "AA"], "delay": pd.array([20, None, 33], "Int64")})
 
 
-def verdict(found: pd.DataFrame) -> Verdict:
+def verdict(found: pd.DataFrame) -> Comparison:
     return compare("delayed", EXPECTED, found)
 
 
 def test_the_same_rows_in_another_order_and_other_types_of_numbers_are_exact() -> None:
     found = pd.DataFrame({"id": [3, 1, 2], "carrier": ["AA", "UA", None], "delay": [33.0, 20.0, float("nan")]})
-    assert verdict(found) == Verdict("delayed", expected=3, found=3, lost=0, duplicated=0, wrong=0)
+    assert verdict(found) == Comparison("delayed", expected=3, found=3, lost=0, duplicated=0, wrong=0)
     assert verdict(found).exact
 
 

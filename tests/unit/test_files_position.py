@@ -10,11 +10,11 @@ import pytest
 
 from scribengin.connectors.files.matching import Match, Question, match
 from scribengin.connectors.files.source import position as module
-from scribengin.connectors.files.source.position import FilePosition, Seen
+from scribengin.connectors.files.source.position import FilePosition, SeenFile
 from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo
 
-NONE: Mapping[str, Seen] = {}
+NONE: Mapping[str, SeenFile] = {}
 
 
 def files(**sizes: int) -> list[FileInfo]:
@@ -22,11 +22,11 @@ def files(**sizes: int) -> list[FileInfo]:
     return [FileInfo(name, size, 0, name) for name, size in sizes.items()]
 
 
-def seen(read: int, identity: str, records: int | None = None) -> Seen:
-    return Seen(read, 0, "", identity, records)
+def seen(read: int, identity: str, records: int | None = None) -> SeenFile:
+    return SeenFile(read, 0, "", identity, records)
 
 
-def known(**reads: int) -> dict[str, Seen]:
+def known(**reads: int) -> dict[str, SeenFile]:
     return {name: seen(read, name) for name, read in reads.items()}
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_was_cut_is_an_error(position: FilePosition) -> None:
 
 
 def test_a_position_survives_json() -> None:
-    position = FilePosition(3, finished={"ä/b.txt": Seen(4, 5, "6", "7")}, open={"c": Seen(2, 1, "x", "=y", 3)})
+    position = FilePosition(3, finished={"ä/b.txt": SeenFile(4, 5, "6", "7")}, open={"c": SeenFile(2, 1, "x", "=y", 3)})
     assert FilePosition.parse(position.to_position(what="in"), streams=3, what="in") == position
 
 
@@ -114,7 +114,7 @@ def test_something_else_is_no_position(value: dict[str, object]) -> None:
 def test_a_position_that_is_too_large_to_be_committed_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POSITION_BYTES_MAX", 100)
     with pytest.raises(DataflowError, match=r"20 files are half read, and 0 were read whole: .* use more streams"):
-        FilePosition(1, open={f"file-{n}": Seen(n) for n in range(20)}).to_position(what="in")
+        FilePosition(1, open={f"file-{n}": SeenFile(n) for n in range(20)}).to_position(what="in")
 
 
 # -- names in nodes
@@ -134,7 +134,7 @@ def test_a_file_of_a_node_that_is_gone_is_dropped_and_read_anew_when_it_comes_ba
 
 
 def test_a_position_with_nodes_survives_json() -> None:
-    position = FilePosition(2, known(a=1), {"b": Seen(2), "c.gz": Seen(40, 1, "", "", 3)}, 5, ("000000005-x",))
+    position = FilePosition(2, known(a=1), {"b": SeenFile(2), "c.gz": SeenFile(40, 1, "", "", 3)}, 5, ("000000005-x",))
     assert FilePosition.parse(json.loads(json.dumps(position.to_position(what="in"))), streams=2, what="in") == position
 
 
@@ -215,13 +215,13 @@ def test_a_file_that_was_overwritten_in_place_is_an_error() -> None:
 
 
 def test_without_lasting_identities_a_file_is_known_by_its_time_and_its_bytes() -> None:
-    position = FilePosition(1, finished={"a": Seen(4, 7, "", "~7")})
+    position = FilePosition(1, finished={"a": SeenFile(4, 7, "", "~7")})
     moved = [FileInfo("a", 4, 8, "~8"), FileInfo("b", 4, 7, "~7")]
     assert unread(position, moved, is_same=lambda info, seen: info.name == "b") == [("a", 0)]
     assert unread(position, [FileInfo("b", 5, 7, "~7")]) == [("b", 0)]  # of another size: another file
-    half = FilePosition(1, open={"a": Seen(4, 7, "", "~7")})
+    half = FilePosition(1, open={"a": SeenFile(4, 7, "", "~7")})
     assert unread(half, [FileInfo("b", 9, 7, "~7")]) == [("b", 4)]
-    versions = FilePosition(1, finished={"a": Seen(4, 7, "", "=v1")})
+    versions = FilePosition(1, finished={"a": SeenFile(4, 7, "", "=v1")})
     assert unread(versions, [FileInfo("b", 4, 7, "=v1")]) == [("b", 0)]  # a copy has the same
     assert unread(versions, [FileInfo("a", 4, 7, "=v2")], is_same=lambda info, seen: False) == [("a", 0)]
 

@@ -19,9 +19,9 @@ from scribengin.connectors.files.sink.segments import (
 
 
 def key(
-    round_: int, partition: str = "", *, epoch: int = 1, generation: int = 5, part: int = 0, suffix: str = "txt"
+    round_: int, partition: str = "", *, epoch: int = 1, incarnation: int = 5, part: int = 0, suffix: str = "txt"
 ) -> SegmentKey:
-    return SegmentKey(generation, epoch, round_, part, suffix, partition)
+    return SegmentKey(incarnation, epoch, round_, part, suffix, partition)
 
 
 def waiting(*sizes: int, age_s: float = 0) -> list[Waiting]:
@@ -43,7 +43,7 @@ def test_segments_are_ordered_as_they_were_written() -> None:
     names = ["6-000001-000000000-0000", "5-000002-000000000-0000", "5-000001-000000010-0000", "5-000001-000000002-0001"]
     names = [f"{name}.txt" for name in [*names, "5-000001-000000002-0000"]] + [".hidden", "something else"]
     found = segment_keys(names)
-    assert found == [key(2), key(2, part=1), key(10), key(0, epoch=2), key(0, generation=6)]
+    assert found == [key(2), key(2, part=1), key(10), key(0, epoch=2), key(0, incarnation=6)]
     assert [SegmentKey.parse(segment.name) for segment in found] == found
 
 
@@ -72,13 +72,13 @@ def test_so_many_segments_are_merged_whatever_their_size(monkeypatch: pytest.Mon
 
 def test_the_merge_node_tells_final_segments_from_those_on_their_way() -> None:
     pending = PendingMerge(file="part", temporary="t", segments=(key(3).name, key(4).name), bytes=1)
-    state = MergeDescriptor(generation=5, merged=key(2).name).begun(pending, 7)
+    state = MergeDescriptor(incarnation=5, merged=key(2).name).begun(pending, 7)
     assert [state.is_final(key(n)) for n in (2, 3, 4, 5)] == [True, False, False, False]
     assert [state.holds(key(n)) for n in (2, 3, 4, 5)] == [True, True, True, False]
     after = state.finished(key(5))
     assert [after.is_final(key(n)) for n in (2, 3, 4, 5)] == [True, True, True, False]
     assert (after.pending, after.sequence) == (None, 8)
-    assert MergeDescriptor(generation=5).holds(key(0)) is False
+    assert MergeDescriptor(incarnation=5).holds(key(0)) is False
 
 
 def test_a_merged_file_is_abandoned_once_the_node_has_moved_on() -> None:
@@ -144,7 +144,7 @@ def test_the_merge_node_names_only_partitions_that_are_ahead_of_one_that_waits()
         segments = tuple(k.name for k in keys)
         return state.begun(PendingMerge(file="f", temporary="t", segments=segments, bytes=1), 0).finished(waiting)
 
-    state = merge(MergeDescriptor(generation=5), key(1, "b"), key(3, "b"), waiting=key(0, "a"))
+    state = merge(MergeDescriptor(incarnation=5), key(1, "b"), key(3, "b"), waiting=key(0, "a"))
     assert (state.merged, state.ahead) == (None, (key(3, "b").name,))
     assert [state.is_final(key(1, p)) for p in "ab"] == [False, True]
     state = merge(state, key(4, "c"), waiting=key(0, "a"))

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from scribengin.connectors.kafka.client.client import Troubles, judge
+from scribengin.connectors.kafka.client.client import Troubles, engine_error
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig, time_ms
-from scribengin.connectors.kafka.source.position import Ends, KafkaPosition, judged
+from scribengin.connectors.kafka.source.position import KafkaPosition, PartitionEnds, begin_of
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SystemUnreachable
 
 WHAT = "source 'in', partition t/0"
@@ -52,20 +52,20 @@ def test_a_position_survives_and_an_operator_may_leave_the_topics_id_out() -> No
 
 
 def test_a_position_is_judged_by_what_the_partition_holds() -> None:
-    ends = Ends(begin=10, end=20, topic_id="new")
-    assert judged(KafkaPosition(10, "new"), ends, "error", what=WHAT) == (KafkaPosition(10, "new"), None)
-    assert judged(KafkaPosition(20), ends, "error", what=WHAT) == (KafkaPosition(20), None)
+    ends = PartitionEnds(begin=10, end=20, topic_id="new")
+    assert begin_of(KafkaPosition(10, "new"), ends, "error", what=WHAT) == (KafkaPosition(10, "new"), None)
+    assert begin_of(KafkaPosition(20), ends, "error", what=WHAT) == (KafkaPosition(20), None)
     for lost in (KafkaPosition(9, "new"), KafkaPosition(9), KafkaPosition(15, "old"), KafkaPosition(30, "old")):
         with pytest.raises(PositionTruncated):
-            judged(lost, ends, "error", what=WHAT)
-        assert judged(lost, ends, "earliest", what=WHAT)[0] == KafkaPosition(10, "new")
-        assert judged(lost, ends, "latest", what=WHAT)[0] == KafkaPosition(20, "new")
+            begin_of(lost, ends, "error", what=WHAT)
+        assert begin_of(lost, ends, "earliest", what=WHAT)[0] == KafkaPosition(10, "new")
+        assert begin_of(lost, ends, "latest", what=WHAT)[0] == KafkaPosition(20, "new")
     with pytest.raises(DataflowError, match="the partition ends at 20 now"):
-        judged(KafkaPosition(21, "new"), ends, "earliest", what=WHAT)
+        begin_of(KafkaPosition(21, "new"), ends, "earliest", what=WHAT)
 
 
 def test_a_broker_without_topic_ids_has_only_its_offsets() -> None:
-    assert judged(KafkaPosition(15, "old"), Ends(10, 20), "error", what=WHAT)[1] is None
+    assert begin_of(KafkaPosition(15, "old"), PartitionEnds(10, 20), "error", what=WHAT)[1] is None
 
 
 def test_a_time_names_its_zone_or_is_utc() -> None:
@@ -92,7 +92,7 @@ def test_partitions_in_json_are_numbers_again() -> None:
     ],
 )
 def test_what_passes_is_told_from_what_does_not(code: int, raised: type[Exception]) -> None:
-    error = judge(KafkaError(code), "h:1", "listing topics")
+    error = engine_error(KafkaError(code), "h:1", "listing topics")
     assert type(error) is raised
     assert str(error).startswith("Kafka at h:1, listing topics: ")
 
@@ -102,7 +102,7 @@ def test_a_timeout_is_explained_by_what_the_client_said_meanwhile() -> None:
     troubles(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     troubles(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     troubles(KafkaError(KafkaError._TRANSPORT, "disconnected"))
-    error = judge(KafkaError(KafkaError._TIMED_OUT), "h:1", "listing topics", troubles.take())
+    error = engine_error(KafkaError(KafkaError._TIMED_OUT), "h:1", "listing topics", troubles.take())
     assert isinstance(error, ConfigInvalid)
     assert "wrong password" in str(error)
     assert troubles.take() is None

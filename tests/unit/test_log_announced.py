@@ -15,7 +15,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, recover_log
 from scribengin.log.store import file
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.file import FileSegmentStore
-from scribengin.testing.failpoints import failpoint
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, forge_segments, payload_batch, payloads_read
 from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
@@ -185,7 +185,7 @@ def test_a_look_that_is_cut_short_is_taken_up(
     lost = files(namespace)[4:]
     (directory_of(namespace) / f"{90:018d}-1.log").touch()
     restore(registry, backup)
-    with pytest.raises(Stopped), failpoint(f"{where}:{when}", stop):
+    with pytest.raises(Stopped), at_failpoint(f"{where}:{when}", stop):
         look(namespace)
     look(namespace)
     assert set_aside(namespace) == lost
@@ -202,7 +202,7 @@ def test_a_file_that_was_made_and_never_registered_is_removed(
 ) -> None:
     fill(namespace, segments)
     before = files(namespace)
-    with pytest.raises(Stopped), failpoint(where, stop):
+    with pytest.raises(Stopped), at_failpoint(where, stop):
         fill(namespace, 1)
     look(namespace)
     assert files(namespace) == before
@@ -294,7 +294,7 @@ def test_after_records_were_taken_back_the_next_writer_looks_at_everything(
     lost = fill(namespace, 9)
     restore(registry, backup)
     since = fill(namespace, 3)
-    with pytest.raises(Stopped), failpoint("log.segment_remove:before", stop):
+    with pytest.raises(Stopped), at_failpoint("log.segment_remove:before", stop):
         recover_log(namespace, LOG)
     listed.clear()
     look(namespace)

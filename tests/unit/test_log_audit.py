@@ -9,7 +9,7 @@ import pytest
 from scribengin.log.format.entry import EntryType
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.check import Finding
-from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentAudit
+from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentCheck
 from scribengin.log.store.contract import Tail
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.store.index import EntryPlace
@@ -26,14 +26,14 @@ def audited(
     start_txid: int = TXID_NONE,
     check_txids: bool = True,
     bodies: bool = True,
-) -> tuple[SegmentAudit, list[EntryPlace], list[str]]:
+) -> tuple[SegmentCheck, list[EntryPlace], list[str]]:
     """The audit when it is done, the entries it yielded, and what it found wrong."""
     store = FileSegmentStore(directory)
     store.create_log(SEGMENT.directory)
     Path(store.path(SEGMENT.file)).write_bytes(data)
     view = store.open(SEGMENT.file)
     try:
-        audit = SegmentAudit(view, SEGMENT, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
+        audit = SegmentCheck(view, SEGMENT, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
         found = list(audit)
     finally:
         view.close()

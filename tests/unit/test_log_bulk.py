@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.errors import LogError, LogWriteFailed, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import DLSN, LogConfig
-from scribengin.log.write.results import BulkResult, PartialAck, RefusedRow, Run, refused_alone, split_refused
+from scribengin.log.write.results import BulkResult, PartialAck, RefusedRow, SlotRange, refused_alone, split_refused
 
 SMALL = LogConfig(record_bytes_max=10)
 
@@ -96,7 +96,7 @@ REFUSED = (RefusedRow(1, LogError("one")), RefusedRow(4, LogError("four")))
 
 
 def test_every_row_has_a_position_or_an_error() -> None:
-    result = BulkResult(7, REFUSED, (Run(DLSN(3, 5, 0), 2), Run(DLSN(3, 6, 0), 3)))
+    result = BulkResult(7, REFUSED, (SlotRange(DLSN(3, 5, 0), 2), SlotRange(DLSN(3, 6, 0), 3)))
     nothing = {"segment": None, "entry": None, "slot": None}
     assert result.dlsns().to_pylist() == [
         {"segment": 3, "entry": 5, "slot": 0},
@@ -113,7 +113,7 @@ def test_every_row_has_a_position_or_an_error() -> None:
 
 def test_what_was_not_acknowledged_carries_the_failure() -> None:
     ack = PartialAck(6, REFUSED)
-    ack.written([Run(DLSN(1, 0, 0), 2)], last=False)
+    ack.written([SlotRange(DLSN(1, 0, 0), 2)], last=False)
     failure = LogWriteFailed("no disk")
     ack.fail(failure)
     result = ack.future.result(0)

@@ -44,7 +44,7 @@ def with_one_staged_round(namespace: LogNamespace) -> tuple[str, StagedRange]:
 
 def commit_log(staged: StagedRange | None) -> bytes:
     committed = None if staged is None else CommitDescriptor(kind="log", records=1, data=staged.model_dump())
-    log = CommitLog(dataflow="d", task="t", owner="o", lease=1, epoch=1, round=1, committed=committed)
+    log = CommitLog(dataflow="d", task="t", owner="o", generation=1, epoch=1, round=1, committed=committed)
     return log.to_bytes()
 
 

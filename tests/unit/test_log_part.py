@@ -11,7 +11,7 @@ from scribengin.log import DLSN, LogNamespace
 from scribengin.testing.log_samples import bound_namespace, forge_segments, payloads_of
 from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
-from scribengin_tools.logs.dump import Part, part_of
+from scribengin_tools.logs.dump import LogPart, part_of
 
 LOG = "flüge/0"
 SEGMENTS = 500
@@ -30,7 +30,7 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 
 
 def payloads(namespace: LogNamespace, start: int, end: int) -> list[bytes]:
-    part = Part(start=f"{start}/0/0", end=DLSN(end, 0, 0))
+    part = LogPart(start=f"{start}/0/0", end=DLSN(end, 0, 0))
     return [payload for batch in part_of(namespace, LOG, part) for payload in payloads_of(batch)]
 
 

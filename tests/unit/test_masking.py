@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.base.masking import MASK, masked, masked_bytes, masked_text, unmasked
 from scribengin.errors import ConfigInvalid
-from scribengin.worker.failures import judge
+from scribengin.worker.failures import remedy_for
 from scribengin_registry.errors import ReferenceMissing
 from scribengin_registry.references import resolved, resolved_all
 from scribengin_tools.rendering.text import print_error
@@ -105,6 +105,6 @@ def test_a_reference_is_what_it_names_where_it_is_used(tmp_path: Path, monkeypat
 
 def test_an_error_tells_no_secret_neither_in_a_report_nor_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
     told = "no connection to jdbc:db2://db/x?user=ada&password=hunter2"
-    assert "hunter2" not in judge(RuntimeError(told)).text
+    assert "hunter2" not in remedy_for(RuntimeError(told)).text
     print_error(told)
     assert f"user=ada&password={MASK}" in capsys.readouterr().err

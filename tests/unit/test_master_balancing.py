@@ -13,8 +13,8 @@ A, B = Slot("worker-1", "executor-1"), Slot("worker-2", "executor-1")
 TWO = {"worker-1": ("executor-1",), "worker-2": ("executor-1",)}
 
 
-def report(task: str, records: int, lease: int = 1) -> TaskReport:
-    return TaskReport(task=task, lease=lease, state="running", records_in=records)
+def report(task: str, records: int, generation: int = 1) -> TaskReport:
+    return TaskReport(task=task, generation=generation, state="running", records_in=records)
 
 
 def test_a_rate_is_what_was_read_between_two_reports() -> None:
@@ -36,10 +36,10 @@ def test_another_owner_is_measured_anew() -> None:
     loads = Loads()
     loads.heard([report("a", 0)], 0.0)
     loads.heard([report("a", 900)], 9.0)
-    loads.heard([report("a", 5, lease=2)], 10.0)
+    loads.heard([report("a", 5, generation=2)], 10.0)
     assert loads.rates() == {}
     loads.heard([report("a", 1_000)], 11.0)  # late, of the earlier one
-    loads.heard([report("a", 25, lease=2)], 12.0)
+    loads.heard([report("a", 25, generation=2)], 12.0)
     assert loads.rates() == {"a": 10.0}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scribengin.dataflow.lag import LagPicture
-from scribengin.monitoring.overview import DataflowPicture, TaskPicture
+from scribengin.dataflow.lag import LagOverview
+from scribengin.monitoring.overview import DataflowOverview, TaskOverview
 from scribengin_tools.monitor.cells import (
     FLOW_COLUMNS,
     TASK_COLUMNS,
@@ -26,8 +26,8 @@ from scribengin_tools.rendering.text import age, lag_text
 NOW_MS = 10**12
 
 
-def picture(name: str = "hot", **fields: Any) -> DataflowPicture:
-    return DataflowPicture.model_validate(
+def overview(name: str = "hot", **fields: Any) -> DataflowOverview:
+    return DataflowOverview.model_validate(
         {
             "dataflow": name,
             "state": "running",
@@ -39,11 +39,11 @@ def picture(name: str = "hot", **fields: Any) -> DataflowPicture:
     )
 
 
-def task(number: int, **fields: Any) -> TaskPicture:
-    return TaskPicture.model_validate({"task": f"task-{number}", "lease": 1, "state": "running", **fields})
+def task(number: int, **fields: Any) -> TaskOverview:
+    return TaskOverview.model_validate({"task": f"task-{number}", "generation": 1, "state": "running", **fields})
 
 
-def details(found: DataflowPicture) -> list[str]:
+def details(found: DataflowOverview) -> list[str]:
     return [str(line) for line in detail_lines(found)]
 
 
@@ -66,7 +66,7 @@ def test_durations_have_a_unit(milliseconds: float, text: str) -> None:
 def test_no_value_of_a_column_is_wider_than_the_column() -> None:
     numbers = (0, 9.94, 99.96, 999.5, 12_345.6, 999_949, 10**9, 9.99e11)
     assert max(len(short(number)) for number in numbers) <= FLOW_COLUMNS[">IN/S"]
-    old = [LagPicture(lag_records=int(number), lag_about=True) for number in numbers]
+    old = [LagOverview(lag_records=int(number), lag_about=True) for number in numbers]
     assert max(len(lag_text(lag, short)) for lag in old) <= FLOW_COLUMNS[">LAG"]
     ages = (1_000, 119_000, 120_000, 7_199_000, 7_200_000, 172_799_000, 10**9)
     assert max(len(compact(age(NOW_MS - ms, NOW_MS))) for ms in ages) <= FLOW_COLUMNS[">AGE"]
@@ -75,7 +75,7 @@ def test_no_value_of_a_column_is_wider_than_the_column() -> None:
 
 
 def test_a_dataflow_of_which_nothing_is_known_yet_is_a_line_all_the_same() -> None:
-    cells = [str(cell) for cell in flow_cells(picture(state="starting", workers_wanted=3), NOW_MS)]
+    cells = [str(cell) for cell in flow_cells(overview(state="starting", workers_wanted=3), NOW_MS)]
     assert cells == ["hot", "starting", "0/3", "0", "0", "0", "?", "-", "-", "0"]
     assert len(cells) == len(FLOW_COLUMNS)
     assert [str(cell) for cell in task_cells(task(0), NOW_MS)] == [
@@ -86,22 +86,22 @@ def test_a_dataflow_of_which_nothing_is_known_yet_is_a_line_all_the_same() -> No
 
 def test_those_in_trouble_come_first_and_numbers_count_as_numbers() -> None:
     names = ["flow-10", "flow-9", "flow-1"]
-    found = [*(picture(name) for name in names), picture("z", state="stalled"), picture("y", state="failed")]
+    found = [*(overview(name) for name in names), overview("z", state="stalled"), overview("y", state="failed")]
     assert [p.dataflow for p in in_order(found)] == ["y", "z", "flow-1", "flow-9", "flow-10"]
 
 
 def test_of_very_many_tasks_the_stalled_ones_and_those_furthest_behind_are_shown() -> None:
     tasks = [task(n, lag_records=n) for n in range(2000)]
     tasks[0] = task(0, stalled=True)
-    found = picture(tasks=tuple(tasks))
+    found = overview(tasks=tuple(tasks))
     shown = [int(t.task.removeprefix("task-")) for t in tasks_shown(found)]
     assert shown == [0, *range(2001 - TASKS_SHOWN_MAX, 2000)]
     assert "tasks   the 200 furthest behind of 2,000" in details(found)
-    assert len(tasks_shown(picture(tasks=tuple(tasks[:5])))) == 5
+    assert len(tasks_shown(overview(tasks=tuple(tasks[:5])))) == 5
 
 
 def test_what_is_amiss_is_said_in_one_line_each() -> None:
-    found = picture(
+    found = overview(
         error="Traceback (most recent call last):\n  File ...\nValueError: poison",
         config_error="version 2 of the config is refused",
         tasks_unassigned=("task-0", "task-1"),
@@ -113,4 +113,4 @@ def test_what_is_amiss_is_said_in_one_line_each() -> None:
         "config  version 2 of the config is refused",
         "error   ValueError: poison",
     ]
-    assert details(picture(state="stopped", desired_state="stopped")) == ["hot  config 0"]
+    assert details(overview(state="stopped", desired_state="stopped")) == ["hot  config 0"]

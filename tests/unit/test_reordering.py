@@ -14,10 +14,10 @@ from scribengin.dataflow.registry.config_node import config_to_bytes
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowBusy
 from scribengin.master.state.events import ConfigEdited
-from scribengin.master.watching import Reader
+from scribengin.master.watching import DataflowWatcher
 from scribengin.operations.editing import edit_config, replace_config
 from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
-from scribengin_tools.web.actions import WebOperator
+from scribengin_tools.web.actions import WebActions
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def by_hand(view: DataflowView, config: DataflowConfig) -> None:
 
 
 def seen_by_a_master(view: DataflowView) -> ConfigEdited:
-    edited = Reader(view, lambda _: None).config()
+    edited = DataflowWatcher(view, lambda _: None).config()
     assert isinstance(edited, ConfigEdited)
     return edited
 
@@ -74,7 +74,7 @@ def seen_by_a_master(view: DataflowView) -> ConfigEdited:
 def test_who_is_waited_for_is_no_reason_and_who_is_not_is_one_however_far_behind(registry: MemoryRegistry) -> None:
     first = put(registry, "first", reads("in/*"), writes("mid"), tasks=2)
     put(registry, "next", reads("mid/*"), {"kind": "hdfs", "path": "/out", "format": "raw"})
-    put(registry, "beside", reads("in/*", hold_back=False), writes("elsewhere"))
+    put(registry, "beside", reads("in/*", retention_hold=False), writes("elsewhere"))
     assert reordering(first, 1) is None
     put(registry, "last", {"kind": "hdfs", "path": "/out/part-*"}, writes("end"))
     assert reordering(first, 1) == WORDS
@@ -87,7 +87,7 @@ def test_a_config_that_cannot_be_read_hides_no_other(registry: MemoryRegistry) -
     broken = put(registry, "broken", reads("mid/*"), writes("end"))
     registry.set(broken.paths.config_in_force, b"{")
     assert reordering(first, 1) is None
-    put(registry, "free", reads("mid/*", hold_back=False), writes("free"))
+    put(registry, "free", reads("mid/*", retention_hold=False), writes("free"))
     assert "'free' reads log mid, which 'first' writes" in (reordering(first, 1) or "")
 
 
@@ -98,7 +98,7 @@ def test_an_edit_of_any_kind_is_refused_before_it_is_written(first: DataflowView
     assert str(refused.value) == WORDS
     with pytest.raises(DataflowBusy):
         replace_config(first, first.config_to_edit(), one_task(first.config_to_edit().value))
-    page = WebOperator(first.registry)
+    page = WebActions(first.registry)
     text = page.config("first")["text"].replace("tasks: 2", "tasks: 1")
     assert page.check("first", text, 0)["error"] == WORDS
     with pytest.raises(DataflowBusy):

@@ -15,7 +15,7 @@ PAGE = site.DOCS / "internals" / "round.md"
 def test_links_within_docs_stay_and_others_are_only_named() -> None:
     text = (
         "[a](recovery.md#what) [b](../reference/) [c](https://example.org) [d](#here) "
-        "[e](../../tests/README.md) ![f](../../tools/pictures/web.png)"
+        "[e](../../tests/README.md) ![f](../../tools/overviews/web.png)"
     )
     assert site.rewritten(text, PAGE) == (
         "[a](recovery.md#what) [b](../reference/README.md) [c](https://example.org) [d](#here) e "

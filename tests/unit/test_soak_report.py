@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.operations.verify.tracking import ChunkVerdict, Verdict
 from scribengin_dev.soak.measuring import Life, Sample
-from scribengin_dev.soak.report import Done, Measured, acts_table
+from scribengin_dev.soak.report import Done, SoakMeasurement, acts_table
 from scribengin_dev.soak.schedule import Act
 
 PERIOD_S = 5.0
@@ -18,7 +18,7 @@ def life(*memory_mib: float, files_a_look: int = 0) -> Life:
     return Life("worker", samples)
 
 
-def measured(*, written: int = 10, arrived: int = 10, duplicated: int = 0, **more: object) -> Measured:
+def measured(*, written: int = 10, arrived: int = 10, duplicated: int = 0, **more: object) -> SoakMeasurement:
     chunk = ChunkVerdict(
         generator="g", stream="in/0", sent=written, arrived=arrived, lost=0, duplicated=duplicated, out_of_order=0
     )
@@ -36,7 +36,7 @@ def measured(*, written: int = 10, arrived: int = 10, duplicated: int = 0, **mor
         "server_before": {"watch_count": 100.0},
         "server_after": {"watch_count": 100.0},
     }
-    return Measured(**(values | more))  # type: ignore[arg-type]
+    return SoakMeasurement(**(values | more))  # type: ignore[arg-type]
 
 
 def test_one_that_holds_ever_more_leaks() -> None:
@@ -77,7 +77,7 @@ def test_nothing_lost_and_nothing_twice_has_passed() -> None:
         (measured(server_after={"watch_count": 201.0}), "watches are left behind: 100 at the beginning, 201 at"),
     ],
 )
-def test_whatever_is_wrong_is_named_in_the_report(what: Measured, problem: str) -> None:
+def test_whatever_is_wrong_is_named_in_the_report(what: SoakMeasurement, problem: str) -> None:
     assert [text for text in what.problems if problem in text], what.problems
     assert problem in what.markdown()
     assert "NOT PASSED" in what.markdown()

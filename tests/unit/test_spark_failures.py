@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
-from scribengin.spark.session.failures import Cause, judge
+from scribengin.spark.session.failures import Cause, cause_of
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/me/flow.py", line 8, in parse
@@ -21,11 +21,13 @@ def python_exception(text: str) -> Cause:
 
 
 def test_a_traceback_of_theirs_is_the_message() -> None:
-    judged = judge([Cause("SparkException", "Job aborted"), python_exception(TRACEBACK.rpartition("\n")[0])], "running")
-    assert isinstance(judged, TransformationFailed)
-    assert str(judged).startswith("Traceback (most recent call last):\n  File")
-    assert str(judged).endswith("ValueError: invalid literal")
-    assert judged.reason == "ValueError: invalid literal"
+    resolved = cause_of(
+        [Cause("SparkException", "Job aborted"), python_exception(TRACEBACK.rpartition("\n")[0])], "running"
+    )
+    assert isinstance(resolved, TransformationFailed)
+    assert str(resolved).startswith("Traceback (most recent call last):\n  File")
+    assert str(resolved).endswith("ValueError: invalid literal")
+    assert resolved.reason == "ValueError: invalid literal"
 
 
 @pytest.mark.parametrize(
@@ -33,9 +35,9 @@ def test_a_traceback_of_theirs_is_the_message() -> None:
 )
 def test_trouble_with_reading_and_writing_is_not_theirs(name: str) -> None:
     text = f'Traceback (most recent call last):\n  File "x.py", line 1, in read\n{name}: OSError: no space left'
-    judged = judge([python_exception(text)], "running")
-    assert isinstance(judged, SparkUnavailable)
-    assert str(judged) == "a Python worker failed while running: OSError: no space left"
+    resolved = cause_of([python_exception(text)], "running")
+    assert isinstance(resolved, SparkUnavailable)
+    assert str(resolved) == "a Python worker failed while running: OSError: no space left"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +49,11 @@ def test_trouble_with_reading_and_writing_is_not_theirs(name: str) -> None:
     ],
 )
 def test_a_named_error_of_spark_is_theirs(message: str, reason: str) -> None:
-    judged = judge([Cause("SparkException", "Exception thrown in awaitResult: "), Cause("SparkX", message)], "running")
-    assert isinstance(judged, TransformationFailed)
-    assert judged.reason == reason
+    resolved = cause_of(
+        [Cause("SparkException", "Exception thrown in awaitResult: "), Cause("SparkX", message)], "running"
+    )
+    assert isinstance(resolved, TransformationFailed)
+    assert resolved.reason == reason
 
 
 def test_malformed_json_says_what_the_parser_saw() -> None:
@@ -57,9 +61,9 @@ def test_malformed_json_says_what_the_parser_saw() -> None:
         Cause("SparkException", "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records [null]."),
         Cause("JsonEOFException", "Unexpected end-of-input\n at [Source]"),
     ]
-    judged = judge(chain, "running")
-    assert isinstance(judged, TransformationFailed)
-    assert judged.reason == "malformed JSON: Unexpected end-of-input"
+    resolved = cause_of(chain, "running")
+    assert isinstance(resolved, TransformationFailed)
+    assert resolved.reason == "malformed JSON: Unexpected end-of-input"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,6 @@ def test_malformed_json_says_what_the_parser_saw() -> None:
     ],
 )
 def test_everything_else_says_nothing_about_records(chain: list[Cause], said: str) -> None:
-    judged = judge(chain, "running")
-    assert isinstance(judged, SparkUnavailable)
-    assert said in str(judged)
+    resolved = cause_of(chain, "running")
+    assert isinstance(resolved, SparkUnavailable)
+    assert said in str(resolved)

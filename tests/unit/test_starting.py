@@ -20,7 +20,7 @@ def status(**task: Any) -> DataflowStatus:
             "updated_ms": 0,
             "config_version": 1,
             "tasks_total": 1,
-            "tasks": [TaskReport.model_validate({"task": "task-0", "lease": 1, **task})],
+            "tasks": [TaskReport.model_validate({"task": "task-0", "generation": 1, **task})],
         }
     )
 

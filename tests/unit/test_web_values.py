@@ -20,13 +20,13 @@ from scribengin_tools.web.access import (
     origin_is_ours,
 )
 from scribengin_tools.web.feed import event
-from scribengin_tools.web.model.registry import Look
+from scribengin_tools.web.model.registry import RegistryView
 from scribengin_tools.web.model.timeline import COARSE_MS, COARSE_ROWS, FINE_ROWS, Timeline, row_of
 from scribengin_tools.web.model.values import TaskOrder, tasks_json
 from scribengin_tools.web.model.watcher import Snapshot, pause_s
 from scribengin_tools.web.server import TOKEN_VARIABLE, token_from
 from tests.integration.watched import config
-from tests.unit.test_monitor_showing import picture, task
+from tests.unit.test_monitor_showing import overview, task
 
 TOKEN = "a-token-of-many-characters"
 
@@ -75,42 +75,42 @@ def test_a_look_at_the_same_time_or_before_adds_nothing() -> None:
 
 def test_a_row_is_what_the_picture_says() -> None:
     phases = {"plan": 1.0, "run": 2.5, "prepare": 0.0, "commit": 0.0, "complete": 0.0}
-    found = picture(in_per_s=3.0, out_per_s=2.0, lag_records=7, round_ms=phases)
+    found = overview(in_per_s=3.0, out_per_s=2.0, lag_records=7, round_ms=phases)
     assert row_of(found, 5) == (5, 3.0, 2.0, 7, 3.5)
-    assert row_of(picture(), 5)[-1] is None
+    assert row_of(overview(), 5)[-1] is None
 
 
 # -- what has changed
 
 
 def seen(before: Snapshot, *found: Any, at_ms: int = 1) -> Snapshot:
-    pictures = {one.dataflow: one for one in found}
-    return before.after(Look(pictures, {name: config(name) for name in pictures}), at_ms, at_ms)
+    overviews = {one.dataflow: one for one in found}
+    return before.after(RegistryView(overviews, {name: config(name) for name in overviews}), at_ms, at_ms)
 
 
 def test_only_what_has_changed_is_sent() -> None:
-    first = seen(Snapshot(), picture("a"), picture("b"))
+    first = seen(Snapshot(), overview("a"), overview("b"))
     told = event(first, 0, 0)
     assert [flow["name"] for flow in told["flows"]] == ["a", "b"]
     assert {"names", "graph", "rows"} <= told.keys()
-    second = seen(first, picture("a"), picture("b", state="paused"), at_ms=2)
+    second = seen(first, overview("a"), overview("b", state="paused"), at_ms=2)
     told = event(second, first.seq, 0)
     assert [flow["name"] for flow in told["flows"]] == ["b"]
     assert told.keys().isdisjoint({"names", "graph"})
-    third = seen(second, picture("a"), at_ms=3)
+    third = seen(second, overview("a"), at_ms=3)
     told = event(third, second.seq, 0)
     assert (told["flows"], told["names"]) == ([], ["a"])
     assert [flow["name"] for flow in event(third, 0, 0)["flows"]] == ["a"], "to who comes now"
 
 
 def test_trouble_leaves_the_last_picture_and_a_look_that_succeeds_ends_it() -> None:
-    first = seen(Snapshot(), picture("a"))
+    first = seen(Snapshot(), overview("a"))
     away = first.troubled("away", 7)
     assert (away.flows, away.trouble, away.trouble_since_ms) == (first.flows, "away", 7)
     assert away.troubled("away", 9) is away
     assert away.troubled("still away", 9).trouble_since_ms == 7
     assert event(away, first.seq, 0)["flows"] == []
-    assert seen(away, picture("a")).trouble is None
+    assert seen(away, overview("a")).trouble is None
 
 
 def test_it_looks_rarely_when_nobody_watches_and_a_look_takes_a_sixth_of_the_time_at_most() -> None:
@@ -133,7 +133,7 @@ def test_it_looks_rarely_when_nobody_watches_and_a_look_takes_a_sixth_of_the_tim
     ],
 )
 def test_tasks_are_sorted(order: TaskOrder, descending: bool, expected: list[str]) -> None:
-    found = picture(
+    found = overview(
         tasks=(
             task(10, lag_records=9, worker="worker-2"),
             task(9, stalled=True, worker="worker-1"),
@@ -145,7 +145,7 @@ def test_tasks_are_sorted(order: TaskOrder, descending: bool, expected: list[str
 
 
 def test_tasks_are_found_by_state_and_error() -> None:
-    found = picture(tasks=(task(0, stalled=True), task(1, error="ValueError: poison"), task(2)))
+    found = overview(tasks=(task(0, stalled=True), task(1, error="ValueError: poison"), task(2)))
 
     def names(words: str) -> list[str]:
         page = tasks_json(found, order="task", descending=False, words=words, offset=0, limit=50)

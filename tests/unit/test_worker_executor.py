@@ -13,10 +13,10 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import TaskAssignment
 from scribengin.dataflow.round.bad_records import Isolating
-from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.testing.waiting import wait_until
 from scribengin.worker.executor import Executor
-from scribengin.worker.state import Owned
+from scribengin.worker.state import AssignedTask
 
 
 class Searching:
@@ -55,14 +55,14 @@ def test_a_search_for_bad_records_is_in_the_report_while_it_goes_on_and_in_the_l
     caplog.set_level(logging.INFO, "scribengin")
     tasks: list[Searching] = []
 
-    def opened(_owned: Owned, tell: Callable[[Isolating], None]) -> TaskOwner:
+    def opened(_owned: AssignedTask, tell: Callable[[Isolating], None]) -> RoundRunner:
         tasks.append(Searching(tell))
-        return cast(TaskOwner, tasks[0])
+        return cast(RoundRunner, tasks[0])
 
     executor = Executor(
         "executor-1", opened, SYSTEM_CLOCK, lambda: None, lambda _: None, lambda _: None, PatienceConfig()
     )
-    executor.assign([TaskAssignment(task="task-0", lease=1)])
+    executor.assign([TaskAssignment(task="task-0", generation=1)])
     executor.start()
     wait_until(lambda: tasks and tasks[0].begun.is_set(), what="the search")
     assert [task.state for task in executor.report().tasks] == ["isolating"]

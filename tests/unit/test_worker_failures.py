@@ -19,7 +19,7 @@ from scribengin.errors import (
     TooManyBadRecords,
     TransformationFailed,
 )
-from scribengin.worker.failures import ERROR_LINES_MAX, Remedy, judge
+from scribengin.worker.failures import ERROR_LINES_MAX, Remedy, remedy_for
 from scribengin_registry.errors import OutcomeUnknown, RegistryUnreachable, SessionLost
 
 
@@ -54,27 +54,29 @@ def caused(error: Exception, cause: Exception) -> Exception:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.value,
 )
 def test_every_kind_of_error_has_its_remedy(error: Exception, remedy: Remedy) -> None:
-    assert judge(error).remedy is remedy
+    assert remedy_for(error).remedy is remedy
 
 
 def test_a_full_disk_is_said_to_be_waited_for() -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert judge(caused(LogWriteFailed("cannot append"), full)).text == "cannot append; it goes on when there is room"
-    assert judge(OutOfRoom("no room; it goes on")).text == "no room; it goes on"
+    assert (
+        remedy_for(caused(LogWriteFailed("cannot append"), full)).text == "cannot append; it goes on when there is room"
+    )
+    assert remedy_for(OutOfRoom("no room; it goes on")).text == "no room; it goes on"
 
 
 def test_our_own_errors_speak_for_themselves() -> None:
-    assert judge(Fenced("another writer owns the log")).text == "another writer owns the log"
+    assert remedy_for(Fenced("another writer owns the log")).text == "another writer owns the log"
 
 
 def test_anything_else_says_what_and_where_it_was() -> None:
     try:
         {}["absent"]
     except KeyError as error:
-        text = judge(error).text
+        text = remedy_for(error).text
     assert text.startswith("KeyError: 'absent' (in test_anything_else_says_what_and_where_it_was, ")
 
 
 def test_a_long_error_is_cut_to_its_first_lines() -> None:
-    lines = judge(TransformationFailed("\n".join(map(str, range(500))), reason="499")).text.splitlines()
+    lines = remedy_for(TransformationFailed("\n".join(map(str, range(500))), reason="499")).text.splitlines()
     assert lines == [*map(str, range(ERROR_LINES_MAX)), "..."]

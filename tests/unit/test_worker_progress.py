@@ -27,7 +27,7 @@ def outcome(run_s: float = 0.5, records: int = 10) -> RoundOutcome:
 
 def told(progress: Progress, now_s: float, *, busy: bool = False) -> TaskReport:
     fields = progress.report(now_s, busy=busy)
-    return TaskReport.model_validate({"task": "t", "lease": 1, "state": "running", **fields})
+    return TaskReport.model_validate({"task": "t", "generation": 1, "state": "running", **fields})
 
 
 def test_a_steady_stream_has_its_rate_from_the_first_seconds_on() -> None:

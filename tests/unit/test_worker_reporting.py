@@ -7,7 +7,7 @@ from scribengin.worker.reporting import ReportSchedule
 
 
 def report(state: TaskState = "running", rounds: int = 0, written_ms: int = 0) -> WorkerReport:
-    task = TaskReport(task="task-0", lease=1, state=state, rounds=rounds)
+    task = TaskReport(task="task-0", generation=1, state=state, rounds=rounds)
     return WorkerReport(worker="worker-1", written_ms=written_ms, tasks=(task,), spark_ready=True)
 
 

@@ -11,11 +11,11 @@ from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.state import (
     RETRIES_MIN,
     WAIT_MAX_S,
+    AssignedTask,
     Discard,
     ExecutorState,
     GiveBack,
-    Look,
-    Owned,
+    MeasureLag,
     RunRound,
     Sleep,
     Step,
@@ -34,22 +34,22 @@ OUTCOME = RoundOutcome(
     commit_s=0.1,
     complete_s=0.1,
 )
-A, B = Owned("task-a", 1), Owned("task-b", 2)
+A, B = AssignedTask("task-a", 1), AssignedTask("task-b", 2)
 
 
 class Script:
     """An executor whose steps all succeed, unless a test says otherwise."""
 
-    def __init__(self, *owned: Owned, patience: PatienceConfig | None = None) -> None:
+    def __init__(self, *owned: AssignedTask, patience: PatienceConfig | None = None) -> None:
         self.state = ExecutorState(patience or PatienceConfig())
         self.now_s = 100.0
         self.readable: dict[str, int] = {}
         self.ended: set[str] = set()
         self.assign(*owned)
 
-    def assign(self, *owned: Owned, release: tuple[str, ...] = ()) -> None:
+    def assign(self, *owned: AssignedTask, release: tuple[str, ...] = ()) -> None:
         self.state.assigned(
-            [TaskAssignment(task=o.task, lease=o.lease, release=o.task in release) for o in owned], self.now_s
+            [TaskAssignment(task=o.task, generation=o.generation, release=o.task in release) for o in owned], self.now_s
         )
 
     def step(self) -> Step:
@@ -61,7 +61,7 @@ class Script:
                 left = self.readable.get(owned.task, 0)
                 self.readable[owned.task] = max(0, left - 1)
                 self.state.round_done(owned, OUTCOME if left else None, now_ms=5, now_s=self.now_s)
-            case Look(owned):
+            case MeasureLag(owned):
                 lags = [StreamLag(source="in", stream=owned.task, records=self.readable.get(owned.task, 0))]
                 self.state.looked(owned, lags, ended=owned.task in self.ended, now_s=self.now_s)
             case Wait(owned, timeout_s):
@@ -76,7 +76,7 @@ class Script:
     def steps(self, count: int) -> list[Step]:
         return [self.step() for _ in range(count)]
 
-    def fail(self, remedy: Remedy) -> Owned:
+    def fail(self, remedy: Remedy) -> AssignedTask:
         step = self.state.next_step(self.now_s)
         assert not isinstance(step, Sleep)
         self.state.failed(step.owned, Failure(remedy, "it hurts"), self.now_s)
@@ -96,7 +96,7 @@ def test_without_tasks_it_sleeps_until_something_is_assigned() -> None:
 def test_a_task_is_taken_over_then_read_until_nothing_is_left_then_waited_for() -> None:
     script = Script(A)
     script.readable["task-a"] = 2
-    assert script.steps(6) == [TakeOver(A), Look(A), RunRound(A), RunRound(A), RunRound(A), Wait(A, 0.05)]
+    assert script.steps(6) == [TakeOver(A), MeasureLag(A), RunRound(A), RunRound(A), RunRound(A), Wait(A, 0.05)]
     assert script.states() == {"task-a": "idle"}
     (report,) = script.reports()
     assert (report.rounds, report.records_in, report.records_out, report.records_bad) == (2, 20, 18, 2)
@@ -142,22 +142,22 @@ def test_a_task_that_is_only_to_be_released_is_taken_over_first() -> None:
     assert script.steps(2) == [TakeOver(A), GiveBack(A)]
 
 
-def test_a_higher_lease_begins_anew_after_the_old_one_is_closed() -> None:
+def test_a_higher_generation_begins_anew_after_the_old_one_is_closed() -> None:
     script = Script(A)
     script.steps(3)
-    again = Owned("task-a", 7)
+    again = AssignedTask("task-a", 7)
     script.assign(again)
     assert script.steps(2) == [Discard(A), TakeOver(again)]
 
 
-def test_a_released_task_is_taken_over_again_under_a_new_lease_only() -> None:
+def test_a_released_task_is_taken_over_again_under_a_new_generation_only() -> None:
     script = Script(A)
     script.steps(3)
     script.assign(A, release=("task-a",))
     script.steps(1)
     script.assign(A, release=("task-a",))
     assert script.step() == Sleep(None)
-    again = Owned("task-a", 3)
+    again = AssignedTask("task-a", 3)
     script.assign(again)
     assert script.step() == TakeOver(again)
 
@@ -186,8 +186,8 @@ def test_a_stale_task_is_dropped_without_a_word_until_it_is_assigned_again() -> 
     assert script.states() == {}
     script.assign(A)
     assert script.step() == Sleep(None)
-    script.assign(Owned("task-a", 2))
-    assert script.step() == TakeOver(Owned("task-a", 2))
+    script.assign(AssignedTask("task-a", 2))
+    assert script.step() == TakeOver(AssignedTask("task-a", 2))
 
 
 def test_a_failed_task_says_why_and_is_closed() -> None:
@@ -313,7 +313,7 @@ def test_an_error_of_the_registry_is_waited_out_however_long_it_takes() -> None:
 def test_other_tasks_go_on_while_one_waits_for_its_next_try() -> None:
     script = Script(A, B)
     assert script.fail(Remedy.RETRY) == A
-    assert script.steps(2) == [TakeOver(B), Look(B)]
+    assert script.steps(2) == [TakeOver(B), MeasureLag(B)]
 
 
 def test_a_leaving_executor_gives_everything_back_and_takes_nothing_over() -> None:
@@ -329,22 +329,22 @@ def test_lag_is_looked_at_once_a_second_while_a_task_is_busy() -> None:
     script = Script(A)
     script.readable["task-a"] = 99
     script.steps(2)
-    assert Look(A) not in script.steps(5)
+    assert MeasureLag(A) not in script.steps(5)
     script.now_s += 1
-    assert script.step() == Look(A)
+    assert script.step() == MeasureLag(A)
 
 
 def test_lag_waits_for_no_other_tasks_round_neither_at_first_nor_after_a_long_one() -> None:
     script = Script(A, B)
     script.readable = {"task-a": 99, "task-b": 99}
-    assert script.steps(4) == [TakeOver(A), Look(A), TakeOver(B), Look(B)]
+    assert script.steps(4) == [TakeOver(A), MeasureLag(A), TakeOver(B), MeasureLag(B)]
     assert script.state.next_step(script.now_s) == RunRound(A)
     script.now_s += 60
     (during, _) = script.reports()
     assert (during.lag_records, during.lag_age_s) == (99, 60.0)
     script.state.round_done(A, OUTCOME, now_ms=5, now_s=script.now_s)
-    assert script.step() == Look(A)
-    assert script.steps(2) == [Look(B), RunRound(B)]
+    assert script.step() == MeasureLag(A)
+    assert script.steps(2) == [MeasureLag(B), RunRound(B)]
 
 
 def test_a_word_about_a_task_that_is_not_there_any_more_changes_nothing() -> None:

@@ -44,7 +44,7 @@ Pids = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class DevCluster:
     """Where the servers are, and the processes of those that run, by name. Written by the keeper for everybody else."""
 
     registry: str
@@ -164,7 +164,8 @@ def keep(folder: Path) -> None:
             if pids != shown:
                 conf = str(yarn.conf_directory)
                 _write(
-                    folder, Cluster(zookeeper.hosts, kafka.bootstrap, hdfs.url, hdfs.web_url, yarn.web_url, conf, pids)
+                    folder,
+                    DevCluster(zookeeper.hosts, kafka.bootstrap, hdfs.url, hdfs.web_url, yarn.web_url, conf, pids),
                 )
                 shown = pids
             Event().wait(_LOOK_S)
@@ -202,13 +203,13 @@ def _keeper(folder: Path) -> int | None:
     return None
 
 
-def _running(folder: Path) -> Cluster:
+def _running(folder: Path) -> DevCluster:
     if _keeper(folder) is None or not _state_file(folder).is_file():
         raise ServerDown(f"no cluster runs in {folder}: `{_COMMAND} start` starts one")
-    return Cluster(**json.loads(_state_file(folder).read_text(encoding="utf-8")))
+    return DevCluster(**json.loads(_state_file(folder).read_text(encoding="utf-8")))
 
 
-def _write(folder: Path, found: Cluster) -> None:
+def _write(folder: Path, found: DevCluster) -> None:
     whole = _state_file(folder).with_suffix(".new")
     whole.write_text(json.dumps(asdict(found), indent=2), encoding="utf-8")
     whole.replace(_state_file(folder))

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scribengin.connectors.files.source.position import FilePosition, Seen
+from scribengin.connectors.files.source.position import FilePosition, SeenFile
 from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo, is_lasting, is_version
 
-IsSame = Callable[[FileInfo, Seen], bool]
+IsSame = Callable[[FileInfo, SeenFile], bool]
 """Whether a file has, where reading stopped, the bytes that were read."""
 _ROTATE = "Rotate files by renaming them (logrotate: without copytruncate)"
 
@@ -57,23 +57,23 @@ class Match:
 class _Changes:
     """What is to be done to a position: files under other names, or known by something else; names that are new."""
 
-    opened: dict[str, Seen] = field(default_factory=dict)
-    finished: dict[str, Seen] = field(default_factory=dict)
+    opened: dict[str, SeenFile] = field(default_factory=dict)
+    finished: dict[str, SeenFile] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
 
-    def know(self, position: FilePosition, name: str, to: str, seen: Seen) -> None:
+    def know(self, position: FilePosition, name: str, to: str, seen: SeenFile) -> None:
         """The file that was `name` is `to` now; half read, or finished, as before."""
         (self.opened if name in position.open else self.finished)[to] = seen
 
 
-def match(position: FilePosition, folded: Mapping[str, Seen], infos: list[FileInfo], ask: Question) -> Match:
+def match(position: FilePosition, folded: Mapping[str, SeenFile], infos: list[FileInfo], ask: Question) -> Match:
     """Hold a position against the files that are there. `folded`: what the nodes say.
 
     Raises DataflowError when a half read file is gone, or any was changed in what was read of it; FileNotFoundError.
     """
     changes = _Changes()
     new: list[FileInfo] = []
-    lost: dict[str, Seen] = {}
+    lost: dict[str, SeenFile] = {}
     others: dict[str, FileInfo] = {}
     for info in infos:
         seen = position.seen(info.name, folded)
@@ -98,12 +98,12 @@ def match(position: FilePosition, folded: Mapping[str, Seen], infos: list[FileIn
     return Match(_changed_position(position, folded, changes), [*infos, *more] if more else infos)
 
 
-def _is_named_same(seen: Seen, info: FileInfo) -> bool:
+def _is_named_same(seen: SeenFile, info: FileInfo) -> bool:
     """Whether two equal identities are of one file: where there are none, nothing may have changed."""
     return bool(seen.identity) or (seen.modified_ms == info.modified_ms and seen.read <= info.size_bytes)
 
 
-def _check_in_place(seen: Seen, info: FileInfo, ask: Question) -> None:
+def _check_in_place(seen: SeenFile, info: FileInfo, ask: Question) -> None:
     """The file is still the one that it was. Raises DataflowError when what was read of it is not."""
     is_whole = not ask.grows(info.name)
     if is_whole and info.size_bytes != seen.read:
@@ -124,13 +124,13 @@ def _check_in_place(seen: Seen, info: FileInfo, ask: Question) -> None:
         )
 
 
-def _know_as(position: FilePosition, info: FileInfo, seen: Seen, changes: _Changes) -> None:
+def _know_as(position: FilePosition, info: FileInfo, seen: SeenFile, changes: _Changes) -> None:
     known = replace(seen, identity=info.identity, modified_ms=info.modified_ms)
     changes.know(position, info.name, info.name, known)
 
 
 def _find_renamed(
-    position: FilePosition, lost: Mapping[str, Seen], candidates: list[FileInfo], ask: Question, changes: _Changes
+    position: FilePosition, lost: Mapping[str, SeenFile], candidates: list[FileInfo], ask: Question, changes: _Changes
 ) -> list[FileInfo]:
     """Find lost files under other names: those files. Their old names are forgotten, the new ones known."""
     by_identity = _by_identity(candidates if lost else ())
@@ -162,7 +162,7 @@ def _by_identity(infos: Iterable[FileInfo]) -> dict[str, list[FileInfo]]:
 
 
 def _under_other_name(
-    seen: Seen, by_identity: Mapping[str, list[FileInfo]], ask: Question, *, may_be_longer: bool
+    seen: SeenFile, by_identity: Mapping[str, list[FileInfo]], ask: Question, *, may_be_longer: bool
 ) -> FileInfo | None:
     """The file under another name, or the one of its name that the source does not mean, taken out of `by_identity`."""
     infos = by_identity.get(seen.identity, [])
@@ -175,7 +175,7 @@ def _under_other_name(
 
 
 def _judge(
-    position: FilePosition, name: str, seen: Seen, info: FileInfo | None, ask: Question, changes: _Changes
+    position: FilePosition, name: str, seen: SeenFile, info: FileInfo | None, ask: Question, changes: _Changes
 ) -> None:
     """What becomes of a file that is not under another name: `info` is what has its name now."""
     if info is not None and _holds(info, seen, ask):
@@ -188,12 +188,12 @@ def _judge(
         changes.forgotten.add(name)
 
 
-def _holds(info: FileInfo, seen: Seen, ask: Question) -> bool:
+def _holds(info: FileInfo, seen: SeenFile, ask: Question) -> bool:
     of_size = info.size_bytes >= seen.read if ask.grows(info.name) else info.size_bytes == seen.read
     return of_size and ask.is_same(info, seen)
 
 
-def _changed_position(position: FilePosition, folded: Mapping[str, Seen], changes: _Changes) -> FilePosition:
+def _changed_position(position: FilePosition, folded: Mapping[str, SeenFile], changes: _Changes) -> FilePosition:
     """Files stay open or finished under their new names; what nodes say of a name that has changed is dropped."""
     opened, finished = dict(position.open), dict(position.finished)
     for name in changes.forgotten:
@@ -209,7 +209,7 @@ def _changed_position(position: FilePosition, folded: Mapping[str, Seen], change
     )
 
 
-def _half_read(name: str, seen: Seen, info: FileInfo | None, ask: Question) -> DataflowError:
+def _half_read(name: str, seen: SeenFile, info: FileInfo | None, ask: Question) -> DataflowError:
     read = f"{seen.read} bytes" if seen.records is None else f"{seen.records} records"
     if is_lasting(seen.identity):
         for other in ask.elsewhere():
@@ -228,14 +228,14 @@ def _half_read(name: str, seen: Seen, info: FileInfo | None, ask: Question) -> D
     )
 
 
-def _replaced(info: FileInfo, seen: Seen, ask: Question) -> DataflowError:
+def _replaced(info: FileInfo, seen: SeenFile, ask: Question) -> DataflowError:
     return DataflowError(
         f"{ask.what}: {info.name} has {info.size_bytes} bytes, and not what was read before byte {seen.read}: it was "
         "cut or replaced; put it back, or give new data a new name"
     )
 
 
-def _whole_changed(info: FileInfo, seen: Seen, ask: Question) -> DataflowError:
+def _whole_changed(info: FileInfo, seen: SeenFile, ask: Question) -> DataflowError:
     return DataflowError(
         f"{ask.what}: {info.name} has {info.size_bytes} bytes, and had {seen.read} when it was read, and others: a "
         "file of its kind is read once it is complete, and may not change; put it back, or give new data a new name"

@@ -53,7 +53,7 @@ def remains_of(registry: Registry, resource: str, node: str, stream: str) -> Str
     strays += [f"{layout.merging}/{name}" for name in merging if pending is None or name != pending.temporary]
     awaited = None
     if said is not None and said.prepared is not None:
-        awaited = f"'{said.prepared.decision.decider}' decides about its last round"
+        awaited = f"'{said.prepared.decision.coordinator}' decides about its last round"
     elif named & set(staged):
         awaited = f"{len(named & set(staged))} committed files of its last round are not in their place"
     elif pending is not None:

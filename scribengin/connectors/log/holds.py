@@ -24,7 +24,7 @@ _NAME = re.compile(r"dataflow ([^ .]+)\.(\S+) reads (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBy:
+class RetentionHold:
     """For whom a log is held back: a source of a dataflow, and which logs that source reads (a name or a pattern)."""
 
     dataflow: str
@@ -41,7 +41,7 @@ class HeldBy:
         return f"{SOURCES_NODE}/{node_name(f'{self.dataflow}.{self.source}')}/{node_name(log)}/commit-log"
 
     @classmethod
-    def of(cls, reader: str) -> HeldBy | None:
+    def of(cls, reader: str) -> RetentionHold | None:
         """Whom the registered reader stands for; None if it is no dataflow's."""
         found = _NAME.fullmatch(reader)
         return None if found is None else cls(*found.groups())
@@ -62,22 +62,22 @@ def hold_as_first(namespace: LogNamespace, sink: str, log: str) -> None:
     """Hold the log back for those readers of the sink's first log that read it, too. Idempotent."""
     first = f"{sink}/0"
     if log != first and namespace.exists(first):
-        hold_for(namespace, log, (HeldBy.of(reader) for reader in namespace.registered_readers(first)))
+        hold_for(namespace, log, (RetentionHold.of(reader) for reader in namespace.registered_readers(first)))
 
 
-def hold_for(namespace: LogNamespace, log: str, readers: Iterable[HeldBy | None]) -> None:
+def hold_for(namespace: LogNamespace, log: str, readers: Iterable[RetentionHold | None]) -> None:
     """Hold the log back for those that read it. Raises LogNotFound."""
     for held_by in readers:
         if held_by is not None and fnmatchcase(log, held_by.logs):
             namespace.register_reader(log, held_by.reader, commit_log=held_by.commit_log(log))
 
 
-def let_go(namespace: LogNamespace, dataflow: str) -> Iterator[str]:
+def release_holds(namespace: LogNamespace, dataflow: str) -> Iterator[str]:
     """Hold nothing back for the dataflow any more; yields the logs that did."""
     for log in namespace.names():
         with suppress(LogNotFound):  # deleted since it was listed
             for reader in namespace.registered_readers(log):
-                held_by = HeldBy.of(reader)
+                held_by = RetentionHold.of(reader)
                 if held_by is not None and held_by.dataflow == dataflow:
                     with suppress(LogBusy):
                         namespace.unregister_reader(log, reader)

@@ -30,7 +30,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
-from scribengin.connectors.log.holds import HeldBy, create_stream, hold_as_first, hold_for
+from scribengin.connectors.log.holds import RetentionHold, create_stream, hold_as_first, hold_for
 from scribengin.errors import (
     ConfigInvalid,
     DataflowError,
@@ -77,7 +77,7 @@ class LogSourceConfig(SourceConfig):
     start: Literal["earliest", "latest"] = "earliest"
     """Where the logs are read from that are there when the dataflow is first split into tasks; what comes later is read
     whole."""
-    hold_back: bool = True
+    retention_hold: bool = True
     """Let neither retention nor truncation take what the dataflow has not committed yet: it is a registered reader of
     its logs until it is deleted. False: what is gone unread is an error when its turn comes."""
 
@@ -110,7 +110,7 @@ class LogSource(Source):
         """`dataflow`: on whose behalf logs are held back; None holds nothing back. `has_tasks`: whether it has been
         split already, so that what is found now is new. Raises ConfigInvalid, NamespaceNotBound."""
         self._name = name
-        self._dataflow = dataflow if config.hold_back else None
+        self._dataflow = dataflow if config.retention_hold else None
         self._config = config
         self._has_tasks = has_tasks
         self._found: frozenset[str] = frozenset()
@@ -122,7 +122,7 @@ class LogSource(Source):
         return RECORD_SCHEMA
 
     @property
-    def anywhere(self) -> bool:
+    def remote_readable(self) -> bool:
         return False  # segments are mapped from the store's directory
 
     def streams(self) -> list[SourceStreamDescriptor]:
@@ -139,13 +139,13 @@ class LogSource(Source):
         latest = StartAt("latest")
         return [stream.model_copy(update={"data": self.position_at(stream, latest)}) for stream in streams]
 
-    def hold_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:
+    def retention_hold(self, streams: Sequence[SourceStreamDescriptor]) -> None:
         if self._dataflow is not None:
             for stream in streams:
-                hold_for(self._namespace, stream.name, [HeldBy(self._dataflow, self._name, self._config.logs)])
+                hold_for(self._namespace, stream.name, [RetentionHold(self._dataflow, self._name, self._config.logs)])
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
-        self.hold_back([stream])  # its master's word may be older than that a log is held back
+        self.retention_hold([stream])  # its master's word may be older than that a log is held back
         return LogStreamReader(self._namespace.open_reader(stream.name), stream)
 
     def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
@@ -282,7 +282,7 @@ class LogSinkWriter(SinkStreamWriter):
     """Stages rounds in a log, as its writer. The log is taken from whoever writes it at the first `recover`.
 
     A stale owner may still get this far, and fence its successor's writer: the successor takes the log back. What it
-    must never do is judge a staged round, because it does not know the commits of its successor. So the commit log is
+    must never do is lookup a staged round, because it does not know the commits of its successor. So the commit log is
     looked at again once the log has been taken, when nothing more can be staged behind one's back.
     """
 
@@ -338,12 +338,12 @@ class LogSinkWriter(SinkStreamWriter):
             return  # the log has a new writer, or its disk fails: whoever opens it next finds all that was committed
 
     def _open(self, named: StagedRange | None) -> LogWriter:
-        def judge(_segment: SegmentDescriptor) -> StagedRange | None:
+        def lookup(_segment: SegmentDescriptor) -> StagedRange | None:
             self._refuse_if_stale()
             return named
 
         self._refuse_if_stale()
-        return self._namespace.open_writer(self._log, steal=True, commit_log=self._attempt.commit_log, judge=judge)
+        return self._namespace.open_writer(self._log, steal=True, commit_log=self._attempt.commit_log, lookup=lookup)
 
     def _opened(self) -> LogWriter:
         if self._writer is None:

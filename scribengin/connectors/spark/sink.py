@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from scribengin.base.commit_log import CommitDescriptor
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import (
     Attempt,
     Guarantee,
@@ -65,7 +65,7 @@ class SparkSink(Sink):
         return f"spark:{self._config.spark_format}:{self._config.resource or _place(self._table)}"
 
     @property
-    def carried(self) -> pa.Schema:
+    def side_columns(self) -> pa.Schema:
         return pa.schema([])
 
     @property
@@ -111,7 +111,7 @@ class SparkSinkWriter(SinkStreamWriter):
     def prepare_commit(self) -> CommitDescriptor | None:
         if not self._staged:
             return None
-        with effect("spark.table_write"):
+        with failpoint("spark.table_write"):
             spark_tables().write(self._table, self._mode, self._staged)
         records = sum(batch.num_rows for batch in self._staged)
         self._staged = []

@@ -15,7 +15,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import (
     ConfigEdit,
     ConfigInForce,
-    ConfigNumbers,
+    ConfigVersionBase,
     DataflowStatus,
     History,
     PlacementHead,
@@ -107,20 +107,20 @@ def first_nodes(
 
 
 def in_force(
-    config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigNumbers | None = None
+    config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigVersionBase | None = None
 ) -> ConfigInForce:
     """What stands in the `config-in-force` node when a config has been accepted."""
     return ConfigInForce(
-        version=version, config=as_json(config), workers_since=workers_since, numbers=numbers or ConfigNumbers()
+        version=version, config=as_json(config), workers_since=workers_since, numbers=numbers or ConfigVersionBase()
     )
 
 
 @dataclass(frozen=True, slots=True)
-class CountedConfig:
+class ConfigNode:
     """The `config` node (None: it is gone), how its versions are counted, and what is `accepted`."""
 
     node: Node | None
-    numbers: ConfigNumbers
+    numbers: ConfigVersionBase
     accepted: ConfigInForce
 
     @property
@@ -129,7 +129,7 @@ class CountedConfig:
         return self.accepted.version if self.node is None else self.numbers.base + self.node.version
 
 
-def numbers_of(config: Node | None, kept: Node, accepted: ConfigInForce) -> ConfigNumbers:
+def version_base_of(config: Node | None, kept: Node, accepted: ConfigInForce) -> ConfigVersionBase:
     """How the versions of the `config` node are counted, given the `config-in-force` node and what stands there.
 
     Both were made in one transaction; a `config` node of another age (or None: one that is gone) goes on at the next
@@ -139,7 +139,7 @@ def numbers_of(config: Node | None, kept: Node, accepted: ConfigInForce) -> Conf
     if config is not None and config.created_ms == made_ms:
         return accepted.numbers
     base = (accepted.version // _VERSIONS_APART + 1) * _VERSIONS_APART
-    return ConfigNumbers(base=base, made_ms=None if config is None else config.created_ms)
+    return ConfigVersionBase(base=base, made_ms=None if config is None else config.created_ms)
 
 
 def config_is_gone(dataflow: str, path: str, version: int) -> str:

@@ -44,7 +44,7 @@ class WorkerDescriptor(Descriptor):
 
 
 class TaskAssignment(Descriptor):
-    """The master's word that an executor shall run a task. `lease` grows with every assignment of the task.
+    """The master's word that an executor shall run a task. `generation` grows with every assignment of the task.
 
     `release` asks the executor to drain: finish the round, give the locks back and say so in its report. `then` is
     where the task goes after that (worker, executor), if that is decided already: the next master may be another.
@@ -52,19 +52,19 @@ class TaskAssignment(Descriptor):
 
     format: int = 2
     task: str
-    lease: int
+    generation: int
     release: bool = False
-    then: tuple[str, str] | None = None
+    next_slot: tuple[str, str] | None = None
 
 
 class PlacementHead(Descriptor):
     """The data of the `placement` node: who places tasks. Every change that a master makes below checks its version, so
-    a master that was replaced can place nothing any more. Names and leases are never used twice (numbers.py):
-    `first_worker`, `first_master` and `first_lease` are where this dataflow began to count. Who has a lower number is
-    of an earlier one of its name.
+    a master that was replaced can place nothing any more. Names and generations are never used twice (numbers.py):
+    `first_worker`, `first_master` and `first_generation` are where this dataflow began to count. Who has a lower number
+    is of an earlier one of its name.
 
-    `unsettled` counts the leaderships in a row that ended before they had lasted: what the next one's patience grows
-    with.
+    `short_leaderships` counts the leaderships in a row that ended before they had lasted: what the next one's patience
+    grows with.
 
     `balanced` are the workers over which the tasks were spread by load: as long as they are the same ones, tasks stay
     where that has put them. `rebalanced` is the config's `rebalance` that was done last.
@@ -74,25 +74,25 @@ class PlacementHead(Descriptor):
     master: str = ""
     epoch: int = 0
     next_worker: int = 1
-    next_lease: int = 1
+    next_generation: int = 1
     next_master: int = 2
-    unsettled: int = 0
+    short_leaderships: int = 0
     balanced: tuple[str, ...] = ()
     rebalanced: int = 0
     first_worker: int = 1
     first_master: int = 1
-    first_lease: int = 1
+    first_generation: int = 1
 
     @classmethod
-    def beginning(cls, worker: int = 1, master: int = 1, lease: int = 1) -> PlacementHead:
+    def beginning(cls, worker: int = 1, master: int = 1, generation: int = 1) -> PlacementHead:
         """The head of a dataflow that has done nothing yet, but for its first master's name."""
         return cls(
             next_worker=worker,
             next_master=master + 1,
-            next_lease=lease,
+            next_generation=generation,
             first_worker=worker,
             first_master=master,
-            first_lease=lease,
+            first_generation=generation,
         )
 
     def is_foreign(self, process: str) -> bool:
@@ -102,7 +102,7 @@ class PlacementHead(Descriptor):
         return number.isdecimal() and int(number) < first
 
 
-class ConfigNumbers(Part):
+class ConfigVersionBase(Part):
     """How versions of the config are counted: from `base` on, by the versions of the `config` node that was made at
     `made_ms` of the registry's clock (None: together with the dataflow). A node that was deleted and made again begins
     at 0, and must not be taken for what it was long ago."""
@@ -122,7 +122,7 @@ class ConfigInForce(Descriptor):
     version: int
     config: JsonObject
     workers_since: int = 0
-    numbers: ConfigNumbers = ConfigNumbers()
+    numbers: ConfigVersionBase = ConfigVersionBase()
 
 
 class ConfigEdit(Descriptor):
@@ -203,7 +203,7 @@ class TaskReport(Descriptor):
 
     format: int = 2
     task: str
-    lease: int
+    generation: int
     state: TaskState
     rounds: int = 0
     records_in: int = 0

@@ -11,7 +11,7 @@ import copy
 import json
 from typing import Any
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.masking import masked
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.config_node import as_json, config_to_bytes, refuse_too_large
@@ -38,7 +38,7 @@ def write_edit(view: DataflowView, config: DataflowConfig, version: int, *, auth
     refuse_too_large(config)
     edit = ConfigEdit(version=number, at_ms=at_ms, author=author, config=as_json(config))
     if view.registry.find(view.paths.edits) is None:  # of a dataflow that was submitted by an older version
-        with contextlib.suppress(NodeExists), effect("edits.create"):
+        with contextlib.suppress(NodeExists), failpoint("edits.create"):
             view.registry.create(view.paths.edits)
     path = view.paths.edit(edit.version)
     data, before = config_to_bytes(config), view.registry.find(path)
@@ -49,7 +49,7 @@ def write_edit(view: DataflowView, config: DataflowConfig, version: int, *, auth
         else Set(path, edit.to_bytes(), before.version),
     ]
     try:
-        with effect("edits.write"):
+        with failpoint("edits.write"):
             view.registry.commit(changes)
     except (VersionConflict, NodeExists):
         raise conflict(view, version) from None

@@ -1,10 +1,9 @@
-"""Names and leases are never used twice in a registry, not even by a dataflow that is submitted again after it was
+"""Names and generations are never used twice in a registry, not even by a dataflow that is submitted again after it was
 deleted: a process that nobody could reach may think that it is the deleted one's still.
 
-What a deleted dataflow has used up to is kept: of its workers and masters by its name, of leases for the whole
-registry, because a sink may go from one dataflow to another. Epochs are never below leases (ownership.py), so they grow
-with them.
-"""
+What a deleted dataflow has used up to is kept: of its workers and masters by its name, of generations for the whole
+registry, because a sink may go from one dataflow to another. Epochs are never below generations (ownership.py), so they
+grow with them."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ class Numbers(Descriptor):
 
     worker: int = 1
     master: int = 1
-    lease: int = 1
+    generation: int = 1
 
     def reached(self, other: Numbers) -> Numbers:
         """The greater of each."""
         return Numbers(
             worker=max(self.worker, other.worker),
             master=max(self.master, other.master),
-            lease=max(self.lease, other.lease),
+            generation=max(self.generation, other.generation),
         )
 
 
@@ -34,13 +33,13 @@ def first_numbers(registry: Registry, dataflow: str) -> tuple[Numbers, int]:
     """Where a dataflow of that name begins, and the version of the node that is to stand until it has begun."""
     of_all, version = _read(registry, NUMBERS)
     of_name, _ = _read(registry, numbers_of_name(dataflow))
-    return Numbers(worker=of_name.worker, master=of_name.master, lease=of_all.lease), version
+    return Numbers(worker=of_name.worker, master=of_name.master, generation=of_all.generation), version
 
 
 def keep_numbers(registry: Registry, dataflow: str, reached: Numbers) -> None:
     """Whoever comes later begins there, or above. Before anything of the dataflow is deleted."""
     _raise(registry, numbers_of_name(dataflow), Numbers(worker=reached.worker, master=reached.master))
-    _raise(registry, NUMBERS, Numbers(lease=reached.lease))
+    _raise(registry, NUMBERS, Numbers(generation=reached.generation))
 
 
 def _read(registry: Registry, path: str) -> tuple[Numbers, int]:

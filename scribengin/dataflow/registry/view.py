@@ -18,22 +18,22 @@ from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import (
-    CountedConfig,
+    ConfigNode,
     already_there,
     config_from_bytes,
     config_to_bytes,
     first_nodes,
     in_force,
-    numbers_of,
     owner_of_resource,
     refuse_taken,
     refuse_too_large,
     task_nodes,
+    version_base_of,
 )
 from scribengin.dataflow.registry.descriptors import (
     ConfigEdit,
     ConfigInForce,
-    ConfigNumbers,
+    ConfigVersionBase,
     DataflowStatus,
     History,
     HistoryEvent,
@@ -70,7 +70,7 @@ class Versioned(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one task stands: under which worker and executor, by which lease, with the version of its node."""
+    """Where one task stands: under which worker and executor, by which generation, with the version of its node."""
 
     worker: str
     executor: str
@@ -111,7 +111,7 @@ class DataflowView:
             self._ensure(path)
         claims = [claim for resource in resources if (claim := self._claim(resource)) is not None]
         numbers, version = first_numbers(self.registry, self.dataflow)
-        head = PlacementHead.beginning(numbers.worker, numbers.master, numbers.lease)
+        head = PlacementHead.beginning(numbers.worker, numbers.master, numbers.generation)
         nodes = first_nodes(self.paths, config, now_ms, guarantees or {}, author, head)
         try:
             self.registry.commit([*nodes, *claims, Check(paths.NUMBERS, version)])
@@ -157,7 +157,7 @@ class DataflowView:
         self._delete_nodes()
 
     def numbers_reached(self) -> Numbers:
-        """Up to where names, leases and epochs were used."""
+        """Up to where names, generations and epochs were used."""
         node = self.registry.find(self.paths.placement)
         head = PlacementHead() if node is None else PlacementHead.from_bytes(node.data, path=self.paths.placement)
         epochs = [0]
@@ -165,7 +165,9 @@ class DataflowView:
             log = self.registry.find(paths.commit_log(path))
             with suppress(DescriptorUnreadable):
                 epochs += [] if log is None else [CommitLog.from_bytes(log.data, path=path).epoch]
-        return Numbers(worker=head.next_worker, master=head.next_master, lease=max(head.next_lease, max(epochs) + 1))
+        return Numbers(
+            worker=head.next_worker, master=head.next_master, generation=max(head.next_generation, max(epochs) + 1)
+        )
 
     def _locks(self) -> Iterator[str]:
         """The nodes of its sources' and sinks' streams."""
@@ -224,12 +226,12 @@ class DataflowView:
         in_force = DataflowConfig.parse(found.accepted.config, source=self.paths.config_in_force)
         return Versioned(in_force, found.version)
 
-    def counted_config(self, watch: Watch | None = None) -> CountedConfig:
+    def counted_config(self, watch: Watch | None = None) -> ConfigNode:
         """The `config` node as it stands, or that it is gone, and which version that is. Raises DataflowNotFound."""
         node = self.registry.find(self.paths.config, watch)
         in_force = self._node(self.paths.config_in_force)
         accepted = ConfigInForce.from_bytes(in_force.data, path=self.paths.config_in_force)
-        return CountedConfig(node, numbers_of(node, in_force, accepted), accepted)
+        return ConfigNode(node, version_base_of(node, in_force, accepted), accepted)
 
     def masters(self) -> int:
         """How many masters stand for the election just now. Raises DataflowNotFound."""
@@ -256,7 +258,7 @@ class DataflowView:
         self.registry.set(self.paths.origin, origin.to_bytes())
 
     def acceptance(
-        self, config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigNumbers | None = None
+        self, config: DataflowConfig, version: int, workers_since: int = 0, numbers: ConfigVersionBase | None = None
     ) -> Operation:
         """The change that puts `version` of the config in force, for `commit_placement`."""
         return Set(self.paths.config_in_force, in_force(config, version, workers_since, numbers).to_bytes())

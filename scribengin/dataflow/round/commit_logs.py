@@ -4,7 +4,8 @@ Rules, each of which the crash tests hold:
 1. Fence, then look. `take` rewrites every commit log of the task, version-checked, before anybody acts on what they
    say.
 2. A lock is a courtesy, not a fence: it tells operators and other workers who is there. The versions of the commit logs
-   are the fence. A lock of a lower lease is broken at once: the master gave the task away because its owner is gone.
+   are the fence. A lock of a lower generation is broken at once: the master gave the task away because its owner is
+   gone.
 3. After an unknown outcome nothing is concluded: `sync`, and take over again from oneself.
 4. Fencing keeps a prepared round as it is: only the system that decides about it can say what becomes of it.
 5. Every change says of whose dataflow it is: it holds that the owner's `member` node stands. Versions begin anew where
@@ -17,8 +18,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from scribengin.base.commit_log import CommitLog, Decision, Judgement
-from scribengin.base.failpoints import effect
+from scribengin.base.commit_log import CommitLog, Decision, Resolution
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.dataflow.registry import paths
 from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
@@ -29,8 +30,8 @@ TRANSACTION_BYTES_MAX = 256 * 1024
 _TRIES_MAX = 20
 
 
-class TaskOwnership:
-    """The streams of one task, on behalf of one owner under one lease. Used by one thread."""
+class TaskCommitLogs:
+    """The streams of one task, on behalf of one owner under one generation. Used by one thread."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class TaskOwnership:
         dataflow: str,
         task: str,
         owner: str,
-        lease: int,
+        generation: int,
         streams: Sequence[str],
         member: str | None = None,
     ) -> None:
@@ -48,7 +49,7 @@ class TaskOwnership:
         self._dataflow = dataflow
         self._task = task
         self.owner = owner
-        self.lease = lease
+        self.generation = generation
         self._member = member
         self._streams = tuple(streams)
         self._logs: dict[str, CommitLog] = {}
@@ -72,8 +73,8 @@ class TaskOwnership:
     def take(self) -> None:
         """Lock every stream and fence every commit log.
 
-        Raises StaleOwner when a later lease owns one of them, and after some tries what was in the way: a lost reply
-        (OutcomeUnknown), or somebody who moves as fast. Then nothing is settled, and `take` may be called again.
+        Raises StaleOwner when a later generation owns one of them, and after some tries what was in the way: a lost
+        reply (OutcomeUnknown), or somebody who moves as fast. Then nothing is settled, and `take` may be called again.
         """
         for tries_left in reversed(range(_TRIES_MAX)):
             try:
@@ -97,7 +98,7 @@ class TaskOwnership:
         """
         moved = {path: self._logs[path].model_copy(update={"position": at}) for path, at in positions.items()}
         operations = self._operations(moved)
-        with self._as_member(), effect("ownership.begin"):
+        with self._as_member(), failpoint("ownership.begin"):
             versions = self._registry.commit(self._by_member(operations))
         self._moved(moved, versions)
 
@@ -107,7 +108,7 @@ class TaskOwnership:
         Raises CommitTooLarge before anything was sent, VersionConflict (this owner was fenced), OutcomeUnknown.
         """
         operations = self._bounded_operations(moved)
-        with self._as_member(), effect("round.commit"):
+        with self._as_member(), failpoint("round.commit"):
             versions = self._registry.commit(self._by_member(operations))
         self._moved(moved, versions)
 
@@ -116,17 +117,17 @@ class TaskOwnership:
         is decided. Raises as `commit`."""
         prepared = {path: self._logs[path].preparing(log, decision) for path, log in moved.items()}
         operations = self._bounded_operations(prepared)
-        with self._as_member(), effect("round.prepare"):
+        with self._as_member(), failpoint("round.prepare"):
             versions = self._registry.commit(self._by_member(operations))
         self._moved(prepared, versions)
         return {path: log.forward() for path, log in prepared.items()}
 
-    def resolve(self, judgement: Judgement) -> None:
+    def resolve(self, resolution: Resolution) -> None:
         """Bring a prepared round to its end, as was decided. Raises VersionConflict (fenced), OutcomeUnknown."""
-        operations = self._operations(judgement.changed)
-        with self._as_member(), effect("ownership.resolve"):
+        operations = self._operations(resolution.changed)
+        with self._as_member(), failpoint("ownership.resolve"):
             versions = self._registry.commit(self._by_member(operations))
-        self._moved(judgement.changed, versions)
+        self._moved(resolution.changed, versions)
 
     def refuse_if_stale(self) -> None:
         """Raise StaleOwner if the task has a later owner than this one: before a contradiction is blamed on anything
@@ -141,8 +142,8 @@ class TaskOwnership:
         for stream in self._streams:
             path = paths.lock(stream)
             node = self._registry.find(path)
-            if node is not None and _holder(node) == (self.owner, self.lease):
-                with effect("ownership.release"):
+            if node is not None and _holder(node) == (self.owner, self.generation):
+                with failpoint("ownership.release"):
                     self._registry.delete(path, node.version)
 
     def moved(self, path: str, **changes: object) -> CommitLog:
@@ -188,20 +189,25 @@ class TaskOwnership:
 
     def _lock(self, stream: str) -> None:
         path = paths.lock(stream)
-        data = json.dumps({"owner": self.owner, "lease": self.lease, "task": self._task}).encode()
+        data = json.dumps({"owner": self.owner, "generation": self.generation, "task": self._task}).encode()
         node = self._registry.find(path)
         operations: list[Operation] = [Create(path, data, ephemeral=True)]
         if node is not None:
-            holder, lease = _holder(node)
-            if (holder, lease) == (self.owner, self.lease) and node.owner_session == self._registry.session_id:
+            holder, generation = _holder(node)
+            if (holder, generation) == (
+                self.owner,
+                self.generation,
+            ) and node.owner_session == self._registry.session_id:
                 return
-            if lease > self.lease:
-                raise StaleOwner(f"{path} belongs to {holder} under lease {lease}; {self.owner} has lease {self.lease}")
+            if generation > self.generation:
+                raise StaleOwner(
+                    f"{path} belongs to {holder} under generation {generation}; {self.owner} has {self.generation}"
+                )
             operations.insert(0, Delete(path, node.version))
         elif self._registry.find(stream) is None:
-            with effect("ownership.create"):
+            with failpoint("ownership.create"):
                 self._registry.create(stream, parents=True)
-        with self._as_member(), effect("ownership.lock"):
+        with self._as_member(), failpoint("ownership.lock"):
             self._registry.commit(self._by_member(operations))
 
     def _fence(self) -> None:
@@ -217,19 +223,23 @@ class TaskOwnership:
             if log is not None:
                 self._refuse(path, log)
         last = max((log.epoch for log in found.values() if log is not None), default=0)
-        epoch = max(self.lease, 1 + last)  # leases grow for ever; what stands in a commit log may have been deleted
+        epoch = max(
+            self.generation, 1 + last
+        )  # generations grow for ever; what stands in a commit log may have been deleted
         fenced = {path: self._taken(log, epoch) for path, log in found.items()}
         operations: list[Operation] = []
         for (path, log), node in zip(fenced.items(), nodes.values(), strict=True):
             operations.append(Create(path, log.to_bytes()) if node is None else Set(path, log.to_bytes(), node.version))
-        with self._as_member(), effect("ownership.fence"):
+        with self._as_member(), failpoint("ownership.fence"):
             versions = self._registry.commit(self._by_member(operations))
         self._logs = fenced
         self._versions = dict(zip(fenced, versions[: len(fenced)], strict=True))
 
     def _refuse(self, path: str, log: CommitLog) -> None:
-        if log.lease > self.lease:
-            raise StaleOwner(f"{path} was taken by {log.owner} under lease {log.lease}; {self.owner} has {self.lease}")
+        if log.generation > self.generation:
+            raise StaleOwner(
+                f"{path} was taken by {log.owner} under generation {log.generation}; {self.owner} has {self.generation}"
+            )
         if log.prepared is not None and (log.dataflow, log.task) != (self._dataflow, self._task):
             raise DecisionMissing(
                 f"{path} has a prepared round of task {log.task} of {log.dataflow}, which only that task can bring to "
@@ -241,7 +251,7 @@ class TaskOwnership:
             "dataflow": self._dataflow,
             "task": self._task,
             "owner": self.owner,
-            "lease": self.lease,
+            "generation": self.generation,
             "epoch": epoch,
         }
         # A sink may have had another dataflow before: what that one committed last is still completed by the next
@@ -252,6 +262,6 @@ class TaskOwnership:
 def _holder(node: Node) -> tuple[str, int]:
     try:
         value = json.loads(node.data)
-        return str(value["owner"]), int(value["lease"])
+        return str(value["owner"]), int(value["generation"])
     except (ValueError, KeyError, TypeError):
         return "an unreadable lock", 0

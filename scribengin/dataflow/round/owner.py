@@ -1,20 +1,19 @@
 """The streams of a task in the hands of an owner: taken over, held, given back. Rounds are round.py's.
 
 Taking over is one order, whoever does it and whatever came before: lock, fence the commit logs, bring a prepared round
-to its end (fence its deciding system, ask it, write down what it said), recover every sink with what its commit log
-then names. Every step may be the last before a crash, and the next owner begins at the first again.
-"""
+to its end (fence its transaction coordinator, ask it, write down what it said), recover every sink with what its commit
+log then names. Every step may be the last before a crash, and the next owner begins at the first again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from scribengin.base.commit_log import CommitLog, judge
-from scribengin.connectors.contract import Attempt, Decider, Sink, SinkStreamDescriptor, SinkStreamWriter
+from scribengin.base.commit_log import CommitLog, resolve_prepared
+from scribengin.connectors.contract import Attempt, Sink, SinkStreamDescriptor, SinkStreamWriter, TransactionCoordinator
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.round.commit_logs import TaskOwnership
+from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import ConfigInvalid, DecisionMissing, ScribenginError
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown, VersionConflict
@@ -22,8 +21,8 @@ from scribengin_registry.errors import OutcomeUnknown, VersionConflict
 _TRIES_MAX = 5
 
 
-class OwnedTask:
-    """The commit logs, sink writers and deciding transaction of one task, on behalf of one owner. Used by one
+class TaskOwner:
+    """The commit logs, sink writers and coordinated transaction of one task, on behalf of one owner. Used by one
     thread."""
 
     def __init__(
@@ -33,25 +32,25 @@ class OwnedTask:
         task: TaskDescriptor,
         *,
         owner: str,
-        lease: int,
+        generation: int,
         sinks: Mapping[str, Sink],
         member: str | None = None,
     ) -> None:
-        """`sinks` are open and stay the caller's; `member`: see TaskOwnership. Raises ConfigInvalid when more
+        """`sinks` are open and stay the caller's; `member`: see TaskCommitLogs. Raises ConfigInvalid when more
         than one system would decide."""
         self.task = task
         self._sinks = sinks
-        self._deciding = deciding_stream(sinks, task.sinks)
+        self._coordinated = coordinated_stream(sinks, task.sinks)
         flow_paths = paths.DataflowPaths(dataflow)
         sources = [flow_paths.source_stream(s.source, s.name) for s in task.sources]
         streams = [paths.sink_stream(s.resource, s.name) for s in task.sinks]
         self.source_logs = tuple(paths.commit_log(path) for path in sources)
         """The paths of the commit logs, in the order of the task's streams."""
         self.sink_logs = tuple(paths.commit_log(path) for path in streams)
-        self.ownership = TaskOwnership(registry, dataflow, task.name, owner, lease, [*sources, *streams], member)
+        self.ownership = TaskCommitLogs(registry, dataflow, task.name, owner, generation, [*sources, *streams], member)
         self.writers: dict[str, SinkStreamWriter] = {}
         """By sink."""
-        self.decider: Decider | None = None
+        self.coordinator: TransactionCoordinator | None = None
 
     @property
     def logs(self) -> Mapping[str, CommitLog]:
@@ -75,7 +74,7 @@ class OwnedTask:
                 continue
             break
         for stream, log_path in zip(self.task.sinks, self.sink_logs, strict=True):
-            attempt = Attempt(self.ownership.owner, self.ownership.epoch, log_path, self.decider)
+            attempt = Attempt(self.ownership.owner, self.ownership.epoch, log_path, self.coordinator)
             with suppress(*gone):
                 writer = self._sinks[stream.sink].open_writer(stream, attempt)
                 self.writers[stream.sink] = writer
@@ -84,13 +83,13 @@ class OwnedTask:
     def disown(self) -> None:
         """Close the writers and the transaction; what is staged or prepared stays for `take_over`. Idempotent."""
         writers, self.writers = self.writers, {}
-        decider, self.decider = self.decider, None
+        coordinator, self.coordinator = self.coordinator, None
         try:
             for writer in writers.values():
                 writer.close()
         finally:
-            if decider is not None:
-                decider.close()
+            if coordinator is not None:
+                coordinator.close()
 
     def release(self) -> None:
         """Give the task back between rounds: close the writers, then the locks."""
@@ -98,7 +97,7 @@ class OwnedTask:
         self.ownership.release()
 
     def _decide(self) -> None:
-        if self._deciding is None:
+        if self._coordinated is None:
             prepared = sorted(path for path, log in self.logs.items() if log.prepared is not None)
             if prepared:
                 raise DecisionMissing(
@@ -106,26 +105,28 @@ class OwnedTask:
                     "its sink the configuration again that it had"
                 )
             return
-        self.decider = self._sinks[self._deciding.sink].open_decider(self._deciding, self.task.name)
-        said = self.decider.recover()
+        self.coordinator = self._sinks[self._coordinated.sink].open_coordinator(self._coordinated, self.task.name)
+        said = self.coordinator.recover()
         try:
-            judgement = judge(self.logs, self.decider.name, said)
+            resolution = resolve_prepared(self.logs, self.coordinator.name, said)
         except DecisionMissing:
             self.ownership.refuse_if_stale()  # a later owner's decision is no contradiction
             raise
-        if judgement.changed:
-            self.ownership.resolve(judgement)
-        if judgement.missing:
-            self.decider.establish(judgement.last)
+        if resolution.changed:
+            self.ownership.resolve(resolution)
+        if resolution.missing:
+            self.coordinator.establish(resolution.last)
 
 
-def deciding_stream(sinks: Mapping[str, Sink], streams: Sequence[SinkStreamDescriptor]) -> SinkStreamDescriptor | None:
+def coordinated_stream(
+    sinks: Mapping[str, Sink], streams: Sequence[SinkStreamDescriptor]
+) -> SinkStreamDescriptor | None:
     """Of the streams of a task, the first whose system decides about rounds. Raises ConfigInvalid for two systems."""
-    deciding = [(system, one) for one in streams if (system := sinks[one.sink].decided_by(one)) is not None]
-    if not deciding:
+    coordinated = [(system, one) for one in streams if (system := sinks[one.sink].coordinator_id(one)) is not None]
+    if not coordinated:
         return None
-    first, stream = deciding[0]
-    other = next((one for one in deciding if one[0] != first), None)
+    first, stream = coordinated[0]
+    other = next((one for one in coordinated if one[0] != first), None)
     if other is not None:
         raise ConfigInvalid(
             f"sinks '{stream.sink}' ({first}) and '{other[1].sink}' ({other[0]}) cannot commit together: each has "

@@ -2,7 +2,7 @@
 
 The owner of a task is always in one of three conditions, and `take_over` leads to the second from each of them:
 
-    not owning      at first, after `release`, and after any error that leaves something unsettled
+    not owning      at first, after `release`, and after any error that leaves something short_leaderships
     owning          nothing is staged, everything committed is complete: `run_round` may be called
     in a round      inside `run_round`
 
@@ -13,11 +13,11 @@ What may go wrong, and what then holds:
 | plan, run | the user's code raises   | isolate; route or raise; nothing is staged, still owning                   |
 | run       | a sink refuses a record  | the same                                                                  |
 | stage     | anything                 | not owning; the next `take_over` rolls back                               |
-| stage     | a decider is fenced      | take over again, which raises StaleOwner if it is somebody else's now     |
+| stage     | a coordinator is fenced  | take over again, which raises StaleOwner if it is somebody else's now     |
 | commit    | too large                | rolled back, raised                                                       |
 | commit    | the reply is lost        | take over again, from oneself: the commit logs say whether it was applied |
 | commit    | a version does not match | take over again, which raises StaleOwner if it is somebody else's now     |
-| commit    | the decision is unknown  | take over again: the deciding system is fenced, and asked                 |
+| commit    | the decision is unknown  | take over again: the coordinator is fenced, and asked                     |
 | complete  | anything                 | not owning; the next `take_over` completes                                |
 """
 
@@ -46,7 +46,7 @@ from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.registry.descriptors import StreamLag, TaskDescriptor
 from scribengin.dataflow.round.bad_records import Isolated, Isolating, Piece, error_batch, isolate
 from scribengin.dataflow.round.long_records import BoundedSplit
-from scribengin.dataflow.round.owner import OwnedTask
+from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.errors import (
     CommitTooLarge,
     DecisionUnknown,
@@ -146,7 +146,7 @@ class _Input:
         return Piece.read(self.source, self.stream, plan, self.schema, self.record_bytes_max)
 
 
-class TaskOwner:
+class RoundRunner:
     """Runs the rounds of one task on behalf of one executor. Used by one thread."""
 
     def __init__(
@@ -156,7 +156,7 @@ class TaskOwner:
         task: TaskDescriptor,
         *,
         owner: str,
-        lease: int,
+        generation: int,
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
         transform: RoundTransform,
@@ -168,13 +168,15 @@ class TaskOwner:
         isolating: Callable[[Isolating], None] = lambda _: None,
     ) -> None:
         """`sources` and `sinks` are open and stay the caller's; the streams' readers and writers are this object's.
-        Of the sources `paused` nothing is read. `member` is the node of the worker that this is (TaskOwnership).
+        Of the sources `paused` nothing is read. `member` is the node of the worker that this is (TaskCommitLogs).
         `isolating` is told how the search for bad records goes."""
         self._transform = transform
         self._isolating = isolating
         self.reconfigure(round_config, errors, paused)
         self._clock = clock
-        self._owned = OwnedTask(registry, dataflow, task, owner=owner, lease=lease, sinks=sinks, member=member)
+        self._owned = TaskOwner(
+            registry, dataflow, task, owner=owner, generation=generation, sinks=sinks, member=member
+        )
         self._ownership = self._owned.ownership
         self._inputs = [
             self._opened(s, log_path, sources[s.source])
@@ -196,7 +198,7 @@ class TaskOwner:
 
     def take_over(self) -> None:
         """Lock, fence, decide, recover: afterwards nothing is staged and all that was committed is visible. Raises as
-        `OwnedTask.take_over`.
+        `TaskOwner.take_over`.
         """
         self._owning = False
         self._owned.take_over()
@@ -404,15 +406,15 @@ class TaskOwner:
         return number
 
     def _decided(self, moved: dict[str, CommitLog], number: int) -> dict[str, CommitLog]:
-        """The commit logs as they may move at once: after the deciding system has committed the round, if it takes
-        part in it."""
-        decider = self._owned.decider
-        if decider is None or not decider.staged:
+        """The commit logs as they may move at once: after the transaction coordinator has committed the round, if it
+        takes part in it."""
+        coordinator = self._owned.coordinator
+        if coordinator is None or not coordinator.staged:
             return moved
-        decision = Decision(decider=decider.name, epoch=self._ownership.epoch, round=number)
-        decider.prepare(decision)
+        decision = Decision(coordinator=coordinator.name, epoch=self._ownership.epoch, round=number)
+        coordinator.prepare(decision)
         moved = self._ownership.prepare(moved, decision)
-        decider.commit()
+        coordinator.commit()
         return moved
 
     def _complete(self, descriptors: Mapping[str, CommitDescriptor]) -> None:

@@ -2,14 +2,14 @@
 
 Our master is a service of the application beside its workers, so its death leaves them running; skein starts it again.
 With skein's own application master they all die; YARN starts that again, and it a master, which finds nothing of them
-but their traces. What a crash of our master leaves, at each step of a launch:
+but their records. What a crash of our master leaves, at each step of a launch:
 
 | step                                      | the next master finds                     | and says     |
 |-------------------------------------------|-------------------------------------------|--------------|
-| trace: a node in the registry             | a trace without room                      | lost         |
-| added: skein runs it once there is room   | the same, and an instance of no trace,    | lost         |
+| record: a node in the registry             | a record without room                      | lost         |
+| added: skein runs it once there is room   | the same, and an instance of no record,    | lost         |
 |                                           | which it kills                            |              |
-| running, and written into the trace       | its instance, by YARN's name              | it runs      |
+| running, and written into the record       | its instance, by YARN's name              | it runs      |
 | ended, and the word of it not written yet | its instance among the ended ones         | how it ended |
 """
 
@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.diagnostics import tagged
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, last_lines
 from scribengin.launcher.skein.client import ENDED, Instance, SkeinApplication
 from scribengin.launcher.skein.exits import exit_of_instance
 from scribengin.launcher.skein.spec import EXIT_LOG, PROGRAM_VARIABLE, program_words
 from scribengin.launcher.yarn.client import node_web
-from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
+from scribengin.launcher.yarn.container_records import ContainerRecordDescriptor, ContainerRecords
 from scribengin.launcher.yarn.launching import Program, escaped
 from scribengin.launcher.yarn.roster import KILL_TIMEOUT_S, Member, Roster
 from scribengin_registry.errors import RegistryError
@@ -45,7 +45,7 @@ _ASKED_MAX = 3  # times that a node is asked how a worker ended: who waits for a
 
 
 @dataclass(slots=True)
-class Worker(Member):
+class SkeinMember(Member):
     """One container, and which instance of the service `worker` it is. Of one that was killed: `gone`, whether its node
     has said that it ended, and `gone_by_s`, when it has had its time to. `asked`: how often the node of one that ended
     did not tell how."""
@@ -56,16 +56,20 @@ class Worker(Member):
     asked: int = 0
 
 
-class SkeinFleet(Roster[Worker]):
+class SkeinFleet(Roster[SkeinMember]):
     """The workers of this process's application. Thread-safe. `over` is called once skein has gone silent, with the
     reason."""
 
     def __init__(
-        self, application: SkeinApplication, traces: Traces, over: Callable[[str], None], clock: Clock = SYSTEM_CLOCK
+        self,
+        application: SkeinApplication,
+        records: ContainerRecords,
+        over: Callable[[str], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """What earlier masters have left is looked for when somebody asks for it, and no instance is killed before: a
         process that does not lead yet may stand behind one that does, an orphan of a lost node that still launches."""
-        super().__init__(traces)
+        super().__init__(records)
         self._application = application
         self._over = over
         self._clock = clock
@@ -78,7 +82,7 @@ class SkeinFleet(Roster[Worker]):
         self._thread.start()
 
     def sign(self, registry: str, dataflow: str, name: str, memory_mb: int, cores: int) -> None:
-        """Leave a trace of this process, for whoever looks for its output. Raises RegistryError."""
+        """Leave a record of this process, for whoever looks for its output. Raises RegistryError."""
         yarn_id, web = self._application.yarn_id, self._application.web
         master = ContainerDescriptor(
             id=f"{name}-{yarn_id}",
@@ -89,7 +93,7 @@ class SkeinFleet(Roster[Worker]):
             cores=cores,
             launched_ms=self._clock.now_ms(),
         )
-        self._create(Worker(TraceDescriptor(container=master).placed(yarn_id, web, web)))
+        self._create(SkeinMember(ContainerRecordDescriptor(container=master).placed(yarn_id, web, web)))
 
     def running(self) -> list[ContainerDescriptor]:
         self._lead()
@@ -107,12 +111,12 @@ class SkeinFleet(Roster[Worker]):
                 f"container '{container.name}' is to have {container.memory_mb} MB, and this application's workers "
                 f"have {most_mb} MB for its life: stop the dataflow and start it again"
             )
-        member = Worker(TraceDescriptor(container=container))
+        member = SkeinMember(ContainerRecordDescriptor(container=container))
         self._create(member)
         words = {name: escaped(value) for name, value in program.env.items()}
         words[PROGRAM_VARIABLE] = program_words(list(program.argv))
         try:
-            with self._adding, effect("skein.add"):
+            with self._adding, failpoint("skein.add"):
                 member.instance = self._application.add(words)
                 self._keep(member)
         except LauncherError as error:
@@ -143,7 +147,7 @@ class SkeinFleet(Roster[Worker]):
 
     # -- beginning
 
-    def _keep(self, member: Worker) -> None:
+    def _keep(self, member: SkeinMember) -> None:
         with self._changed:
             self._members[member.container.id] = member
 
@@ -159,10 +163,10 @@ class SkeinFleet(Roster[Worker]):
 
     def _restore(self) -> None:
         found = {one.yarn_id: one for one in (self._application.workers() | self._application.workers(ENDED)).values()}
-        for trace in self._traces.all():
-            member = Worker(trace)
+        for record in self._records.all():
+            member = SkeinMember(record)
             self._keep(member)
-            instance = found.get(trace.yarn_id) if trace.yarn_id is not None else None
+            instance = found.get(record.yarn_id) if record.yarn_id is not None else None
             if instance is not None:
                 member.instance = instance.id
             elif member.exit is None:
@@ -190,7 +194,7 @@ class SkeinFleet(Roster[Worker]):
             self._wake.clear()
 
     def _busy(self) -> bool:
-        return any(m.exit is None and (m.trace.yarn_id is None or m.killing) for m in self._all())
+        return any(m.exit is None and (m.record.yarn_id is None or m.killing) for m in self._all())
 
     def _beat(self) -> None:
         self._write_what_is_due()
@@ -210,24 +214,24 @@ class SkeinFleet(Roster[Worker]):
             if name in missing:
                 self._ended(member, instance)
 
-    def _place(self, member: Worker, instance: Instance) -> None:
+    def _place(self, member: SkeinMember, instance: Instance) -> None:
         """Write down where it runs, once skein says so."""
-        if member.trace.yarn_id is None and instance.yarn_id is not None and instance.web is not None:
+        if member.record.yarn_id is None and instance.yarn_id is not None and instance.web is not None:
             with self._changed:
-                member.trace = member.trace.placed(instance.yarn_id, instance.web, instance.web)
+                member.record = member.record.placed(instance.yarn_id, instance.web, instance.web)
                 member.written = False
         if not member.written:
             try:
-                with effect("skein.trace_place"):
+                with failpoint("skein.trace_place"):
                     self._write(member)
             except RegistryError as error:
-                _LOG.warning(str(error), extra=tagged("trace_not_written"))  # the next look writes it
+                _LOG.warning(str(error), extra=tagged("record_not_written"))  # the next look writes it
 
-    def _ended(self, member: Worker, instance: Instance | None) -> None:
+    def _ended(self, member: SkeinMember, instance: Instance | None) -> None:
         """Skein says so as soon as it has been told to kill; its node may take longer."""
         if instance is not None and instance.state == "KILLED" and self._may_run(member):
             return
-        web, yarn_id = member.trace.web, member.trace.yarn_id
+        web, yarn_id = member.record.web, member.record.yarn_id
         code, stderr = b"", b""
         if instance is not None and instance.state != "KILLED" and web is not None and yarn_id is not None:
             try:
@@ -240,13 +244,13 @@ class SkeinFleet(Roster[Worker]):
         how = exit_of_instance(instance, code, last_lines(stderr, 1), member.container.memory_mb)
         self._end(member, how)
 
-    def _may_run(self, member: Worker) -> bool:
+    def _may_run(self, member: SkeinMember) -> bool:
         """Whether its node still has processes of it, or does not say, for as long as that matters.
 
         The shells around a worker go at the first signal, the worker's processes perhaps not before the second, a
         quarter of a second later: it is over at the second look that finds it ended.
         """
-        web, yarn_id = member.trace.web, member.trace.yarn_id
+        web, yarn_id = member.record.web, member.record.yarn_id
         if web is None or yarn_id is None:
             return False
         if not member.gone_by_s:

@@ -1,8 +1,8 @@
 """What stands in the registry of a dataflow's containers on YARN: one node each, from before it is asked for.
 
-    <dataflow>/containers/<container>       TraceDescriptor
+    <dataflow>/containers/<container>       ContainerRecordDescriptor
 
-A master that dies leaves its traces; the next one goes by them. Each is changed by compare-and-set, so that a master
+A master that dies leaves its records; the next one goes by them. Each is changed by compare-and-set, so that a master
 that was replaced changes nothing any more.
 """
 
@@ -25,7 +25,7 @@ class ExitDescriptor(Descriptor):
     reason: str
 
 
-class TraceDescriptor(Descriptor):
+class ContainerRecordDescriptor(Descriptor):
     """A container and what became of it: asked for (no `yarn_id` yet), given room (`yarn_id`), ended (`exit`).
 
     `node` is the NodeManager as host:port, `web` its address for logs.
@@ -37,11 +37,11 @@ class TraceDescriptor(Descriptor):
     web: str | None = None
     exit: ExitDescriptor | None = None
 
-    def placed(self, yarn_id: str, node: str, web: str) -> TraceDescriptor:
+    def placed(self, yarn_id: str, node: str, web: str) -> ContainerRecordDescriptor:
         """YARN has given it room there."""
         return self.model_copy(update={"yarn_id": yarn_id, "node": node, "web": web})
 
-    def ended(self, how: ContainerExit) -> TraceDescriptor:
+    def ended(self, how: ContainerExit) -> ContainerRecordDescriptor:
         """It has ended so."""
         return self.model_copy(update={"exit": ExitDescriptor(kind=how.kind, code=how.code, reason=how.reason)})
 
@@ -51,8 +51,8 @@ class TraceDescriptor(Descriptor):
         return None if self.exit is None else ContainerExit(self.exit.kind, self.exit.code, self.exit.reason)
 
 
-class Traces:
-    """The traces below one node, which is made when it is needed; its parent is not: a dataflow that was deleted stays
+class ContainerRecords:
+    """The records below one node, which is made when it is needed; its parent is not: a dataflow that was deleted stays
     deleted."""
 
     def __init__(self, registry: Registry, path: str) -> None:
@@ -60,8 +60,8 @@ class Traces:
         self._path = path
         self._versions: dict[str, int] = {}
 
-    def all(self) -> list[TraceDescriptor]:
-        """Every trace, oldest first. Raises RegistryUnreachable, DescriptorUnreadable."""
+    def all(self) -> list[ContainerRecordDescriptor]:
+        """Every record, oldest first. Raises RegistryUnreachable, DescriptorUnreadable."""
         try:
             names = self._registry.children(self._path)
         except NodeMissing:
@@ -71,30 +71,30 @@ class Traces:
             node = self._registry.find(f"{self._path}/{name}")
             if node is not None:
                 self._versions[name] = node.version
-                found.append(TraceDescriptor.from_bytes(node.data, path=f"{self._path}/{name}"))
-        return sorted(found, key=lambda trace: (trace.container.launched_ms, trace.container.id))
+                found.append(ContainerRecordDescriptor.from_bytes(node.data, path=f"{self._path}/{name}"))
+        return sorted(found, key=lambda record: (record.container.launched_ms, record.container.id))
 
-    def create(self, trace: TraceDescriptor) -> None:
-        """Leave the first trace of a container. Raises NodeMissing (there is no such dataflow), RegistryUnreachable,
+    def create(self, record: ContainerRecordDescriptor) -> None:
+        """Leave the first record of a container. Raises NodeMissing (there is no such dataflow), RegistryUnreachable,
         OutcomeUnknown: it may be there."""
-        name = trace.container.id
+        name = record.container.id
         if self._registry.find(self._path) is None:
             with contextlib.suppress(NodeExists):
                 self._registry.create(self._path)
-        self._registry.create(f"{self._path}/{name}", trace.to_bytes())
+        self._registry.create(f"{self._path}/{name}", record.to_bytes())
         self._versions[name] = 0
 
-    def write(self, trace: TraceDescriptor) -> None:
-        """Replace a trace. Raises LauncherError when somebody else has changed it, RegistryUnreachable,
+    def write(self, record: ContainerRecordDescriptor) -> None:
+        """Replace a record. Raises LauncherError when somebody else has changed it, RegistryUnreachable,
         OutcomeUnknown: then call it again."""
-        name = trace.container.id
+        name = record.container.id
         path = f"{self._path}/{name}"
         try:
-            self._versions[name] = self._registry.set(path, trace.to_bytes(), self._versions.get(name, -1))
+            self._versions[name] = self._registry.set(path, record.to_bytes(), self._versions.get(name, -1))
         except OutcomeUnknown:
             self._registry.sync()
             node = self._registry.find(path)
-            if node is None or node.data != trace.to_bytes():
+            if node is None or node.data != record.to_bytes():
                 raise
             self._versions[name] = node.version
         except VersionConflict as error:
@@ -103,7 +103,7 @@ class Traces:
             raise LauncherError(f"container {name} was forgotten by somebody ({path} is gone)") from error
 
     def forget(self, container: str) -> None:
-        """Delete the trace of one that has ended."""
+        """Delete the record of one that has ended."""
         self._versions.pop(container, None)
         try:
             self._registry.delete(f"{self._path}/{container}")

@@ -1,4 +1,4 @@
-"""The containers of one application as its master knows them, and as their traces in the registry tell of them."""
+"""The containers of one application as its master knows them, and as their records in the registry tell of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from scribengin.base.diagnostics import tagged
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import ContainerUnreachable, LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.yarn.client import node_web
-from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
+from scribengin.launcher.yarn.container_records import ContainerRecordDescriptor, ContainerRecords
 from scribengin.launcher.yarn.launching import Program
 from scribengin_registry.errors import RegistryError
 
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 KILL_TIMEOUT_S = 20.0
 """So long a node may take to say that what it was told to kill has ended."""
 KEPT_MAX = 100
-"""Of so many containers the traces stay; then those of the oldest ended ones go."""
+"""Of so many containers the records stay; then those of the oldest ended ones go."""
 
 Told = Callable[[ContainerDescriptor, ContainerExit], None]
 
@@ -32,17 +32,17 @@ Told = Callable[[ContainerDescriptor, ContainerExit], None]
 class Member:
     """One container. `written`: whether the registry knows as much."""
 
-    trace: TraceDescriptor
+    record: ContainerRecordDescriptor
     killing: bool = False
     written: bool = True
 
     @property
     def container(self) -> ContainerDescriptor:
-        return self.trace.container
+        return self.record.container
 
     @property
     def exit(self) -> ContainerExit | None:
-        return self.trace.how_ended
+        return self.record.how_ended
 
 
 MemberT = TypeVar("MemberT", bound=Member)
@@ -54,15 +54,15 @@ class Roster(ABC, Generic[MemberT]):
     Who derives from it starts and ends containers, and says so with `_add`, `_end` and what it writes.
     """
 
-    def __init__(self, traces: Traces) -> None:
-        self._traces = traces
+    def __init__(self, records: ContainerRecords) -> None:
+        self._records = records
         self._told: list[Told] = []
         self._changed = threading.Condition()
         self._members: dict[str, MemberT] = {}
 
     @abstractmethod
     def launch(self, container: ContainerDescriptor, program: Program) -> None:
-        """Leave a trace, ask for room; the rest comes by itself. Raises LauncherError, RegistryError."""
+        """Leave a record, ask for room; the rest comes by itself. Raises LauncherError, RegistryError."""
 
     @abstractmethod
     def kill(self, container: ContainerDescriptor) -> None:
@@ -86,15 +86,15 @@ class Roster(ABC, Generic[MemberT]):
 
     def waiting(self) -> list[str]:
         """The names of those for which there is no room yet."""
-        return [m.container.name for m in self._all() if m.exit is None and m.trace.yarn_id is None]
+        return [m.container.name for m in self._all() if m.exit is None and m.record.yarn_id is None]
 
     def log_end(self, container: ContainerDescriptor, stream: str, bytes_max: int) -> bytes:
         """The end of its output, as long as its node has it."""
         member = self._members.get(container.id)
-        trace = member.trace if member is not None else None
-        if trace is None or trace.yarn_id is None or trace.web is None:
+        record = member.record if member is not None else None
+        if record is None or record.yarn_id is None or record.web is None:
             return b""
-        return node_web.log_end(trace.web, trace.yarn_id, stream, bytes_max)
+        return node_web.log_end(record.web, record.yarn_id, stream, bytes_max)
 
     def on_exit(self, told: Told) -> None:
         """Call `told` at every exit, on a thread of the fleet's."""
@@ -113,17 +113,17 @@ class Roster(ABC, Generic[MemberT]):
             return list(self._members.values())
 
     def _create(self, member: MemberT) -> None:
-        """Leave the first trace of a container, before anything else of it is. Raises as `Traces.create`."""
-        with effect("yarn.trace"):
-            self._traces.create(member.trace)
+        """Leave the first record of a container, before anything else of it is. Raises as `ContainerRecords.create`."""
+        with failpoint("yarn.record"):
+            self._records.create(member.record)
 
     def _await_end(self, member: MemberT) -> None:
         """Return once it is known to have ended. Raises ContainerUnreachable when it is not in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: member.exit is not None, KILL_TIMEOUT_S):
                 raise ContainerUnreachable(
-                    f"container '{member.container.name}' ({member.trace.yarn_id}) was told to end, and "
-                    f"{member.trace.node} does not say that it has: what YARN has lost sight of may go on there, but "
+                    f"container '{member.container.name}' ({member.record.yarn_id}) was told to end, and "
+                    f"{member.record.node} does not say that it has: what YARN has lost sight of may go on there, but "
                     "is fenced"
                 )
 
@@ -132,7 +132,7 @@ class Roster(ABC, Generic[MemberT]):
         with self._changed:
             if member.exit is not None:
                 return
-            member.trace = member.trace.ended(how)
+            member.record = member.record.ended(how)
             member.written = False
             told = list(self._told) if tell else []
             self._changed.notify_all()
@@ -144,7 +144,7 @@ class Roster(ABC, Generic[MemberT]):
         """Ends that the registry did not take before are written as soon as it does."""
         for member in [m for m in self._all() if not m.written and m.exit is not None]:
             try:
-                with effect("yarn.trace_end"):
+                with failpoint("yarn.trace_end"):
                     self._write(member)
             except RegistryError:
                 return
@@ -154,9 +154,9 @@ class Roster(ABC, Generic[MemberT]):
 
     def _write(self, member: MemberT) -> None:
         with self._changed:
-            trace = member.trace
-            self._traces.write(trace)
-            member.written = trace is member.trace
+            record = member.record
+            self._records.write(record)
+            member.written = record is member.record
 
     def _forget_oldest(self) -> None:
         """Something that dies at once and is launched again for days must not fill the registry."""
@@ -166,4 +166,4 @@ class Roster(ABC, Generic[MemberT]):
             for name in gone:
                 del self._members[name]
         for name in gone:
-            self._traces.forget(name)
+            self._records.forget(name)

@@ -1,7 +1,7 @@
 """Clients over logs: several logs as one, positions that outlive their reader, logs made from logs. They use the
 public interface of `scribengin.log`."""
 
-from scribengin.log.clients.balanced import BalancedWriter, LogRange
+from scribengin.log.clients.balanced import BalancedWriter, MultiLogRange
 from scribengin.log.clients.bytestream import ByteStreamReader, ByteStreamWriter
 from scribengin.log.clients.multi import MULTI_SCHEMA, MultiReader, rewind
 from scribengin.log.clients.offsets import FileOffsetStore, LogOffset, OffsetStore, RegistryOffsetStore
@@ -21,7 +21,7 @@ __all__ = [
     "LogOffset",
     "LogPosition",
     "LogProducer",
-    "LogRange",
+    "MultiLogRange",
     "MultiReader",
     "OffsetStore",
     "OnDelivery",

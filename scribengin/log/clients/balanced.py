@@ -30,7 +30,7 @@ _RECORD_OVERHEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class LogRange:
+class MultiLogRange:
     """Where the records of a batch stand among several logs."""
 
     log: str
@@ -84,11 +84,11 @@ class BalancedWriter(ClosedOrAborted):
         log = lane.stream.log
         return self._outstanding.follow(answer, lambda dlsn: LogPosition(log, dlsn))
 
-    def write_bulk(self, batch: pa.RecordBatch) -> Future[LogRange]:
+    def write_bulk(self, batch: pa.RecordBatch) -> Future[MultiLogRange]:
         """Append the rows of `batch` to one of the logs. Raises as `write`, before anything of it is written."""
         lane, answer = self._submit(batch.nbytes, lambda writer: writer.write_bulk(batch))
         log = lane.stream.log
-        return self._outstanding.follow(answer, lambda dlsns: LogRange(log, dlsns))
+        return self._outstanding.follow(answer, lambda dlsns: MultiLogRange(log, dlsns))
 
     def failed_logs(self) -> dict[str, str]:
         """The logs that are left out just now, and why."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, node_name
 from scribengin.errors import LogWriteFailed
 from scribengin.log import DLSN
@@ -91,20 +91,20 @@ class FileOffsetStore(OffsetStore):
         path = self._path(reader)
         private = path.with_suffix(f".{uuid.uuid4().hex}")
         try:
-            with effect("log.offsets_write"), open(private, "xb") as file:
+            with failpoint("log.offsets_write"), open(private, "xb") as file:
                 file.write(OffsetsDescriptor(reader=reader, logs=dict(logs)).to_bytes())
                 file.flush()
                 os.fsync(file.fileno())
-            with effect("log.offsets_rename"):
+            with failpoint("log.offsets_rename"):
                 os.replace(private, path)
             sync_directory(self._directory)
         except OSError as error:
-            with effect("log.offsets_clean"):
+            with failpoint("log.offsets_clean"):
                 private.unlink(missing_ok=True)
             raise LogWriteFailed(f"cannot store the position of '{reader}' in {path}: {error.strerror}") from error
 
     def delete(self, reader: str) -> None:
-        with effect("log.offsets_delete"):
+        with failpoint("log.offsets_delete"):
             self._path(reader).unlink(missing_ok=True)
         sync_directory(self._directory)
 
@@ -128,24 +128,24 @@ class RegistryOffsetStore(OffsetStore):
         """As the contract. Raises what the registry raises."""
         path, data = self._path(reader), OffsetsDescriptor(reader=reader, logs=dict(logs)).to_bytes()
         try:
-            with effect("log.offsets_set"):
+            with failpoint("log.offsets_set"):
                 self._registry.set(path, data)
         except NodeMissing:
             self._create(path, data)
 
     def delete(self, reader: str) -> None:
         try:
-            with effect("log.offsets_node_delete"):
+            with failpoint("log.offsets_node_delete"):
                 self._registry.delete(self._path(reader))
         except NodeMissing:
             return  # nothing was stored, or somebody was faster
 
     def _create(self, path: str, data: bytes) -> None:
         try:
-            with effect("log.offsets_create"):
+            with failpoint("log.offsets_create"):
                 self._registry.create(path, data, parents=True)
         except NodeExists:
-            with effect("log.offsets_set_again"):
+            with failpoint("log.offsets_set_again"):
                 self._registry.set(path, data)
 
     def _path(self, reader: str) -> str:

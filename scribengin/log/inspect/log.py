@@ -17,10 +17,10 @@ from scribengin.errors import LogNotFound
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
 from scribengin.log.format.records import TXID_NONE
-from scribengin.log.metadata.check import Finding, LogSurvey, survey
+from scribengin.log.metadata.check import Finding, MetadataCheck, check_metadata
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor
 from scribengin.log.retention.holds import RegisteredReaders
-from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentAudit
+from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentCheck
 from scribengin.log.scan.unfinished import scan
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
@@ -91,7 +91,7 @@ class LogInspection:
     def __init__(self, metadata: LogMetadata, store: SegmentStore) -> None:
         self._metadata = metadata
         self._store = store
-        self.survey: LogSurvey = survey(metadata)
+        self.survey: MetadataCheck = check_metadata(metadata)
         """The log's metadata, as it was when this was made."""
 
     def segments(self, *, bodies: bool = True, progress: Progress | None = None) -> Iterator[SegmentReport]:
@@ -112,7 +112,7 @@ class LogInspection:
             if number in (None, segment.segment):
                 view = self._store.open(segment.file)
                 try:
-                    for found in SegmentAudit(view, segment, _visible_end(segment, view)):
+                    for found in SegmentCheck(view, segment, _visible_end(segment, view)):
                         yield segment, found
                 finally:
                     view.close()
@@ -180,7 +180,7 @@ class LogInspection:
         readers = RegisteredReaders(self._metadata).positions()
         if not readers:
             return
-        now = survey(self._metadata)  # after the readers: what they have read was there before
+        now = check_metadata(self._metadata)  # after the readers: what they have read was there before
         head, end = now.head, self._end_of(now)
         for reader, place in readers.items():
             if place > end:
@@ -194,7 +194,7 @@ class LogInspection:
                     "register it anew there"
                 )
 
-    def _end_of(self, found: LogSurvey) -> DLSN:
+    def _end_of(self, found: MetadataCheck) -> DLSN:
         last = found.segments[-1] if found.segments else None
         if last is None or not last.in_progress:
             return DLSN(found.head.max_segment + 1, 0, 0)
@@ -267,10 +267,10 @@ class LogInspection:
 
     def _audit(
         self, segment: SegmentDescriptor, view: SegmentView, end: Tail, start_txid: int, *, bodies: bool
-    ) -> SegmentAudit:
+    ) -> SegmentCheck:
         log = self.survey.log  # once it was configured anew, older segments may have been written without the check
         check_txids = log.config.check_txids and log.config_version == 0
-        return SegmentAudit(view, segment, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
+        return SegmentCheck(view, segment, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
 
     def _size(self, segment: SegmentDescriptor) -> int:
         if not segment.in_progress:
@@ -290,7 +290,7 @@ class LogInspection:
             return None
 
 
-def _findings(audit: SegmentAudit, progress: Progress | None) -> Iterator[Finding]:
+def _findings(audit: SegmentCheck, progress: Progress | None) -> Iterator[Finding]:
     for found in audit:
         if isinstance(found, Finding):
             yield found

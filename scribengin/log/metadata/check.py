@@ -44,7 +44,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSurvey:
+class MetadataCheck:
     """One reading of a log's metadata. `segments` are all that could be read, in order; `writer` holds the lock."""
 
     log: LogDescriptor
@@ -60,7 +60,7 @@ class LogSurvey:
         return next((segment for segment in reversed(self.segments) if segment.in_progress), None)
 
 
-def survey(metadata: LogMetadata) -> LogSurvey:
+def check_metadata(metadata: LogMetadata) -> MetadataCheck:
     """Read a log's metadata, and hold it against itself. Raises LogNotFound, DescriptorUnreadable (the log's own node
     or its head: without them there is nothing to hold anything against), and what the registry raises.
     """
@@ -81,7 +81,7 @@ def survey(metadata: LogMetadata) -> LogSurvey:
     if log.directory != head.directory:
         findings.append(Finding(f"the log's directory is {log.directory}, its head says {head.directory}"))
     findings.extend(contradictions(head, segments))
-    return LogSurvey(log, head, version, tuple(segments), _writer(metadata, findings), tuple(findings))
+    return MetadataCheck(log, head, version, tuple(segments), _writer(metadata, findings), tuple(findings))
 
 
 def contradictions(head: SegmentsHead, segments: Sequence[SegmentDescriptor]) -> Iterator[Finding]:

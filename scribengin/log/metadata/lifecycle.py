@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Sequence
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import from_node_name, node_name
 from scribengin.errors import ConfigConflict, DescriptorUnreadable, InconsistentLog, LogBusy, LogExists
 from scribengin.log.config import LogConfig
-from scribengin.log.metadata.check import LogSurvey, survey
+from scribengin.log.metadata.check import MetadataCheck, check_metadata
 from scribengin.log.metadata.segments import (
     ATTEMPTS_MAX,
     LockDescriptor,
@@ -41,7 +41,7 @@ def create_log(metadata: LogMetadata, store: SegmentStore, config: LogConfig, cl
         Create(metadata.segments_path, SegmentsHead(directory=log.directory).to_bytes()),
     ]
     try:
-        with effect("log.create"):
+        with failpoint("log.create"):
             metadata.registry.commit(operations)
     except NodeExists:
         store.delete_log(log.directory)
@@ -78,7 +78,7 @@ def configure_log(metadata: LogMetadata, config: LogConfig, version: int | None)
             )
         after = log.model_copy(update={"config": config, "config_version": log.config_version + 1})
         try:
-            with effect("log.configure"):
+            with failpoint("log.configure"):
                 metadata.registry.set(metadata.path, after.to_bytes(), node.version)
             return after
         except (VersionConflict, NodeMissing):
@@ -103,7 +103,7 @@ def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> No
         return
     log = metadata.descriptor()
     for _attempt in range(ATTEMPTS_MAX):
-        found = survey(metadata)
+        found = check_metadata(metadata)
         if found.head.directory != log.directory:
             break  # a lost request has deleted it, and somebody has created it again
         if not force:  # who takes the lock after this look moves the head's version
@@ -137,7 +137,7 @@ def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
         try:
             for batch in batches(_deletes(metadata.registry, metadata, ANY_VERSION)):
                 last = batch[-1] == Delete(metadata.path)
-                with effect("log.delete_rest"):
+                with failpoint("log.delete_rest"):
                     metadata.registry.commit([*([] if last else [check]), *batch[:-1], _versioned(batch[-1], check)])
         except (NodeMissing, NodeNotEmpty, VersionConflict):
             pass  # somebody else deletes it, too
@@ -172,7 +172,7 @@ def _versioned(operation: Operation, check: Check) -> Operation:
     return Delete(check.path, check.version) if operation == Delete(check.path) else operation
 
 
-def _delete_for_everybody(metadata: LogMetadata, found: LogSurvey) -> None:
+def _delete_for_everybody(metadata: LogMetadata, found: MetadataCheck) -> None:
     deletes = _deletes(metadata.registry, metadata, found.head_version)
     if len(list(batches(deletes))) > 1:
         there = metadata.find_descriptor()
@@ -184,7 +184,7 @@ def _delete_for_everybody(metadata: LogMetadata, found: LogSurvey) -> None:
             Set(metadata.path, log.model_copy(update={"deleting": True}).to_bytes(), version),
             Set(metadata.segments_path, head.to_bytes(), found.head_version),
         ]
-    with effect("log.delete"):
+    with failpoint("log.delete"):
         metadata.registry.commit(deletes)
 
 
@@ -195,7 +195,7 @@ def _refuse_if_written(metadata: LogMetadata) -> None:
         raise LogBusy(f"log '{metadata.log}' is being written by {owner}: end that first, or delete it by force")
 
 
-def _refuse_if_inconsistent(found: LogSurvey) -> None:
+def _refuse_if_inconsistent(found: MetadataCheck) -> None:
     if found.findings:
         raise InconsistentLog(f"log '{found.log.name}': {found.findings[0]}; look into it, or delete it by force")
 

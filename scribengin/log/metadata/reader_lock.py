@@ -14,7 +14,7 @@ import threading
 import uuid
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.errors import OwnershipAcquireFailed, ReadCancelled, ReaderLockLost
 from scribengin.log.metadata.names import check_reader_name
@@ -82,7 +82,7 @@ class SubscriberLock:
                 node = self._metadata.registry.find(self._path)
                 if node is None or self._descriptor(node).token != self._lock.token:
                     return
-                with effect("log.reader_unlock"):
+                with failpoint("log.reader_unlock"):
                     self._metadata.registry.delete(self._path, node.version)
             except (NodeMissing, VersionConflict, OutcomeUnknown):
                 continue
@@ -103,7 +103,7 @@ class SubscriberLock:
     def _take(self) -> None:
         """Try to create the lock; who has it is for the next look to say."""
         try:
-            with effect("log.reader_lock"):
+            with failpoint("log.reader_lock"):
                 self._metadata.registry.create(self._path, self._lock.to_bytes(), ephemeral=True)
         except NodeExists:
             return
@@ -115,7 +115,7 @@ class SubscriberLock:
 
     def _make(self, path: str) -> None:
         try:
-            with effect("log.reader_node"):
+            with failpoint("log.reader_node"):
                 self._metadata.registry.create(path)
         except NodeExists:
             return

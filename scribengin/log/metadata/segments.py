@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from scribengin.base.commit_log import CommitLogPath
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import AbsolutePath, Descriptor, EntryName, node_name
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
@@ -263,7 +263,7 @@ class _Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class WriterEpoch:
     """Who may change a log: the writer that raised its epoch to `epoch`."""
 
     directory: str
@@ -384,7 +384,7 @@ class LogMetadata:
                 raise InconsistentLog(f"log '{self.log}': {path} describes segment {found[-1].segment}")
         return found
 
-    def change(self, owner: Owner | None, change: Change) -> SegmentsHead:
+    def change(self, owner: WriterEpoch | None, change: Change) -> SegmentsHead:
         """Apply `change` to the head as `owner` (None: as an operator), in one transaction that checks the head's
         version.
 
@@ -407,7 +407,7 @@ class LogMetadata:
                 after, operations = change(head)
                 if lost_reply is not None and after == head:
                     return head
-                with effect("log.metadata"):
+                with failpoint("log.metadata"):
                     self.registry.commit([Set(self.segments_path, after.to_bytes(), version), *operations])
                 return after
             except (VersionConflict, NodeMissing, NodeExists, SegmentsMoved):
@@ -426,7 +426,7 @@ class LogMetadata:
             f"meanwhile; look at {self.path}"
         )
 
-    def create_segment(self, owner: Owner, descriptor: SegmentDescriptor) -> SegmentsHead:
+    def create_segment(self, owner: WriterEpoch, descriptor: SegmentDescriptor) -> SegmentsHead:
         """Register a segment that is being written from now on. Raises as `change`."""
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
@@ -434,7 +434,9 @@ class LogMetadata:
 
         return self.change(owner, change)
 
-    def complete_segment(self, owner: Owner, completed: SegmentDescriptor, *, release: bool = False) -> SegmentsHead:
+    def complete_segment(
+        self, owner: WriterEpoch, completed: SegmentDescriptor, *, release: bool = False
+    ) -> SegmentsHead:
         """Replace the segment in progress by what it came to. With `release`, the owner's lock goes with it.
 
         Raises as `change`.
@@ -446,7 +448,9 @@ class LogMetadata:
 
         return self.change(owner, change)
 
-    def roll_segment(self, owner: Owner, completed: SegmentDescriptor, following: SegmentDescriptor) -> SegmentsHead:
+    def roll_segment(
+        self, owner: WriterEpoch, completed: SegmentDescriptor, following: SegmentDescriptor
+    ) -> SegmentsHead:
         """Replace the segment in progress by what it came to, and register the one that follows: both or neither.
 
         Raises as `change`.
@@ -484,7 +488,7 @@ class LogMetadata:
             Create(f"{self.segments_path}/{completed.node}", completed.to_bytes()),
         ]
 
-    def adopt_segment(self, owner: Owner, completed: SegmentDescriptor) -> SegmentsHead:
+    def adopt_segment(self, owner: WriterEpoch, completed: SegmentDescriptor) -> SegmentsHead:
         """Register a segment that is complete already, behind all others. Raises as `change`."""
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
@@ -503,7 +507,7 @@ class LogMetadata:
 
         return self.change(owner, change)
 
-    def raise_epoch(self, owner: Owner, epoch: int) -> Owner:
+    def raise_epoch(self, owner: WriterEpoch, epoch: int) -> WriterEpoch:
         """Let the owner's epoch be `epoch`, which is higher. Raises as `change`."""
         self.change(owner, lambda head: (head.model_copy(update={"epoch": epoch}), []))
         return replace(owner, epoch=epoch)
@@ -514,11 +518,11 @@ class LogMetadata:
         node = self.registry.find(path)
         return None if node is None else SegmentDescriptor.from_bytes(node.data, path=path)
 
-    def seal(self, owner: Owner) -> SegmentsHead:
+    def seal(self, owner: WriterEpoch) -> SegmentsHead:
         """Say that nothing follows the completed segments, ever. Raises as `change`."""
         return self.change(owner, lambda head: (head.model_copy(update={"end_of_stream": True}), []))
 
-    def release_operations(self, owner: Owner) -> list[Operation]:
+    def release_operations(self, owner: WriterEpoch) -> list[Operation]:
         """What deletes the owner's lock, if it still is the owner's."""
         node = self.registry.find(self.lock_path)
         if node is None or LockDescriptor.from_bytes(node.data, path=self.lock_path).token != owner.token:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
 from scribengin_registry.contract import Delete, Watch
 from scribengin_registry.errors import (
@@ -57,7 +57,7 @@ class WaitingLine:
         """Take the last place. Raises LogNotFound, and what the registry raises."""
         while self.place is None:
             try:
-                with effect("log.waiting_join"):
+                with failpoint("log.waiting_join"):
                     self.place = self._registry.create(
                         f"{self._path}/place-", self._lock.to_bytes(), ephemeral=True, sequential=True
                     )
@@ -93,7 +93,7 @@ class WaitingLine:
 
     def _make(self) -> None:
         try:
-            with effect("log.waiting_make"):
+            with failpoint("log.waiting_make"):
                 self._registry.create(self._path)
         except NodeExists:
             return
@@ -104,7 +104,7 @@ class WaitingLine:
 
     def _left(self, place: str) -> bool:
         try:
-            with effect("log.waiting_leave"):
+            with failpoint("log.waiting_leave"):
                 self._registry.delete(place)
         except (NodeMissing, RegistryClosed, SessionLost):
             return True

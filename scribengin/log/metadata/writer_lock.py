@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Callable
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
-from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata, Owner, SegmentsHead
+from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.metadata.waiting_line import WaitingLine
 from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, SessionState, Set, Watch
 from scribengin_registry.errors import (
@@ -34,7 +34,7 @@ _SESSION_POLL_S = 1.0
 
 def acquire(
     metadata: LogMetadata, clock: Clock, *, timeout_s: float, steal: bool, cancel: threading.Event | None = None
-) -> Owner:
+) -> WriterEpoch:
     """Wait for the log's lock, behind all who wait for it already, or with `steal` take it from its owner at once, and
     raise the epoch.
 
@@ -93,7 +93,7 @@ class HeldLock:
     Costs nothing while nothing happens: one watch, and a thread from when that fires until all is well again.
     """
 
-    def __init__(self, metadata: LogMetadata, owner: Owner, ended: Callable[[ScribenginError], None]) -> None:
+    def __init__(self, metadata: LogMetadata, owner: WriterEpoch, ended: Callable[[ScribenginError], None]) -> None:
         self._metadata = metadata
         self._owner = owner
         self._ended = ended
@@ -103,17 +103,17 @@ class HeldLock:
         self._running = False
         self._let_go = threading.Event()
         self._looking = threading.Lock()
-        """Held during each look: none is under way once `let_go` has returned."""
+        """Held during each look: none is under way once `relinquish` has returned."""
 
     def keep(self) -> None:
         """Begin. Raises what the registry raises."""
         try:
             self._look()
         except BaseException:
-            self.let_go()
+            self.relinquish()
             raise
 
-    def let_go(self) -> None:
+    def relinquish(self) -> None:
         """From here on the lock is not taken again, whatever becomes of it. Idempotent."""
         self._let_go.set()
         with self._looking:
@@ -174,7 +174,7 @@ def _setter(event: threading.Event) -> Watch:
     return lambda _change: event.set()
 
 
-def release(metadata: LogMetadata, owner: Owner) -> None:
+def release(metadata: LogMetadata, owner: WriterEpoch) -> None:
     """Give the lock back, if it still is ours. Raises what the registry raises."""
     try:
         for _attempt in range(ATTEMPTS_MAX):  # a lost reply leaves open whether the lock was given back: look
@@ -185,7 +185,7 @@ def release(metadata: LogMetadata, owner: Owner) -> None:
         return  # then it is not ours any more
 
 
-def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> Owner | None:
+def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> WriterEpoch | None:
     head, version = metadata.head()
     after = head.model_copy(update={"epoch": head.epoch + 1})
     operations: list[Operation] = [Set(metadata.segments_path, after.to_bytes(), version)]
@@ -193,9 +193,9 @@ def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: 
         operations.append(Delete(metadata.lock_path, held.version))
     operations.append(Create(metadata.lock_path, lock.to_bytes(), ephemeral=True))
     operations += line.operations()
-    owner = Owner(after.directory, after.epoch, lock.token)
+    owner = WriterEpoch(after.directory, after.epoch, lock.token)
     try:
-        with effect("log.lock"):
+        with failpoint("log.lock"):
             metadata.registry.commit(operations)
         return owner
     except (VersionConflict, NodeExists, NodeMissing):
@@ -204,7 +204,7 @@ def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: 
         return _settle(metadata, owner)
 
 
-def _settle(metadata: LogMetadata, owner: Owner) -> Owner | None:
+def _settle(metadata: LogMetadata, owner: WriterEpoch) -> WriterEpoch | None:
     metadata.registry.sync(metadata.lock_path)
     held = metadata.registry.find(metadata.lock_path)
     if held is None or LockDescriptor.from_bytes(held.data, path=metadata.lock_path).token != owner.token:

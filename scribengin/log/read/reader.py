@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 _PLAIN = ReaderConfig()
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record stands. Of the records behind it in the same batch each stands a slot further, unless records of
     other channels were left out in between."""
 
@@ -73,7 +73,7 @@ class LogReader(ClosedAtExit):
         self._entries = self._entries_from(self._position)
         self._entry: ReadEntry | None = None
         """The one that the position lies in, when that is known."""
-        self._last: Place | None = None
+        self._last: RecordPlace | None = None
         self._idle = IdleWatch(catalog.log.name, config, clock, catalog.writer)
 
     @property
@@ -87,7 +87,7 @@ class LogReader(ClosedAtExit):
         return self._position
 
     @property
-    def last_place(self) -> Place | None:
+    def last_place(self) -> RecordPlace | None:
         """Where the first record of the batch stands that was read last; None before any was."""
         return self._last
 
@@ -266,7 +266,7 @@ class LogReader(ClosedAtExit):
         first = 0 if mask is None else pc.index(mask, True).as_py()
         if first < 0:
             return None
-        self._last = Place(DLSN(entry.segment, header.entry, slot + first), header.sequence + slot + first)
+        self._last = RecordPlace(DLSN(entry.segment, header.entry, slot + first), header.sequence + slot + first)
         if place:
             batch = with_place(batch, entry.segment, header.entry, slot, header.sequence + slot)
         if mask is not None:

@@ -1,7 +1,7 @@
 """Where a reader can start, and how that becomes a position.
 
 A start that is still to come (a transaction id or a sequence id that no record has yet) becomes the end of the log and
-a `Gate`: what is written until then and does not belong to the start is left out.
+a `StartFilter`: what is written until then and does not belong to the start is left out.
 
 Time. Records carry no time of their own, but writers that are not told a transaction id take the time in milliseconds,
 and every segment knows when it was created and completed. So `Time(ms)` leaves out the segments that were completed
@@ -54,7 +54,7 @@ class Time:
     ms: int
 
 
-class Edge(Enum):
+class StartEdge(Enum):
     """FIRST: the first record that is kept. LAST: the last one that is visible. TAIL: the first that comes after it."""
 
     FIRST = "first"
@@ -62,20 +62,20 @@ class Edge(Enum):
     TAIL = "tail"
 
 
-FIRST = Edge.FIRST
+FIRST = StartEdge.FIRST
 """The first record that is kept."""
-LAST = Edge.LAST
+LAST = StartEdge.LAST
 """The last record that is visible."""
-TAIL = Edge.TAIL
+TAIL = StartEdge.TAIL
 """The first record that comes after it."""
 
-Start = DLSN | TransactionId | SequenceId | Time | Edge | None
+Start = DLSN | TransactionId | SequenceId | Time | StartEdge | None
 """None is FIRST, and so are DLSN.INITIAL and DLSN.NON_INCLUSIVE_LOWER_BOUND."""
 
 _FIRST = (None, FIRST, DLSN.INITIAL, DLSN.NON_INCLUSIVE_LOWER_BOUND)
 
 
-class Gate(Protocol):
+class StartFilter(Protocol):
     """Leaves out what comes before the start. Once it has let a record through, everything passes."""
 
     def first_slot(self, header: EntryHeader, body: pa.RecordBatch) -> int | None:
@@ -106,7 +106,7 @@ class SequenceGate:
         return None if header.end_sequence <= self.value else max(0, self.value - header.sequence)
 
 
-def locate(catalog: LogCatalog, start: Start, *, skip_damaged: bool = False) -> tuple[DLSN, Gate | None]:
+def locate(catalog: LogCatalog, start: Start, *, skip_damaged: bool = False) -> tuple[DLSN, StartFilter | None]:
     """The position of `start`, and what to leave out from there on.
 
     With `skip_damaged`, damage in the way of a lookup makes it start further ahead, where the gate sees to the rest.
@@ -115,7 +115,7 @@ def locate(catalog: LogCatalog, start: Start, *, skip_damaged: bool = False) -> 
     return catalog.settled(lambda: _located(catalog, start, skip_damaged=skip_damaged))
 
 
-def _located(catalog: LogCatalog, start: Start, *, skip_damaged: bool) -> tuple[DLSN, Gate | None]:
+def _located(catalog: LogCatalog, start: Start, *, skip_damaged: bool) -> tuple[DLSN, StartFilter | None]:
     if start in _FIRST:
         return max(DLSN.INITIAL, catalog.state().head.first), None
     if isinstance(start, DLSN):
@@ -186,7 +186,7 @@ def _at_sequence(catalog: LogCatalog, sequence: int, *, skip_damaged: bool) -> D
         return first
 
 
-def _at_time(catalog: LogCatalog, ms: int, *, skip_damaged: bool) -> tuple[DLSN, Gate | None]:
+def _at_time(catalog: LogCatalog, ms: int, *, skip_damaged: bool) -> tuple[DLSN, StartFilter | None]:
     first = catalog.state().head.first
     for segment in catalog.kept_from(lambda segment: segment.reaches(ms)):
         if segment.completed_ms is not None and segment.completed_ms < ms:

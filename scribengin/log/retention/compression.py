@@ -29,7 +29,7 @@ from scribengin.log.format.entry import GROUP_ENTRIES_MAX, HEADER_BYTES, Damage,
 from scribengin.log.metadata.check import Finding
 from scribengin.log.metadata.segments import CopyDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.read.catalog import damaged
-from scribengin.log.scan.audit import SegmentAudit
+from scribengin.log.scan.audit import SegmentCheck
 from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 from scribengin_registry.contract import Operation, Set
@@ -251,7 +251,7 @@ def _check_copy(log: str, store: SegmentStore, segment: SegmentDescriptor) -> No
     except LogNotFound as error:
         raise _refused(log, segment, str(error)) from None
     try:
-        found = next((entry for entry in SegmentAudit(view, segment, end) if isinstance(entry, Finding)), None)
+        found = next((entry for entry in SegmentCheck(view, segment, end) if isinstance(entry, Finding)), None)
     finally:
         view.close()
     if found is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from scribengin.base.commit_log import CommitLog, CommitLogPath, check_commit_log
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, from_node_name, node_name
 from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.format.dlsn import DLSN
@@ -108,7 +108,7 @@ class RegisteredReaders:
             if version is None:
                 return known
             try:
-                with effect("log.reader_unregister"):
+                with failpoint("log.reader_unregister"):
                     self._registry.delete(self._node(reader), version)
             except NodeNotEmpty:
                 raise LogBusy(
@@ -162,7 +162,7 @@ class RegisteredReaders:
 
     def _move(self, reader: str, position: DLSN, version: int | None) -> None:
         try:
-            with effect("log.reader_move"):
+            with failpoint("log.reader_move"):
                 self._registry.set(
                     self._node(reader), ReaderDescriptor.of(position).to_bytes(), -1 if version is None else version
                 )

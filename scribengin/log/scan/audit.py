@@ -25,7 +25,7 @@ TXID_UNKNOWN = -(2**63)
 """The last transaction id before a segment whose predecessor is gone."""
 
 
-class SegmentAudit:
+class SegmentCheck:
     """Iterate it: it yields the entries whose header holds, and findings where something is wrong, in order.
 
     `end` is how far readers see the segment, `start_txid` the last transaction id before it, and with `check_txids`

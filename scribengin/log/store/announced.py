@@ -21,7 +21,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.private import PRIVATE_MODE
 from scribengin.filesystems.birth import file_status
 from scribengin.log.store.contract import Announced
@@ -34,7 +34,7 @@ _NAME = re.compile(r"(\d+)-(\d{18})")
 def announce(directory: Path, epoch: int, segment: int) -> None:
     """Durably. Raises OSError; FileNotFoundError: the log has no directory."""
     place = directory / _PLACE
-    with effect("log.announce"):
+    with failpoint("log.announce"):
         with suppress(FileExistsError):
             os.mkdir(place, PRIVATE_MODE)  # only if the log has a directory: it may have been deleted
         path = place / f"{epoch}-{segment:018d}"
@@ -44,7 +44,7 @@ def announce(directory: Path, epoch: int, segment: int) -> None:
         finally:
             os.close(file)
     sync_directory(place)
-    with effect("log.announced_remove"):
+    with failpoint("log.announced_remove"):
         for lower in [name for name in _names(place) if name < (epoch, segment)]:
             (place / f"{lower[0]}-{lower[1]:018d}").unlink(missing_ok=True)
 

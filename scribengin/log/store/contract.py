@@ -99,7 +99,7 @@ class SegmentAppender(ABC):
         """
 
     @abstractmethod
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         """Make all that was written durable, also where `sync` does not. Raises LogWriteFailed, also for what the disk
         refused since the segment was made, whoever was told of it before."""
 
@@ -171,7 +171,7 @@ class SegmentStore(ABC):
         LogWriteFailed."""
 
     @abstractmethod
-    def settle(self, name: SegmentName) -> None:
+    def make_durable(self, name: SegmentName) -> None:
         """Make every byte of a segment durable that is not yet. Raises LogWriteFailed.
 
         What a sync has failed for before is not made durable by this one, and this one does not fail.

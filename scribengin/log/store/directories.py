@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.private import PRIVATE_MODE
 
 
@@ -20,7 +20,7 @@ def make_directory(path: Path) -> None:
             sync_directory(path.parent)
         return
     make_directory(path.parent)
-    with effect("log.log_directory"):
+    with failpoint("log.log_directory"):
         path.mkdir(mode=PRIVATE_MODE, exist_ok=True)
     sync_directory(path.parent)
 
@@ -29,7 +29,7 @@ def sync_directory(path: Path) -> None:
     """Make what was made, renamed or removed in a directory survive a power failure. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with effect("log.directory_sync"):
+        with failpoint("log.directory_sync"):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

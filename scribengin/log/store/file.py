@@ -31,7 +31,7 @@ from pathlib import Path
 import pyarrow as pa
 from crc32c import crc32c
 
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import Fenced, LogClosed, LogNotFound, LogWriteFailed
 from scribengin.log.store import inotify as tail_watch
 from scribengin.log.store.announced import announce, announced
@@ -87,7 +87,7 @@ class FileSegmentStore(SegmentStore):
         path = self._root / directory
         for attempt in range(_ATTEMPTS_MAX):
             try:
-                with effect("log.log_directory_remove"):
+                with failpoint("log.log_directory_remove"):
                     shutil.rmtree(path)
             except FileNotFoundError:
                 if not path.exists():
@@ -101,7 +101,7 @@ class FileSegmentStore(SegmentStore):
         try:
             if not name.copy:
                 announce(path.parent, name.epoch, name.segment)
-            with effect("log.segment_create"):
+            with failpoint("log.segment_create"):
                 file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
                 try:
                     sync_directory(path.parent)
@@ -119,18 +119,18 @@ class FileSegmentStore(SegmentStore):
     def fence(self, name: SegmentName) -> None:
         path = Path(self.path(name)).with_suffix(".fence")
         try:
-            with effect("log.fence"):
+            with failpoint("log.fence"):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
             sync_directory(path.parent)
         except OSError as error:
             raise LogWriteFailed(f"cannot fence segment {path}: {error.strerror}") from error
 
-    def settle(self, name: SegmentName) -> None:
+    def make_durable(self, name: SegmentName) -> None:
         path = self.path(name)
         try:
             descriptor = os.open(path, os.O_RDONLY)
             try:
-                with effect("log.settle"):
+                with failpoint("log.settle"):
                     os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
@@ -157,7 +157,7 @@ class FileSegmentStore(SegmentStore):
         path = Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind])
         private = path.with_suffix(f"{path.suffix}-{os.getpid()}")
         try:
-            with effect("log.index_save"):
+            with failpoint("log.index_save"):
                 private.write_bytes(index)
                 os.replace(private, path)
         except OSError:
@@ -194,7 +194,7 @@ class FileSegmentStore(SegmentStore):
         path = Path(self.path(name))
         try:
             size = path.stat().st_size if path.exists() else 0
-            with effect("log.segment_remove"):
+            with failpoint("log.segment_remove"):
                 for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
                     path.with_suffix(suffix).unlink(missing_ok=True)
         except OSError as error:
@@ -205,7 +205,7 @@ class FileSegmentStore(SegmentStore):
         old, new = Path(self.path(name)), Path(self.path(to))
         try:
             make_directory(new.parent)
-            with effect("log.segment_move"):
+            with failpoint("log.segment_move"):
                 for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
                     with suppress(FileNotFoundError):
                         os.rename(old.with_suffix(suffix), new.with_suffix(suffix))
@@ -238,14 +238,14 @@ class FileAppender(SegmentAppender):
                 self._index_rows.append(IndexRow.of(entry.header, entry.offset))
                 self._indexed_end = entry.offset
         try:
-            with effect("log.segment_write"):
+            with failpoint("log.segment_write"):
                 _write_all(self._file, buffers)
         except OSError as error:
             raise self._failed("write to", error) from error
 
     def sync(self) -> None:
         try:
-            with effect("log.segment_sync"):
+            with failpoint("log.segment_sync"):
                 if self._fsync:
                     os.fdatasync(self._file)
         except OSError as error:
@@ -258,16 +258,16 @@ class FileAppender(SegmentAppender):
                 f"segment {self._path} was fenced: another writer owns the log now; open a new writer to go on"
             )
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         try:
-            with effect("log.segment_settle"):
+            with failpoint("log.segment_settle"):
                 os.fdatasync(self._file)  # the kernel tells each descriptor of a failure since it was opened, once
         except OSError as error:
             raise self._failed("sync", error) from error
 
     def publish(self, tail: Tail) -> None:
         try:
-            with effect("log.tail_write"):
+            with failpoint("log.tail_write"):
                 if self._tail_file < 0:
                     self._tail_file = os.open(self._path.with_suffix(".tail"), os.O_WRONLY | os.O_CREAT, 0o644)
                 if os.pwrite(self._tail_file, slot_of(tail), self._tails % 2 * SLOT_BYTES) < SLOT_BYTES:
@@ -285,7 +285,7 @@ class FileAppender(SegmentAppender):
     def _write_index_rows(self) -> None:
         if not self._index_rows:
             return
-        with effect("log.index_write"):
+        with failpoint("log.index_write"):
             if self._index_file < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 self._index_file = os.open(self._path.with_suffix(".idx"), flags, 0o644)

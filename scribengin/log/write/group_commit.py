@@ -20,7 +20,7 @@ from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
 from scribengin.log.format.records import Record, body_of_records, keep_alive_entry
-from scribengin.log.write.results import Ack, Run
+from scribengin.log.write.results import Ack, SlotRange
 from scribengin.log.write.segment_chain import SegmentChain
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -442,7 +442,7 @@ class PendingBulk:
         return self._entries
 
     def resolve(self, firsts: Sequence[DLSN]) -> DLSN:
-        runs = [Run(first, entry.records) for first, entry in zip(firsts, self._entries, strict=True)]
+        runs = [SlotRange(first, entry.records) for first, entry in zip(firsts, self._entries, strict=True)]
         self._ack.written(runs, last=self._last)
         return runs[-1].last
 

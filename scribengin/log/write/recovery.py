@@ -12,26 +12,26 @@ from contextlib import closing
 
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitLog, fence_commit_log
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import DescriptorUnreadable, LogNotFound, RecoveryRefused
 from scribengin.log.format.staged import StagedRange
-from scribengin.log.metadata.segments import LogMetadata, LogState, Owner, SegmentDescriptor, SegmentsHead
+from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor, SegmentsHead, WriterEpoch
 from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
 from scribengin.log.store.contract import SegmentStore, Tail
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, VersionConflict
 
-Judge = Callable[[SegmentDescriptor], StagedRange | None]
+StagedLookup = Callable[[SegmentDescriptor], StagedRange | None]
 """Says which staged range of an unfinished segment has committed. Whoever it is has fenced the commit log before it
 looked."""
 
 _FENCE_ATTEMPTS = 20
 
 
-def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
-    """The judge for whoever does not own the round: fence the commit log that the segment names, and believe it."""
+def commit_log_lookup(registry: Registry, log: str, namespace: str) -> StagedLookup:
+    """The lookup for whoever does not own the round: fence the commit log that the segment names, and believe it."""
 
-    def judge(segment: SegmentDescriptor) -> StagedRange | None:
+    def lookup(segment: SegmentDescriptor) -> StagedRange | None:
         if segment.commit_log is None:
             raise RecoveryRefused(f"log '{log}', segment {segment.segment} has staged entries and names no commit log")
         path = commit_log_path(segment.commit_log, namespace)
@@ -40,7 +40,7 @@ def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
             decision = found.prepared.decision
             raise RecoveryRefused(
                 f"log '{log}', segment {segment.segment}: round {decision.round} of task {found.task} of "
-                f"{found.dataflow} is staged and prepared, and '{decision.decider}' decides about it; start "
+                f"{found.dataflow} is staged and prepared, and '{decision.coordinator}' decides about it; start "
                 f"{found.dataflow}, which asks there, or delete it, which does the same"
             )
         committed = found.committed
@@ -48,7 +48,7 @@ def commit_log_judge(registry: Registry, log: str, namespace: str) -> Judge:
             return None
         return StagedRange.from_json(committed.data, path=path)
 
-    return judge
+    return lookup
 
 
 def commit_log_path(commit_log: str, namespace: str) -> str:
@@ -58,16 +58,16 @@ def commit_log_path(commit_log: str, namespace: str) -> str:
 
 
 def recover_unfinished(
-    metadata: LogMetadata, store: SegmentStore, owner: Owner, state: LogState, clock: Clock, judge: Judge
+    metadata: LogMetadata, store: SegmentStore, owner: WriterEpoch, state: LogState, clock: Clock, lookup: StagedLookup
 ) -> SegmentsHead:
     """Complete the segment in progress, if there is one, and return the head. Raises RecoveryRefused, LogWriteFailed,
     Fenced."""
     segment = state.in_progress
     if segment is None:
         return state.head
-    end = _end_of(metadata.log, store, segment, state.head.last_txid, judge)
-    store.settle(segment.file)
-    with effect("log.recovery_complete"):
+    end = _end_of(metadata.log, store, segment, state.head.last_txid, lookup)
+    store.make_durable(segment.file)
+    with failpoint("log.recovery_complete"):
         return metadata.complete_segment(owner, completed(segment, end, clock))
 
 
@@ -84,18 +84,18 @@ def completed(segment: SegmentDescriptor, end: Tail, clock: Clock) -> SegmentDes
     )
 
 
-def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, judge: Judge) -> Tail:
+def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txid: int, lookup: StagedLookup) -> Tail:
     try:
         with closing(store.open(segment.file)) as cached:  # before anything is made beside a file that is not there
             store.fence(segment.file)
             tail = cached.tail()
-        store.settle(segment.file)
+        store.make_durable(segment.file)
         view = store.open(segment.file, from_disk=True)
     except LogNotFound as error:
         raise RecoveryRefused(f"log '{log}', segment {segment.segment}: {error}; bring the file back") from None
     try:
         found = scan(view, segment, start_txid=start_txid)
-        end = decide(segment, found, tail, _judged(segment, found, judge))
+        end = decide(segment, found, tail, _looked_up(segment, found, lookup))
     finally:
         view.close()
     if isinstance(end, Refusal):
@@ -106,12 +106,12 @@ def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txi
     return end
 
 
-def _judged(segment: SegmentDescriptor, found: Found, judge: Judge) -> StagedRange | None:
-    """Ask the judge only when it matters: if nothing was ever to be staged here, or nothing is and nobody can tell."""
+def _looked_up(segment: SegmentDescriptor, found: Found, lookup: StagedLookup) -> StagedRange | None:
+    """Ask the lookup only when it matters: if nothing was ever to be staged here, or nothing is and nobody can tell."""
     if found.staged is None and segment.commit_log is None:
         return None
     try:
-        return judge(segment)
+        return lookup(segment)
     except RecoveryRefused:
         if found.staged is None:
             return None
@@ -121,7 +121,7 @@ def _judged(segment: SegmentDescriptor, found: Found, judge: Judge) -> StagedRan
 def _fenced(registry: Registry, path: str) -> CommitLog:
     for _attempt in range(_FENCE_ATTEMPTS):
         try:
-            with effect("log.commit_log_fence"):
+            with failpoint("log.commit_log_fence"):
                 return fence_commit_log(registry, path)
         except (VersionConflict, OutcomeUnknown):  # it was just committed, or rewritten by a lost request: look again
             registry.sync(path)

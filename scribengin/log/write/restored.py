@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import LogNotFound, RecoveryRefused
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EncodedEntry, EntryHeader, EntryType, encode, read_body
@@ -37,14 +37,14 @@ from scribengin.log.metadata.segments import (
     LogDescriptor,
     LogMetadata,
     LogState,
-    Owner,
     SegmentDescriptor,
     SegmentsHead,
+    WriterEpoch,
 )
 from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
 from scribengin.log.store.contract import SEGMENT_MAX, PlacedEntry, SegmentName, SegmentStore, Tail
 from scribengin.log.store.index import EntryPlace, walk
-from scribengin.log.write.recovery import Judge, completed
+from scribengin.log.write.recovery import StagedLookup, completed
 from scribengin_registry.batches import batches
 from scribengin_registry.contract import Delete, Operation
 
@@ -121,7 +121,7 @@ class SortedOut:
     last_segment: int | None
 
 
-def sort_out(store: SegmentStore, owner: Owner, state: LogState, *, thorough: bool = False) -> SortedOut:
+def sort_out(store: SegmentStore, owner: WriterEpoch, state: LogState, *, thorough: bool = False) -> SortedOut:
     """Set aside what no node names and holds bytes, remove what is empty; bring back what is named again.
 
     The log's files are listed only if the segment that was announced last is not the last one that the registry names,
@@ -181,7 +181,7 @@ def records_in(store: SegmentStore, name: SegmentName) -> int:
         view.close()
 
 
-def give_up_missing(metadata: LogMetadata, store: SegmentStore, owner: Owner, state: LogState) -> int:
+def give_up_missing(metadata: LogMetadata, store: SegmentStore, owner: WriterEpoch, state: LogState) -> int:
     """Let the log begin with the first segment that has a file, and return how many segments went.
 
     They were purged after the backup was made. A log none of whose files are there is left alone: its disk may be away.
@@ -218,17 +218,17 @@ class Restoration:
         self,
         metadata: LogMetadata,
         store: SegmentStore,
-        owner: Owner,
+        owner: WriterEpoch,
         log: LogDescriptor,
         clock: Clock,
-        judge: Judge,
+        lookup: StagedLookup,
     ) -> None:
         self._metadata = metadata
         self._store = store
         self._owner = owner
         self._log = log
         self._clock = clock
-        self._judge = judge
+        self._lookup = lookup
         self._last_epoch = 0
 
     def take_back(self, state: LogState) -> TakenBack:
@@ -275,7 +275,7 @@ class Restoration:
             created_ms=self._clock.now_ms(),
             commit_log=commit_log,
         )
-        with effect("log.take_back"):
+        with failpoint("log.take_back"):
             store.move(name, segment.raw_file)
         try:
             end = self._end(segment, following)
@@ -292,7 +292,7 @@ class Restoration:
         """Where it ended, as recovery finds it; a staged round counts also if the file after it counts it."""
         store = self._store
         store.fence(segment.file)
-        store.settle(segment.file)
+        store.make_durable(segment.file)
         view = store.open(segment.file)
         try:
             found = scan(view, segment, start_txid=-1)
@@ -320,7 +320,7 @@ class Restoration:
                 bytes=0,
             )
         try:
-            return self._judge(segment)
+            return self._lookup(segment)
         except RecoveryRefused:  # nobody can tell: it is the round's own task that stages it again
             return None
 

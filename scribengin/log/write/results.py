@@ -28,7 +28,7 @@ DLSN_SCHEMA = pa.schema([pa.field(name, pa.int64()) for name in ("segment", "ent
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-class Run(NamedTuple):
+class SlotRange(NamedTuple):
     """Records that stand in consecutive slots of one entry, from `first` on."""
 
     first: DLSN
@@ -61,7 +61,7 @@ class BulkResult:
 
     rows: int
     refused: tuple[RefusedRow, ...]
-    written: tuple[Run, ...]
+    written: tuple[SlotRange, ...]
     failure: BaseException | None = None
 
     @property
@@ -95,7 +95,7 @@ class BulkResult:
         return taken
 
 
-def _positions(run: Run) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+def _positions(run: SlotRange) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     first = run.first
     if first == DLSN.INVALID:
         return np.tile(np.array([first], np.int64).T, run.records)
@@ -110,9 +110,9 @@ class Ack(ABC, Generic[_T]):
     def __init__(self) -> None:
         self.future: Future[_T] = Future()
         self.future.set_running_or_notify_cancel()  # what is on its way to the disk cannot be called back
-        self._runs: list[Run] = []
+        self._runs: list[SlotRange] = []
 
-    def written(self, runs: Sequence[Run], *, last: bool) -> None:
+    def written(self, runs: Sequence[SlotRange], *, last: bool) -> None:
         """A part was written; with `last`, it was the last part."""
         self._runs.extend(runs)
         if last:
@@ -121,14 +121,14 @@ class Ack(ABC, Generic[_T]):
 
     def queued(self, records: int) -> None:
         """All of it is queued, and nobody waits until it is durable."""
-        self.future.set_result(self._result([Run(DLSN.INVALID, records)]))
+        self.future.set_result(self._result([SlotRange(DLSN.INVALID, records)]))
 
     @abstractmethod
     def fail(self, error: BaseException) -> None:
         """The rest will not be written, or nobody knows whether it was."""
 
     @abstractmethod
-    def _result(self, runs: Sequence[Run]) -> _T: ...
+    def _result(self, runs: Sequence[SlotRange]) -> _T: ...
 
 
 class BulkAck(Ack[DlsnRange]):
@@ -138,7 +138,7 @@ class BulkAck(Ack[DlsnRange]):
         with suppress(InvalidStateError):
             self.future.set_exception(error)
 
-    def _result(self, runs: Sequence[Run]) -> DlsnRange:
+    def _result(self, runs: Sequence[SlotRange]) -> DlsnRange:
         return DlsnRange(runs[0].first, runs[-1].last)
 
 
@@ -158,7 +158,7 @@ class PartialAck(Ack[BulkResult]):
         with suppress(InvalidStateError):
             self.future.set_result(replace(self._result(self._runs), failure=error))
 
-    def _result(self, runs: Sequence[Run]) -> BulkResult:
+    def _result(self, runs: Sequence[SlotRange]) -> BulkResult:
         return BulkResult(self._rows, self._refused, tuple(runs))
 
 

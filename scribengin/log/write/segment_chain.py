@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import EndOfStream, InconsistentLog, LogError, LogWriteFailed, ScribenginError
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, EntryType
 from scribengin.log.format.records import control_entry
 from scribengin.log.format.staged import StagedRange, control_payload
-from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, Owner, SegmentDescriptor, SegmentsHead
+from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, SegmentDescriptor, SegmentsHead, WriterEpoch
 from scribengin.log.metrics import LogMetrics
 from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentStore, Tail
 from scribengin.log.write.recovery import completed
@@ -40,7 +40,7 @@ class SegmentChain:
         self,
         metadata: LogMetadata,
         store: SegmentStore,
-        owner: Owner,
+        owner: WriterEpoch,
         log: LogDescriptor,
         head: SegmentsHead,
         *,
@@ -112,7 +112,7 @@ class SegmentChain:
             part = entries[start : start + GROUP_ENTRIES_MAX]
             if self._group_entries + len(part) > GROUP_ENTRIES_MAX:
                 self._sync(appender)
-            with effect("log.stage_write"):
+            with failpoint("log.stage_write"):
                 self._write(segment, appender, [entry.as_type(EntryType.STAGED) for entry in part])
 
     def prepare(self) -> StagedRange | None:
@@ -120,10 +120,10 @@ class SegmentChain:
         if self._staged_first is None or self._prepared is not None:
             return self._prepared
         segment, appender = self._opened()
-        with effect("log.stage_sync"):
+        with failpoint("log.stage_sync"):
             self._sync(appender)
             if not segment.fsync:
-                appender.settle()  # what a round commits is durable, whatever else of the log is
+                appender.make_durable()  # what a round commits is durable, whatever else of the log is
         self._prepared = StagedRange(
             log=self._log.name,
             directory=self._log.directory,
@@ -143,11 +143,11 @@ class SegmentChain:
             return
         segment, appender = self._opened()
         payload = control_payload(named.first_entry, named.last_entry)
-        with effect("log.control_write"):
+        with failpoint("log.control_write"):
             self._write(segment, appender, [control_entry(payload, self._written.last_txid)])
-        with effect("log.control_sync"):
+        with failpoint("log.control_sync"):
             self._sync(appender)
-        with effect("log.round_show"):
+        with failpoint("log.round_show"):
             self._show(appender)
         self._staged_first = self._prepared = None
 
@@ -166,7 +166,7 @@ class SegmentChain:
         if self._segment is None:
             return
         end = self._end_of(*self._opened())
-        with effect("log.segment_complete"):
+        with failpoint("log.segment_complete"):
             self._head = self._metadata.complete_segment(self._owner, end, release=release)
         self._leave_segment(end)
         self._completed = not release
@@ -194,7 +194,7 @@ class SegmentChain:
             if self._head.end_of_stream:
                 raise EndOfStream(f"log '{self._log.name}' was sealed: nothing can be written to it")
             segment, appender = self._following()
-            with effect("log.segment_register"):
+            with failpoint("log.segment_register"):
                 self._head = self._metadata.create_segment(self._owner, segment)
             self._enter_segment(segment, appender)
         elif self._roll_is_due(self._segment):
@@ -222,7 +222,7 @@ class SegmentChain:
             self._postpone_roll(error)
             return
         end = self._end_of(*self._opened())
-        with effect("log.segment_roll"):
+        with failpoint("log.segment_roll"):
             self._head = self._metadata.roll_segment(self._owner, end, following)
         self._leave_segment(end)
         self._enter_segment(following, appender)
@@ -259,7 +259,7 @@ class SegmentChain:
 
     def _end_of(self, segment: SegmentDescriptor, appender: SegmentAppender) -> SegmentDescriptor:
         if not segment.fsync:
-            appender.settle()  # a completed segment is durable, whatever its groups were
+            appender.make_durable()  # a completed segment is durable, whatever its groups were
         return completed(segment, self._visible, self._clock)
 
     def _leave_segment(self, end: SegmentDescriptor) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.base.threads import Upkeep
+from scribengin.base.threads import BackgroundWork
 from scribengin.errors import LogClosed, LogError, ScribenginError
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
@@ -28,7 +28,7 @@ from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import Record, atomic_entry, body_of_batch, check_record, encoded_entries, frozen
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata import writer_lock as ownership
-from scribengin.log.metadata.segments import LogMetadata, Owner
+from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
 from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
 from scribengin.log.write.results import Ack, BulkAck, BulkResult, PartialAck, RefusedRow, refused_alone, split_refused
 from scribengin.log.write.segment_chain import SegmentChain
@@ -42,18 +42,18 @@ class LogWriter(ClosedOrAborted):
     def __init__(
         self,
         metadata: LogMetadata,
-        owner: Owner,
+        owner: WriterEpoch,
         chain: SegmentChain,
         config: LogConfig,
         *,
         stages: bool,
         clock: Clock,
         limiter: WriteLimiter | None = None,
-        upkeep: Upkeep | None = None,
+        maintenance: BackgroundWork | None = None,
     ) -> None:
-        """`limiter` is shared with other writers. `upkeep` is told whenever a segment was completed, other than by the
-        writer's end."""
-        self._upkeep = upkeep
+        """`limiter` is shared with other writers. `maintenance` is told whenever a segment was completed, other than by
+        the writer's end."""
+        self._maintenance = maintenance
         self._metadata = metadata
         self._owner = owner
         self._chain = chain
@@ -67,7 +67,7 @@ class LogWriter(ClosedOrAborted):
             self._log,
             clock=clock,
             limits=WriteLimits(*_limiters(self._log, config, limiter)),
-            on_completed=None if upkeep is None else upkeep.kick,
+            on_completed=None if maintenance is None else maintenance.kick,
         )
         self._calling = threading.RLock()
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
@@ -92,9 +92,9 @@ class LogWriter(ClosedOrAborted):
         return self._chain.roll_failure
 
     @property
-    def upkeep_failure(self) -> Exception | None:
+    def maintenance_failure(self) -> Exception | None:
         """Why segments that are due to be removed are still there; None if nothing failed. It is tried again."""
-        return None if self._upkeep is None else self._upkeep.failure
+        return None if self._maintenance is None else self._maintenance.failure
 
     def write(
         self,
@@ -246,7 +246,7 @@ class LogWriter(ClosedOrAborted):
                 if self._groups.unseen_failure is not None:
                     self._groups.raise_failure()
                 if not self._groups.failed:
-                    self._lock.let_go()
+                    self._lock.relinquish()
                     with self._groups.exclusively(last=True) as chain:
                         self._finish(chain)
             finally:
@@ -271,11 +271,11 @@ class LogWriter(ClosedOrAborted):
         self._closed = True
         self._groups.stop()
         self._chain.abandon()
-        self._lock.let_go()
+        self._lock.relinquish()
         ownership.release(self._metadata, self._owner)
         self._released = True
-        if self._upkeep is not None:
-            self._upkeep.close()  # last: it may take its time, and the next writer need not wait for it
+        if self._maintenance is not None:
+            self._maintenance.close()  # last: it may take its time, and the next writer need not wait for it
 
     def _submit(self, entries: list[EncodedEntry], ack: Ack[_T]) -> Future[_T]:
         self._groups.submit_bulk(entries, ack)

@@ -10,7 +10,7 @@ from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edits import EditPlan
 from scribengin.dataflow.registry.descriptors import (
-    ConfigNumbers,
+    ConfigVersionBase,
     DataflowState,
     DataflowStatus,
     PlacementHead,
@@ -21,7 +21,7 @@ from scribengin.dataflow.registry.view import Placement
 from scribengin.launcher.contract import ContainerExit
 from scribengin.master.state.spreading import Slot
 
-ChoreKind = Literal["streams", "maintenance", "last maintenance"]
+JobKind = Literal["streams", "maintenance", "last maintenance"]
 
 # -- what a master starts from
 
@@ -69,7 +69,7 @@ class ConfigEdited:
     config: DataflowConfig | None
     error: str | None = None
     at_ms: int = 0
-    numbers: ConfigNumbers | None = None
+    numbers: ConfigVersionBase | None = None
     reordering: str | None = None
 
 
@@ -154,10 +154,10 @@ class ReportRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoreDone:
-    """A regular or last chore of the master has been done, or has failed with `error`."""
+class JobDone:
+    """A regular or last job of the master has been done, or has failed with `error`."""
 
-    chore: ChoreKind
+    job: JobKind
     error: str | None = None
 
 
@@ -185,7 +185,7 @@ MasterEvent = (
     | ContainerExited
     | LaunchFailed
     | ReportRead
-    | ChoreDone
+    | JobDone
     | RegistryWasAway
     | Tick
 )
@@ -204,7 +204,7 @@ class AcceptConfig:
     workers_since: int
     plan: EditPlan
     at_ms: int
-    numbers: ConfigNumbers | None = None
+    numbers: ConfigVersionBase | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +231,20 @@ class Release:
 
     task: str
     slot: Slot
-    lease: int
-    then: Slot | None = None
+    generation: int
+    next_slot: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Give a task to an executor, under a new lease. `previous` is where it stood, which no longer counts.
+    """Give a task to an executor, under a new generation. `previous` is where it stood, which no longer counts.
 
     With `release` it is only to be taken over, brought to a clean end and given back: nothing new is read.
     """
 
     task: str
     slot: Slot
-    lease: int
+    generation: int
     previous: Slot | None = None
     release: bool = False
 

@@ -9,7 +9,7 @@ from scribengin.master.state.spreading import Slot
 
 
 @dataclass(slots=True)
-class Worker:
+class PooledWorker:
     """One worker, from its launch until nothing of it is left."""
 
     name: str
@@ -53,11 +53,11 @@ class Worker:
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a task stands, by which lease. `done`: its executor has given it back, finished it or failed."""
+class TaskPlace:
+    """Where a task stands, by which generation. `done`: its executor has given it back, finished it or failed."""
 
     slot: Slot
-    lease: int
+    generation: int
     release: bool = False
     done: bool = False
 

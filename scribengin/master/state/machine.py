@@ -14,7 +14,7 @@ A dataflow's goal, the first that holds:
 | paused   | desired_state: paused   | released; lost ones taken over and released | workers stay                |
 | running  | else                    | spread evenly over the executors            |                             |
 
-Where tasks stand, and when they are *clean*, is standing.py's; what an edit of the config means, edits.py's.
+Where tasks stand, and when they are *clean*, is placement.py's; what an edit of the config means, edits.py's.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from scribengin.dataflow.registry.descriptors import (
     TaskReport,
 )
 from scribengin.master.state import events as ev
-from scribengin.master.state.facts import LastMaintenance, Recoveries, Worker, runs
-from scribengin.master.state.placement import Standing
+from scribengin.master.state.facts import LastMaintenance, PooledWorker, Recoveries, runs
+from scribengin.master.state.placement import TaskPlacement
 from scribengin.master.state.spreading import Loads
-from scribengin.master.state.status import Telling, shown_reports
-from scribengin.master.state.worker_pool import YOUNG_S, Staff
+from scribengin.master.state.status import StatusPublisher, shown_reports
+from scribengin.master.state.worker_pool import YOUNG_S, WorkerPool
 
 READERS_PERIOD_S = 0.5
 READERS_PATIENCE_S = 5.0
@@ -62,9 +62,9 @@ class MasterState:
         self.config_version = snapshot.config_version
         self.config_error: str | None = None
         self.workers_since = snapshot.workers_since
-        self.standing = Standing(snapshot.tasks, snapshot.head, snapshot.grouped_for)
+        self.placement = TaskPlacement(snapshot.tasks, snapshot.head, snapshot.grouped_for)
         self.reports: dict[str, TaskReport] = {report.task: report for report in snapshot.status.tasks}
-        self.staff = Staff(master, standbys, snapshot.containers, now_s, snapshot.head.is_foreign)
+        self.pool = WorkerPool(master, standbys, snapshot.containers, now_s, snapshot.head.is_foreign)
         self.errors: dict[str, str] = {}
         self._dataflow = snapshot.dataflow
         self._since_s = now_s
@@ -78,7 +78,7 @@ class MasterState:
         self._left = False
         self._asked: tuple[ev.Drained | None, float] = None, now_s
         self._readers_since: tuple[ev.Drained, float] | None = None
-        self._telling = Telling(now_s)
+        self._telling = StatusPublisher(now_s)
         self._lasting = snapshot.status.model_dump(include={"submitted_ms", "guarantees"})
         self._actions: list[ev.Instruction] = []
         self._restore(snapshot, now_s)
@@ -92,17 +92,17 @@ class MasterState:
     @property
     def head(self) -> PlacementHead:
         """The head as it is to be written with the next changes."""
-        return self.standing.head
+        return self.placement.head
 
     @property
     def tasks(self) -> dict[str, TaskDescriptor]:
         """The tasks there are, in order."""
-        return self.standing.tasks
+        return self.placement.tasks
 
     @property
     def regrouping(self) -> bool:
         """Whether the streams are to be grouped anew."""
-        return self.standing.regrouping(self.config.tasks)
+        return self.placement.regrouping(self.config.tasks)
 
     def handle(self, events: Iterable[ev.MasterEvent], now_s: float) -> list[ev.Instruction]:
         """Let the events happen, then decide. Changes of the registry come first, to be made as one."""
@@ -111,41 +111,41 @@ class MasterState:
         for event in events:
             self._hear(event, now_s)
         self._decide(now_s)
-        done: list[ev.Instruction] = [*self.standing.changes, *self._actions]
-        self.standing.changes = []
+        done: list[ev.Instruction] = [*self.placement.changes, *self._actions]
+        self.placement.changes = []
         self._actions = []
         return done
 
     def provide_standby(self, now_s: float) -> list[ev.Instruction]:
         """Have somebody wait behind this master: a leader's first concern, before it does anything that may kill it."""
-        if not self.staff.standby_wanted(now_s):
+        if not self.pool.standby_wanted(now_s):
             return []
         name = f"master-{self.head.next_master}"
         self._head(next_master=self.head.next_master + 1)
-        self.staff.standby_launched(name, now_s)
+        self.pool.standby_launched(name, now_s)
         return [ev.LaunchStandby(name)]
 
     # -- hearing
 
     def _restore(self, snapshot: ev.DataflowSnapshot, now_s: float) -> None:
         for worker in snapshot.workers.values():
-            self.staff.registered(worker.name, worker.executors, now_s, worker.config_version)
+            self.pool.registered(worker.name, worker.executors, now_s, worker.config_version)
             if not worker.alive:
-                self.staff.lost(worker.name)
-        for placement in sorted(snapshot.placements, key=lambda p: p.assignment.lease):
-            self.standing.restore(placement)
+                self.pool.lost(worker.name)
+        for placement in sorted(snapshot.placements, key=lambda p: p.assignment.generation):
+            self.placement.restore(placement)
         for worker in snapshot.workers.values():
             if worker.report is not None:
                 self._hear(ev.ReportRead(worker.report), now_s)
         if snapshot.status.state == "starting":  # what finished before it was killed may have been rewound since
-            self.standing.run_again()
+            self.placement.run_again()
 
     def _remember(self, before: MasterState) -> None:
-        self.staff.remember(before.staff)
+        self.pool.remember(before.pool)
         self.errors = before.errors
         self._since_s = before._since_s
         self._recoveries = before._recoveries
-        self.standing.remember(before.standing)
+        self.placement.remember(before.placement)
         self._failed = before._failed
         self._loads = before._loads
         self._last_maintenance = before._last_maintenance
@@ -164,26 +164,26 @@ class MasterState:
             case ev.OutputRead():
                 self._hear_readers(event, now_s)
             case ev.WorkerRegistered(name, executors, config_version):
-                self.staff.registered(name, executors, now_s, config_version)
+                self.pool.registered(name, executors, now_s, config_version)
                 orphan = " of an earlier dataflow of this name, which was deleted: it is sent away"
                 self._telling.record("worker_registered", name + orphan * self.head.is_foreign(name))
             case ev.WorkerLost(name):
-                self.staff.lost(name)
+                self.pool.lost(name)
             case ev.ContainerExited(name, how, log):
                 self._hear_exit(name, how.reason, log, killed=how.kind == "killed", now_s=now_s)
             case ev.LaunchFailed(name, reason):
                 self._hear_exit(name, reason, "", killed=False, now_s=now_s)
             case ev.ReportRead(report):
-                self.staff.reported(report)
+                self.pool.reported(report)
                 self._loads.heard(report.tasks, now_s)
                 for task_report in report.tasks:
                     self._hear_report(report.worker, task_report, now_s)
-            case ev.ChoreDone(chore, error):
-                self._hear_chore(chore, error)
+            case ev.JobDone(job, error):
+                self._hear_job(job, error)
             case ev.RegistryWasAway(away_s):
                 self._telling.record("registry_away", f"the registry did not answer for {away_s:.0f} s")
             case ev.Tick(waiting):
-                self._hear_waiting(self.staff.waiting(waiting, now_s))
+                self._hear_waiting(self.pool.waiting(waiting, now_s))
 
     def _hear_waiting(self, names: list[str]) -> None:
         self.errors.pop("room", None)
@@ -198,7 +198,7 @@ class MasterState:
             return
         plan = EditPlan(refusal=event.error)
         if event.config is not None:
-            plan = plan_edit(self.config, event.config, running=bool(self.staff.workers))
+            plan = plan_edit(self.config, event.config, running=bool(self.pool.workers))
         if event.reordering is not None and self._ran and plan.refusal is None:
             plan = replace(plan, refusal=event.reordering)
         if plan.refusal is not None or event.config is None:
@@ -208,13 +208,13 @@ class MasterState:
         if plan.rolling:
             self.workers_since = event.version
         if event.config.tasks != self.config.tasks:
-            self.standing.regroups_again()
+            self.placement.regroups_again()
         if event.config.desired_state == "running" != self.config.desired_state:
-            self.standing.run_again()  # it may have been rewound meanwhile
+            self.placement.run_again()  # it may have been rewound meanwhile
         self.config = event.config
         self.config_version = event.version
         self.config_error = None
-        self.standing.changes.append(
+        self.placement.changes.append(
             ev.AcceptConfig(event.config, event.version, self.workers_since, plan, event.at_ms, event.numbers)
         )
 
@@ -222,23 +222,23 @@ class MasterState:
         text = f"version {event.version} of the config is refused: {plan.refusal}; version {self.config_version} stays"
         if text != self.config_error:
             self._telling.record("config_refused", text)
-            self.standing.changes.append(ev.RefuseConfig(event.config, event.version, plan, event.at_ms))
+            self.placement.changes.append(ev.RefuseConfig(event.config, event.version, plan, event.at_ms))
         self.config_error = text
 
     def _hear_tasks(self, event: ev.TasksFound) -> None:
         if event.grouped_for != self.config.tasks or self._goal() not in ("running", "paused"):
             return  # found for another config, or too late
-        made = self.standing.found(event.tasks, event.grouped_for, anew=event.anew)
+        made = self.placement.found(event.tasks, event.grouped_for, anew=event.anew)
         if made:
             self._telling.record("tasks_created", f"{made} tasks, {len(self.tasks)} in all")
-        self.standing.grows(event.grown, event.grouped_for)
+        self.placement.grows(event.grown, event.grouped_for)
         self._lasting["guarantees"] = event.guarantees or self._lasting["guarantees"]
 
     def _hear_readers(self, event: ev.OutputRead, now_s: float) -> None:
-        if event.drained is not self.standing.unread:
+        if event.drained is not self.placement.unread:
             return  # of an earlier regrouping
         if not event.unread:
-            self.standing.was_read(event.drained)
+            self.placement.was_read(event.drained)
         if self._readers_since is None:
             self._readers_since = (event.drained, now_s)
         if event.unread and now_s - self._readers_since[1] >= READERS_PATIENCE_S:
@@ -250,16 +250,16 @@ class MasterState:
 
     def _wait_for_readers(self, now_s: float) -> None:
         """Go on asking as long as there is anything to ask about."""
-        drained = self.standing.unread
+        drained = self.placement.unread
         if drained is not None and (drained is not self._asked[0] or now_s - self._asked[1] >= READERS_PERIOD_S):
             self._asked = drained, now_s
             self._actions.append(ev.AskReaders())
-        if self._readers_since is not None and self._readers_since[0] is not self.standing.unread:
+        if self._readers_since is not None and self._readers_since[0] is not self.placement.unread:
             self._readers_since = None
             self.errors.pop("readers", None)
 
     def _hear_exit(self, name: str, reason: str, log: str, *, killed: bool, now_s: float) -> None:
-        surprise = self.staff.exited(name, reason, killed=killed, now_s=now_s)
+        surprise = self.pool.exited(name, reason, killed=killed, now_s=now_s)
         if surprise is None:
             return
         kind, why = surprise
@@ -268,7 +268,7 @@ class MasterState:
             self.errors[kind] = f"{name} ended: {why}" + (f"\n{log}" if log else "")
 
     def _hear_report(self, worker: str, report: TaskReport, now_s: float) -> None:
-        if not self.standing.heard(worker, report):
+        if not self.placement.heard(worker, report):
             return  # of an earlier assignment
         self.reports[report.task] = report
         self._ran = self._ran or runs(report)
@@ -279,13 +279,13 @@ class MasterState:
             for line in self._recoveries.runs(report.task, now_s):
                 self._telling.record("recovered", line)
 
-    def _hear_chore(self, chore: str, error: str | None) -> None:
-        kind = "maintenance" if chore == "last maintenance" else chore
+    def _hear_job(self, job: str, error: str | None) -> None:
+        kind = "maintenance" if job == "last maintenance" else job
         if error is None:
             self.errors.pop(kind, None)
         else:
             self.errors[kind] = error
-        if chore == "last maintenance":
+        if job == "last maintenance":
             self._last_maintenance.heard(error)
 
     # -- deciding
@@ -295,94 +295,94 @@ class MasterState:
             return self._winding_down
         if self._failed:
             return "failed"
-        if self.standing.all_finished():
+        if self.placement.all_finished():
             return "finished"
         return self.config.desired_state
 
     def _decide(self, now_s: float) -> None:
         self._settle(now_s)
-        for worker in self.staff.to_remove_lost():
+        for worker in self.pool.to_remove_lost():
             self._lose(worker, now_s)
         goal = self._goal()
         if self._winding_down is None:
             self._plan_staff(goal, now_s)
             self._place(goal)
-            for worker in self.staff.retiring():
-                if self.standing.empty(worker.name):
+            for worker in self.pool.retiring():
+                if self.placement.empty(worker.name):
                     self._remove(worker, now_s)
-        if goal in FINAL_STATES and self.standing.drained():
+        if goal in FINAL_STATES and self.placement.drained():
             self._end(goal, now_s)
         self._wait_for_readers(now_s)
-        self._actions += self.staff.to_kill(now_s)
+        self._actions += self.pool.to_kill(now_s)
         self._publish(goal, now_s)
 
     def _settle(self, now_s: float) -> None:
         """This leadership has lasted: the next one need not be careful because of it."""
-        if self.head.unsettled and now_s - self._since_s >= YOUNG_S:
-            self._head(unsettled=0)
-        for kind in self.staff.calm(self.config.workers, now_s):
+        if self.head.short_leaderships and now_s - self._since_s >= YOUNG_S:
+            self._head(short_leaderships=0)
+        for kind in self.pool.calm(self.config.workers, now_s):
             self.errors.pop(kind, None)
 
     def _plan_staff(self, goal: DataflowState, now_s: float) -> None:
         wanted: int | None = self.config.workers
         if goal in FINAL_STATES:
             # Nobody new, and nobody goes before all is drained; but lost tasks need somebody to bring them to an end.
-            wanted = None if self.standing.drained() or self.staff.anybody() else 1
+            wanted = None if self.placement.drained() or self.pool.anybody() else 1
         if wanted is not None:
-            count = self.staff.plan_workers(wanted, self.standing.load(), now_s, self.workers_since)
+            count = self.pool.plan_workers(wanted, self.placement.load(), now_s, self.workers_since)
             self._launch(count, now_s)
         self._actions += self.provide_standby(now_s)
 
     def _launch(self, count: int, now_s: float) -> None:
         for number in range(self.head.next_worker, self.head.next_worker + count):
-            self.staff.launched(f"worker-{number}", now_s, self.config_version)
+            self.pool.launched(f"worker-{number}", now_s, self.config_version)
             self._actions.append(ev.LaunchWorker(f"worker-{number}"))
         if count:
             self._head(next_worker=self.head.next_worker + count)
 
     def _place(self, goal: DataflowState) -> None:
         """Have the tasks stand where they belong: spread over the executors that take tasks, or drained."""
-        executors = self.staff.executors()
+        executors = self.pool.executors()
         if goal in ("running", "paused"):
-            regrouped = self.standing.regroup(executors, self.config.tasks)
+            regrouped = self.placement.regroup(executors, self.config.tasks)
             if regrouped is not None:
                 self._telling.record("tasks_regrouped", regrouped)
                 self.reports = {task: report for task, report in self.reports.items() if task in self.tasks}
-            if joined := self.standing.grow(executors):
+            if joined := self.placement.grow(executors):
                 self._telling.record("streams_joined", a_few(joined))
         if goal != "running":
-            self.standing.drain(executors)
+            self.placement.drain(executors)
             return
         if self.config.rebalance != self.head.rebalanced:
             self._rebalance()
-        self.standing.place(executors, self.config.errors.sink)
+        self.placement.place(executors, self.config.errors.sink)
 
     def _rebalance(self) -> None:
-        moves = self.standing.rebalance(self.staff.executors(), self._loads.rates())
+        moves = self.placement.rebalance(self.pool.executors(), self._loads.rates())
         if moves is not None:
             self._head(rebalanced=self.config.rebalance)
             told = ", ".join(f"{task} to {slot.worker}/{slot.executor}" for task, slot in moves.items())
             self._telling.record("rebalanced", told or "nothing has to move")
 
     def _head(self, **changes: object) -> None:
-        self.standing.head = self.head.model_copy(update=changes)
+        self.placement.head = self.head.model_copy(update=changes)
 
-    def _lose(self, worker: Worker, now_s: float) -> None:
+    def _lose(self, worker: PooledWorker, now_s: float) -> None:
         """A worker is gone: its tasks stand nowhere now, and are placed again in the transaction that removes it."""
         tasks = self._remove(worker, now_s)
-        unfinished = {task for task in tasks if task not in self.standing.finished}
+        unfinished = {task for task in tasks if task not in self.placement.finished}
         self._telling.record(
             "worker_lost", f"{worker.name}; its tasks: {', '.join(sorted(unfinished, key=natural)) or 'none'}"
         )
         if self._goal() == "running":
             self._recoveries.lost(worker.name, unfinished, now_s)
 
-    def _remove(self, worker: Worker, now_s: float) -> list[str]:
+    def _remove(self, worker: PooledWorker, now_s: float) -> list[str]:
         """Remove a worker and what stands on it. Returns the tasks that it had not brought to an end."""
-        self.staff.removed(worker, now_s)
-        return self.standing.remove(worker.name)
+        self.pool.removed(worker, now_s)
+        return self.placement.remove(worker.name)
 
-    # -- ending, and telling
+    # -- ending, and publisher
 
     def _end(self, goal: DataflowState, now_s: float) -> None:
         if self._last_maintenance.to_ask():
@@ -392,9 +392,9 @@ class MasterState:
         if self._winding_down is None:
             self._winding_down = goal
             self.errors = {kind: error for kind, error in self.errors.items() if kind == "maintenance"}
-        for worker in self.staff.to_dismiss(now_s):
+        for worker in self.pool.to_dismiss(now_s):
             self._remove(worker, now_s)
-        if self.staff.nobody_left():
+        if self.pool.nobody_left():
             self._left = True
 
     def _publish(self, goal: DataflowState, now_s: float) -> None:
@@ -410,7 +410,7 @@ class MasterState:
             return goal
         if goal in FINAL_STATES:
             return "stopping"
-        if goal == "paused" and self.standing.drained():
+        if goal == "paused" and self.placement.drained():
             return "paused"
         return "running" if self._ran else "starting"
 
@@ -425,9 +425,9 @@ class MasterState:
             config_error=self.config_error,
             error="\n\n".join(troubles) or None,
             master=self.head.master,
-            workers=tuple(self.staff.names()),
+            workers=tuple(self.pool.names()),
             tasks=shown_reports(self.reports[task] for task in self.tasks if task in self.reports),
             tasks_total=len(self.tasks),
-            tasks_unassigned=() if ending else tuple(self.standing.unassigned()[:STATUS_TASKS_MAX]),
+            tasks_unassigned=() if ending else tuple(self.placement.unassigned()[:STATUS_TASKS_MAX]),
             **self._lasting,
         )

@@ -16,14 +16,14 @@ from scribengin.base.names import natural
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
 from scribengin.dataflow.registry.view import Placement
 from scribengin.master.state import events as ev
-from scribengin.master.state.facts import Place
+from scribengin.master.state.facts import TaskPlace
 from scribengin.master.state.spreading import Slot, Spread, balanced, filled, spread
 
 Executors = Mapping[str, Sequence[str]]
 
 
-class Standing:
-    """The tasks, their places, and the head that leases are counted in."""
+class TaskPlacement:
+    """The tasks, their places, and the head that generations are counted in."""
 
     def __init__(self, tasks: Mapping[str, TaskDescriptor], head: PlacementHead, grouped_for: int | None) -> None:
         """`grouped_for`: what the config's `tasks` was when these were made."""
@@ -32,8 +32,8 @@ class Standing:
         self.grouped_for = grouped_for
         self.finished: set[str] = set()
         self.changes: list[ev.RegistryInstruction] = []
-        self._places: dict[str, Place] = {}
-        self._clean: set[str] = set(tasks) if head.next_lease == head.first_lease else set()
+        self._places: dict[str, TaskPlace] = {}
+        self._clean: set[str] = set(tasks) if head.next_generation == head.first_generation else set()
         self._to_come: dict[str, TaskDescriptor] | None = None
         self._growing: dict[str, TaskDescriptor] = {}
         self.unread: ev.Drained | None = None
@@ -41,26 +41,26 @@ class Standing:
         self._read = False
         self._destined: dict[str, Slot] = {}
 
-    def remember(self, before: Standing) -> None:
+    def remember(self, before: TaskPlacement) -> None:
         """Take over what an earlier standing of the same leadership knew, and no snapshot says."""
         self._clean = before._clean
         self.finished = before.finished
 
     def restore(self, placement: Placement) -> None:
-        """A task stands there. Of two places the later one counts: call this in the order of leases."""
+        """A task stands there. Of two places the later one counts: call this in the order of generations."""
         assignment, slot = placement.assignment, Slot(placement.worker, placement.executor)
         earlier = self._places.get(assignment.task)
         if earlier is not None:
             self.changes.append(ev.Unassign(assignment.task, earlier.slot))
-        self._places[assignment.task] = Place(slot, assignment.lease, assignment.release)
+        self._places[assignment.task] = TaskPlace(slot, assignment.generation, assignment.release)
         self._destined.pop(assignment.task, None)
-        if assignment.then is not None:
-            self._destined[assignment.task] = Slot(*assignment.then)
+        if assignment.next_slot is not None:
+            self._destined[assignment.task] = Slot(*assignment.next_slot)
 
     def heard(self, worker: str, report: TaskReport) -> bool:
         """A worker has said how a task is: whether that is about the place where the task stands now."""
         place = self._places.get(report.task)
-        if place is None or place.lease != report.lease or place.slot.worker != worker:
+        if place is None or place.generation != report.generation or place.slot.worker != worker:
             return False
         place.done = report.state in ("released", "finished", "failed")
         if report.state == "finished":
@@ -299,14 +299,14 @@ class Standing:
         others = [task for task in homeless if task not in assign]
         return Spread({**assign, **filled(executors, {**settled, **assign}, others)}, [])
 
-    def _release(self, task: str, place: Place, then: Slot | None = None) -> None:
+    def _release(self, task: str, place: TaskPlace, next_slot: Slot | None = None) -> None:
         place.release = True
-        self.changes.append(ev.Release(task, place.slot, place.lease, then))
+        self.changes.append(ev.Release(task, place.slot, place.generation, next_slot))
 
     def _assign(self, task: str, slot: Slot, *, release: bool = False) -> None:
         previous = self._places.get(task)
-        lease = self.head.next_lease
-        self.head = self.head.model_copy(update={"next_lease": lease + 1})
-        self._places[task] = Place(slot, lease, release)
+        generation = self.head.next_generation
+        self.head = self.head.model_copy(update={"next_generation": generation + 1})
+        self._places[task] = TaskPlace(slot, generation, release)
         self._clean.discard(task)
-        self.changes.append(ev.Assign(task, slot, lease, previous.slot if previous else None, release))
+        self.changes.append(ev.Assign(task, slot, generation, previous.slot if previous else None, release))

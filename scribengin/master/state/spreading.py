@@ -116,9 +116,9 @@ def _within(
 
 @dataclass(slots=True)
 class _Seen:
-    """Three looks at what one task has read under one lease: (seconds, records)."""
+    """Three looks at what one task has read under one generation: (seconds, records)."""
 
-    lease: int
+    generation: int
     old: tuple[float, int]
     middle: tuple[float, int]
     last: tuple[float, int]
@@ -135,9 +135,9 @@ class Loads:
         for report in reports:
             look = (now_s, report.records_in)
             seen = self._seen.get(report.task)
-            if seen is None or seen.lease < report.lease:
-                self._seen[report.task] = _Seen(report.lease, look, look, look)
-            elif seen.lease == report.lease:
+            if seen is None or seen.generation < report.generation:
+                self._seen[report.task] = _Seen(report.generation, look, look, look)
+            elif seen.generation == report.generation:
                 if now_s - seen.middle[0] >= _WINDOW_S:
                     seen.old = seen.middle
                     seen.middle = look

@@ -17,7 +17,7 @@ from scribengin.master.state.events import Instruction, PublishStatus, RecordHis
 STATUS_PERIOD_S = 1.0
 
 
-class Telling:
+class StatusPublisher:
     """Collects events for the history, and publishes the status when it has changed, once a second at most."""
 
     def __init__(self, now_s: float) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scribengin.base.names import natural
 from scribengin.dataflow.registry.descriptors import WorkerReport
 from scribengin.master.state.events import KillContainer
-from scribengin.master.state.facts import Worker
+from scribengin.master.state.facts import PooledWorker
 
 REGISTER_TIMEOUT_S = 120.0
 """A worker that has not put itself down this long after there was room for it never will."""
@@ -27,7 +27,7 @@ _FIRST_DELAY_S = 1.0
 _DELAY_MAX_S = 30.0
 
 
-class Staff:
+class WorkerPool:
     """Workers by name, and the standbys behind the master `master`."""
 
     def __init__(
@@ -42,17 +42,17 @@ class Staff:
         self._standby_deaths = Backoff()
         self._last_death_s = now_s - YOUNG_S
         self._standbys: dict[str, float] = {}
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, PooledWorker] = {}
         for name in containers:
             if is_foreign(name):
-                self.workers[name] = Worker(name, launched_s=now_s, foreign=True, retiring=True, kill_at_s=now_s)
+                self.workers[name] = PooledWorker(name, launched_s=now_s, foreign=True, retiring=True, kill_at_s=now_s)
             elif not name.startswith(_MASTER):
-                self.workers[name] = Worker(name, launched_s=now_s)
+                self.workers[name] = PooledWorker(name, launched_s=now_s)
             elif name != master:
                 self._standbys[name] = now_s - YOUNG_S
 
-    def remember(self, before: Staff) -> None:
-        """Take over what an earlier staff of the same leadership knew: deaths, ages, and sessions that have ended."""
+    def remember(self, before: WorkerPool) -> None:
+        """Take over what an earlier pool of the same leadership knew: deaths, ages, and sessions that have ended."""
         self._worker_deaths = before._worker_deaths
         self._standby_deaths = before._standby_deaths
         self._last_death_s = before._last_death_s
@@ -67,7 +67,7 @@ class Staff:
         self, name: str, executors: tuple[str, ...], now_s: float, config_version: int | None = None
     ) -> None:
         """A worker has put itself down; its session stands."""
-        worker = self.workers.setdefault(name, Worker(name, launched_s=now_s, container=False))
+        worker = self.workers.setdefault(name, PooledWorker(name, launched_s=now_s, container=False))
         worker.executors = executors
         worker.registered = True
         worker.alive = True
@@ -108,7 +108,7 @@ class Staff:
 
     def launched(self, name: str, now_s: float, config_version: int) -> None:
         """A worker is about to be launched, under that version of the config."""
-        self.workers[name] = Worker(name, launched_s=now_s, config_version=config_version)
+        self.workers[name] = PooledWorker(name, launched_s=now_s, config_version=config_version)
 
     def waiting(self, names: Collection[str], now_s: float) -> list[str]:
         """The containers of `names` wait for room: that is no time in which a worker could have registered. Those that
@@ -122,7 +122,7 @@ class Staff:
         """A standby is about to be launched."""
         self._standbys[name] = now_s
 
-    def removed(self, worker: Worker, now_s: float) -> None:
+    def removed(self, worker: PooledWorker, now_s: float) -> None:
         """Its nodes are about to be removed; it may take a while to leave by itself."""
         worker.gone = True
         worker.kill_at_s = now_s + GRACE_S
@@ -153,13 +153,13 @@ class Staff:
         standbys = [name for name, since_s in self._standbys.items() if now_s - since_s >= YOUNG_S]
         return ["worker"] * workers + ["standby"] * (len(standbys) >= self._standbys_wanted)
 
-    def retiring(self) -> list[Worker]:
+    def retiring(self) -> list[PooledWorker]:
         """Workers that are to go as soon as they have given their tasks back."""
         return [worker for worker in self.workers.values() if worker.retiring and worker.registered and not worker.gone]
 
     # -- what to do
 
-    def to_remove_lost(self) -> list[Worker]:
+    def to_remove_lost(self) -> list[PooledWorker]:
         """Workers whose sessions have ended, and whose nodes still stand."""
         return [w for w in self.workers.values() if w.registered and not w.alive and not w.gone]
 
@@ -186,7 +186,7 @@ class Staff:
                 missing -= 1
         return max(0, missing) if self._worker_deaths.may_start(now_s) else 0
 
-    def _plan_rolling(self, present: list[Worker], old: list[Worker], wanted: int, now_s: float) -> int:
+    def _plan_rolling(self, present: list[PooledWorker], old: list[PooledWorker], wanted: int, now_s: float) -> int:
         """Retire of the `old` ones whom the others can spare: how many must be launched."""
         working = sum(worker.eligible for worker in present)
         for worker in old:
@@ -197,7 +197,7 @@ class Staff:
         one_at_a_time = 1 if wanted and not self.retiring() and any(worker in present for worker in old) else 0
         return wanted + one_at_a_time - len(present)
 
-    def to_dismiss(self, now_s: float) -> list[Worker]:
+    def to_dismiss(self, now_s: float) -> list[PooledWorker]:
         """At the end: everybody goes. Those whose nodes are to be removed; the others are killed where they are."""
         remaining = [worker for worker in self.workers.values() if not worker.gone]
         for worker in remaining:
@@ -220,7 +220,7 @@ class Staff:
             worker.kill_at_s = float("inf")
         return [KillContainer(worker.name) for worker in due]
 
-    def _retire(self, worker: Worker, now_s: float) -> None:
+    def _retire(self, worker: PooledWorker, now_s: float) -> None:
         worker.retiring = True
         if not worker.registered:
             worker.kill_at_s = now_s

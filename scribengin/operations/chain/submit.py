@@ -18,9 +18,9 @@ from scribengin.connectors import Environment, open_source
 from scribengin.connectors.kafka.client.connection import require_client
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import place_of
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
-from scribengin.dataflow.retention_holds import hold_back
+from scribengin.dataflow.retention_holds import register_holds
 from scribengin.errors import ChainExists, ConfigInvalid, DataflowExists, LogExists, ScribenginError, SourceMissing
 from scribengin.log import LogNamespace
 from scribengin.operations.chain.config import ChainConfig
@@ -187,12 +187,12 @@ def _start(
     standbys: int,
 ) -> None:
     environment = Environment(registry=registry, clock=clock, dataflow=config.name, looking=True)
-    with Resources(config, environment) as resources:
+    with OpenedDataflow(config, environment) as resources:
         tasks = resources.tasks()
         for name, sink in resources.sinks.items():
             sink.create([stream for task in tasks for stream in task.sinks if stream.sink == name])
     for reader in chain.dataflows.values():
-        hold_back(registry, reader)
+        register_holds(registry, reader)
     if config.name in dataflow_names(registry):  # cut short before its first master was launched
         launch_master(registry, config.name, home, standbys=standbys, clock=clock)
     else:

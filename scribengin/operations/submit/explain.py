@@ -14,7 +14,7 @@ from scribengin.base.model import Descriptor
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import already_there, owner_of_resource, refuse_taken, refuse_too_large
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -43,7 +43,7 @@ class Explanation(Descriptor):
     """The resource of each sink."""
     guarantees: dict[str, Guarantee] = {}
     """What each sink promises of the output after a crash."""
-    rests_on: dict[str, str] = {}
+    guarantee_note: dict[str, str] = {}
     """What that rests on, where it is not the same for all sinks of a kind."""
     tasks: list[TaskDescriptor] = []
     inputs: dict[str, str] = {}
@@ -83,12 +83,14 @@ def explain(
     with _collected(errors):
         if code:
             _check_code(config)
-    with _collected(errors), Resources(config, environment) as resources:
+    with _collected(errors), OpenedDataflow(config, environment) as resources:
         found = found.model_copy(
             update={
                 "sinks": {name: sink.resource for name, sink in resources.sinks.items()},
                 "guarantees": resources.guarantees(),
-                "rests_on": {name: sink.rests_on for name, sink in resources.sinks.items() if sink.rests_on},
+                "guarantee_note": {
+                    name: sink.guarantee_note for name, sink in resources.sinks.items() if sink.guarantee_note
+                },
             }
         )
         with _collected(errors):

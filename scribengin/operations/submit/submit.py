@@ -16,7 +16,7 @@ from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import master_request
 from scribengin.dataflow.edits import plan_edit
-from scribengin.dataflow.opened import Resources
+from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
 from scribengin.dataflow.registry.numbers import keep_numbers
@@ -53,7 +53,7 @@ def submit(
     config = shipped(config, home)
     view = DataflowView(registry, config.name)
     environment = Environment(registry=registry, clock=clock, dataflow=config.name)
-    with Resources(config, environment) as resources, launching_place(config, home, clock) as place:
+    with OpenedDataflow(config, environment) as resources, launching_place(config, home, clock) as place:
         tasks = resources.tasks()
         claims = _claims(registry, [sink.resource for sink in resources.sinks.values()])
         _create(view, config, list(claims), resources.guarantees(), clock.now_ms(), author)

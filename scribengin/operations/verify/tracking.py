@@ -69,7 +69,7 @@ class Bits:
 
 
 @dataclass
-class Seen:
+class ChunkRecords:
     """What one output holds of one chunk."""
 
     bits: Bits = field(default_factory=Bits)
@@ -77,11 +77,11 @@ class Seen:
     out_of_order: int = 0
 
 
-class Output:
+class SinkRecords:
     """What comes out of one sink, stream by stream."""
 
     def __init__(self) -> None:
-        self.chunks: dict[Chunk, Seen] = {}
+        self.chunks: dict[Chunk, ChunkRecords] = {}
         self.others = 0
         """Records that are no tracking records."""
         self._last: dict[tuple[str, Chunk], int] = {}
@@ -103,7 +103,7 @@ class Output:
         return found
 
     def _add(self, stream: str, chunk: Chunk, sequence: int) -> None:
-        seen = self.chunks.setdefault(chunk, Seen())
+        seen = self.chunks.setdefault(chunk, ChunkRecords())
         if not seen.bits.add(sequence):
             seen.duplicated += 1
             return
@@ -142,7 +142,7 @@ class Verdict(Part):
         return not any(chunk.lost for chunk in self.chunks)
 
 
-def verdict(sources: Output, outputs: Iterable[Output]) -> Verdict:
+def verdict(sources: SinkRecords, outputs: Iterable[SinkRecords]) -> Verdict:
     """Hold what is in the sources against what is in the outputs.
 
     A record is lost that is in none of the outputs; it is duplicated if one of them holds it more than once, so a
@@ -157,7 +157,7 @@ def verdict(sources: Output, outputs: Iterable[Output]) -> Verdict:
     return Verdict(chunks=tuple(found), others=sum(output.others for output in outputs))
 
 
-def _of_chunk(chunk: Chunk, sent: int, outputs: list[Output]) -> ChunkVerdict:
+def _of_chunk(chunk: Chunk, sent: int, outputs: list[SinkRecords]) -> ChunkVerdict:
     arrived, duplicated, out_of_order = Bits(), 0, 0
     for output in outputs:
         if (seen := output.chunks.get(chunk)) is not None:

@@ -31,7 +31,7 @@ from scribengin.log import LogNamespace
 from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.graph import graph_of
 from scribengin.operations.chain.registry import ChainDescriptor
-from scribengin.operations.verify.tracking import Output, Verdict, tracking_payload, verdict
+from scribengin.operations.verify.tracking import SinkRecords, Verdict, tracking_payload, verdict
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 
@@ -41,20 +41,20 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class StreamEnds:
     """Where records enter and leave: `(dataflow's name, source's or sink's name, its configuration)`."""
 
     sources: tuple[tuple[str, str, AnySourceConfig], ...]
     sinks: tuple[tuple[str, str, AnySinkConfig], ...]
 
 
-def ends_of(registry: Registry, chain: ChainDescriptor) -> Ends:
+def ends_of(registry: Registry, chain: ChainDescriptor) -> StreamEnds:
     """The sources of a chain that none of its dataflows feeds, and the sinks that none of them reads."""
     views = {member.key: DataflowView(registry, member.dataflow) for member in chain.members}
     flows = {key: view.config_in_force().value for key, view in views.items()}
     graph = graph_of(ChainConfig(name=chain.name, dataflows=flows))
     read = {(edge.writer, edge.sink) for edge in graph.edges}
-    return Ends(
+    return StreamEnds(
         tuple(
             (f.name, name, s)
             for key, f in flows.items()
@@ -67,15 +67,15 @@ def ends_of(registry: Registry, chain: ChainDescriptor) -> Ends:
     )
 
 
-def ends_of_dataflow(config: DataflowConfig) -> Ends:
+def ends_of_dataflow(config: DataflowConfig) -> StreamEnds:
     """All sources and sinks of one dataflow, but for that of bad records."""
-    return Ends(
+    return StreamEnds(
         tuple((config.name, name, source) for name, source in config.sources.items()),
         tuple((config.name, name, config.sinks[name]) for name in config.outputs),
     )
 
 
-def generate(registry: Registry, ends: Ends, count: int) -> int:
+def generate(registry: Registry, ends: StreamEnds, count: int) -> int:
     """Append `count` tracking records to every stream of every source; returns to how many streams.
 
     Raises ConfigInvalid before anything is written (a source is neither logs nor topics), SourceMissing, and what
@@ -103,7 +103,7 @@ def generate(registry: Registry, ends: Ends, count: int) -> int:
     return len(targets)
 
 
-def verify(registry: Registry, ends: Ends, within_s: float) -> Verdict:
+def verify(registry: Registry, ends: StreamEnds, within_s: float) -> Verdict:
     """Read everything, again and again until nothing is missing or `within_s` seconds have passed."""
     deadline_s = SYSTEM_CLOCK.monotonic_s() + within_s
     while True:
@@ -113,9 +113,9 @@ def verify(registry: Registry, ends: Ends, within_s: float) -> Verdict:
         threading.Event().wait(_LOOK_S)
 
 
-def _verify_once(registry: Registry, ends: Ends) -> Verdict:
+def _verify_once(registry: Registry, ends: StreamEnds) -> Verdict:
     outputs = [_read_sink(registry, *sink) for sink in ends.sinks]
-    sources = Output()
+    sources = SinkRecords()
     for dataflow, name, config in ends.sources:  # after the outputs: what comes meanwhile is not there yet
         if not isinstance(config, SparkSourceConfig):
             for stream, payloads in _read_source(registry, dataflow, name, config):
@@ -123,8 +123,8 @@ def _verify_once(registry: Registry, ends: Ends) -> Verdict:
     return verdict(sources, outputs)
 
 
-def _read_sink(registry: Registry, dataflow: str, name: str, config: AnySinkConfig) -> Output:
-    output = Output()
+def _read_sink(registry: Registry, dataflow: str, name: str, config: AnySinkConfig) -> SinkRecords:
+    output = SinkRecords()
     if isinstance(config, SparkSinkConfig):
         raise ConfigInvalid(f"sink '{name}' of '{dataflow}' is a table of Spark, which verify does not read")
     if isinstance(config, LogSinkConfig | KafkaSinkConfig):

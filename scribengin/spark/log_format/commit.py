@@ -25,7 +25,7 @@ from contextlib import ExitStack, suppress
 import pyarrow as pa
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.errors import Fenced, LogError
 from scribengin.log import LogNamespace, LogWriter, StagedRange
@@ -97,7 +97,7 @@ class JobCommit:
                 self.forget()
 
     def _asks(self, log: str) -> bool:
-        return self._namespace.exists(log) and self._namespace.decided_by(log) == self._node(log)
+        return self._namespace.exists(log) and self._namespace.commit_log_of(log) == self._node(log)
 
     def _commit(self, number: int, output: Output) -> None:
         self._create_commit_logs()
@@ -111,7 +111,7 @@ class JobCommit:
                 return
             staged = self._stage(writers, output)
             moves = [self._move(log, *before[log], staged[log], number) for log in self._logs]
-            with effect("spark.log_commit"):
+            with failpoint("spark.log_commit"):
                 self._registry.commit(moves)
             for log, prepared in staged.items():
                 if prepared is not None:
@@ -161,7 +161,7 @@ class JobCommit:
     def _create_commit_logs(self) -> None:
         for log in self._logs:
             if self._registry.find(self._node(log)) is None:
-                empty = CommitLog(dataflow=f"spark/{self._writer}", task=log, owner="", lease=0, epoch=0, round=0)
+                empty = CommitLog(dataflow=f"spark/{self._writer}", task=log, owner="", generation=0, epoch=0, round=0)
                 self._registry.create(self._node(log), empty.to_bytes(), parents=True)
 
     def _read(self, log: str) -> tuple[CommitLog, int]:

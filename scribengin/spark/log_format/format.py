@@ -38,7 +38,7 @@ from scribengin.spark.log_format.filters import pushed
 from scribengin.spark.log_format.options import FORMAT, LogReadOptions, LogWriteOptions
 from scribengin.spark.log_format.plan import COLUMNS, LogPartition, LogPlanner, PartitionReader
 from scribengin.spark.log_format.sink import LogBatchWriter, LogStreamWriter
-from scribengin.spark.log_format.stream import LogStreamReader
+from scribengin.spark.log_format.stream import LogMicroBatchReader
 from scribengin.spark.session.session import activate
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -79,7 +79,7 @@ class LogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         options = LogReadOptions.of(self.options)
         _refuse(options, "spark.read", "end")
-        return LogStreamReader(options, checked(schema))
+        return LogMicroBatchReader(options, checked(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return LogBatchWriter.of(LogWriteOptions.of(self.options), schema, overwrite=overwrite)

@@ -30,7 +30,7 @@ from scribengin.spark.log_format.plan import BYTES_UNLIMITED, LogPartition, LogP
 _FROM = "from"
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogMicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in a process beside the driver, which keeps a registry session as long as the stream runs.
 
     Its pickled copies in Python workers only read. What plans raises SourceMissing (at the start), PositionTruncated,

@@ -1,7 +1,7 @@
 """What an exception from Spark means: their code or data, or Spark itself. Only the first says anything about records.
 
 A wrong answer costs more one way than the other: infrastructure taken for data sends good records to the error route.
-So only what Spark itself names as an error of data or code counts as one (`judge`, from the chain of Java causes).
+So only what Spark itself names as an error of data or code counts as one (`cause_of`, from the chain of Java causes).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def failure(error: Exception, doing: str) -> TransformationFailed | SparkUnavail
         causes = []
     if not causes and isinstance(error, PySparkException):  # PySpark's own, from before anything reached the JVM
         return SparkUnavailable(f"Spark failed while {doing}: {one_line(error)}")
-    return judge(causes, doing)
+    return cause_of(causes, doing)
 
 
 def records_read(context: SparkContext, group: str) -> int | None:
@@ -110,7 +110,7 @@ def java_kinds(error: Exception) -> list[str]:
         return []
 
 
-def judge(causes: Sequence[Cause], doing: str) -> TransformationFailed | SparkUnavailable:
+def cause_of(causes: Sequence[Cause], doing: str) -> TransformationFailed | SparkUnavailable:
     """The same for a chain of causes, outermost first. An empty one: the JVM itself is gone."""
     if not causes:
         return SparkUnavailable(f"Spark's JVM went away while {doing}: see Spark's log, and start this process again")

@@ -65,7 +65,8 @@ def undecodable(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:
 
 
 def encode(frame: DataFrame, spec: OutputSpec) -> DataFrame:
-    """What reaches the sink of an output: its own columns (`columns`), or `payload` and what of `spec.carried` it has.
+    """What reaches the sink of an output: its own columns (`columns`), or `payload` and what of `spec.side_columns` it
+    has.
 
     Raises ConfigInvalid for columns that do not fit.
     """
@@ -129,7 +130,7 @@ def _encode_raw(frame: DataFrame, spec: OutputSpec) -> DataFrame:
 
 
 def _encode_json(frame: DataFrame, spec: OutputSpec) -> DataFrame:
-    beside = {BESIDE + name for name in spec.carried.names}
+    beside = {BESIDE + name for name in spec.side_columns.names}
     own = [name for name in frame.columns if name not in beside]
     if not own:
         raise ConfigInvalid(f"output '{spec.name}' has no columns to make a JSON object of")
@@ -148,7 +149,7 @@ def _required(payload: Column) -> Column:
 
 
 def _carried(frame: DataFrame, spec: OutputSpec, prefix: str) -> list[Column]:
-    kinds = from_arrow_schema(spec.carried)
+    kinds = from_arrow_schema(spec.side_columns)
     return [
         F.col(quoted(prefix + field.name)).cast(field.dataType).alias(field.name)
         for field in kinds

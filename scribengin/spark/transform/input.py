@@ -21,7 +21,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
@@ -29,6 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import ConfigInvalid
 
 FORMAT = "scribengin_round"
@@ -57,22 +58,8 @@ class SplitUnreadable(Exception):
     """Raised in a Python worker only; the driver reads the split again to have the error itself."""
 
 
-class ReadSplit(Protocol):
-    """A picklable piece of a planned range, as connectors make them."""
-
-    @property
-    def records(self) -> int: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """The records of the split, in order."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class FileSplit:
+class ArrowFileSplit:
     """The first `records` rows of the batches [first, end) of an Arrow file of the driver's: so tables in hand travel
     the same way as the rest."""
 
@@ -92,7 +79,7 @@ class FileSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class TableSplit:
+class SparkTableSplit:
     """Rows that travel with the split, as an Arrow stream: for workers that do not see the driver's files."""
 
     stream: bytes
@@ -100,7 +87,7 @@ class TableSplit:
     size_bytes: int
 
     @classmethod
-    def of(cls, table: pa.Table) -> TableSplit:
+    def of(cls, table: pa.Table) -> SparkTableSplit:
         """Of some rows."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -121,7 +108,7 @@ class InputBinding:
     embedded: bool = False
     """Whether what is bound counts for DataFrames that are made later, and only for them."""
 
-    def bind(self, splits: Sequence[ReadSplit]) -> None:
+    def bind(self, splits: Sequence[RecordSplit]) -> None:
         """Let the next job read `splits`, in order: partition k reads the k-th of `partitions` runs."""
         for index, share in enumerate(shares(splits, self.partitions)):
             self._splits(index).write_bytes(pickle.dumps(share, protocol=pickle.HIGHEST_PROTOCOL))
@@ -131,18 +118,18 @@ class InputBinding:
         for index in range(self.partitions):
             self._splits(index).unlink(missing_ok=True)
 
-    def write(self, table: pa.Table) -> Sequence[ReadSplit]:
+    def write(self, table: pa.Table) -> Sequence[RecordSplit]:
         """Put records in hand where workers can read them, until the next call."""
         rows = max(-(-table.num_rows // self.partitions), 1)
         if self.embedded:
-            return [TableSplit.of(table.slice(first, rows)) for first in range(0, table.num_rows, rows)]
+            return [SparkTableSplit.of(table.slice(first, rows)) for first in range(0, table.num_rows, rows)]
         path = self.directory / "table.arrow"
         path.unlink(missing_ok=True)  # a task of a failed job may still read the old file: never write into that
         batches = table.to_batches(max_chunksize=rows)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        return [FileSplit(str(path), n, n + 1, batch.num_rows, batch.nbytes) for n, batch in enumerate(batches)]
+        return [ArrowFileSplit(str(path), n, n + 1, batch.num_rows, batch.nbytes) for n, batch in enumerate(batches)]
 
     def _splits(self, index: int) -> Path:
         return splits_file(self.directory, index)
@@ -153,10 +140,10 @@ def splits_file(directory: Path, index: int) -> Path:
     return directory / f"{index}.splits"
 
 
-def shares(splits: Sequence[ReadSplit], count: int) -> list[list[ReadSplit]]:
+def shares(splits: Sequence[RecordSplit], count: int) -> list[list[RecordSplit]]:
     """`splits` in `count` runs, in order, of about equal size: a split goes where its middle falls."""
     total = sum(split.size_bytes for split in splits) or 1
-    result: list[list[ReadSplit]] = [[] for _ in range(count)]
+    result: list[list[RecordSplit]] = [[] for _ in range(count)]
     before = 0
     for split in splits:
         middle = before + split.size_bytes / 2

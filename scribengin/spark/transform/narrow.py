@@ -5,7 +5,7 @@ would execute says so. It is read as a tree: an operator either has records of a
 not (a static table). On their way only the operators of `_NARROW` may stand; a static table may do what it likes, and
 may meet the records only as the broadcast side of a join.
 
-Reading the tree takes Spark's developer API (`Dataset.queryExecution`); what it says is judged in plain Python.
+Reading the tree takes Spark's developer API (`Dataset.queryExecution`); what it says is resolved in plain Python.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ _PLACE_DEPENDENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class PlanOperator:
     """A node of the executed plan: its class, Spark's description in one line, and the operators below it."""
 
     kind: str
     description: str
-    below: tuple[Operator, ...]
-    subqueries: tuple[Operator, ...] = ()
+    below: tuple[PlanOperator, ...]
+    subqueries: tuple[PlanOperator, ...] = ()
     join_type: str = ""
 
     @property
@@ -95,7 +95,7 @@ class Operator:
 def check_narrow(frame: DataFrame, output: str) -> list[str]:
     """The operators of the output's plan, from the top. Raises NotNarrow, naming the output and what is not narrow."""
     root = executed_plan(frame)
-    problem = judge(root)
+    problem = why_not_narrow(root)
     if problem is None and (name := _place_dependent(frame)) is not None:
         problem = f"uses {name}, which depends on where a round begins: use _txid, or a column of the record"
     if problem is not None:
@@ -103,7 +103,7 @@ def check_narrow(frame: DataFrame, output: str) -> list[str]:
     return [operator.kind.removesuffix("Exec") for operator in walk(root) if operator.kind not in _WRAPPERS]
 
 
-def judge(root: Operator) -> str | None:
+def why_not_narrow(root: PlanOperator) -> str | None:
     """What is not narrow about a plan, as the rest of a sentence about the output; None when it is narrow."""
     if not root.reads_input:
         return "reads none of the sources (as far as Spark's plan shows; RDDs do not show): derive it from `inputs`"
@@ -112,7 +112,7 @@ def judge(root: Operator) -> str | None:
     return min(wrong, key=lambda found: found[0])[1] if wrong else None
 
 
-def walk(root: Operator) -> Iterator[Operator]:
+def walk(root: PlanOperator) -> Iterator[PlanOperator]:
     """The operators through which records come, from the top."""
     yield root
     for operator in root.below:
@@ -120,7 +120,7 @@ def walk(root: Operator) -> Iterator[Operator]:
             yield from walk(operator)
 
 
-def _problem(operator: Operator) -> tuple[int, str] | None:
+def _problem(operator: PlanOperator) -> tuple[int, str] | None:
     """What is wrong with an operator on the records' way, and how far from what the user wrote it is."""
     if any(subquery.reads_input for subquery in operator.subqueries):
         return 0, f"needs all records of a source at once, in a subquery ({operator.description}): {_LATER}"
@@ -136,7 +136,7 @@ def _problem(operator: Operator) -> tuple[int, str] | None:
     return (2 if "Exchange" in operator.kind else 1), f"needs {name} [{operator.description}]: {_LATER}"
 
 
-def _join_problem(join: Operator) -> tuple[int, str] | None:
+def _join_problem(join: PlanOperator) -> tuple[int, str] | None:
     left, right = join.below
     if left.reads_input and right.reads_input:
         return 0, f"joins records with records [{join.description}]: {_LATER}"
@@ -151,13 +151,13 @@ def _join_problem(join: Operator) -> tuple[int, str] | None:
     return None
 
 
-def _is_broadcast(operator: Operator) -> bool:
+def _is_broadcast(operator: PlanOperator) -> bool:
     if operator.kind in _WRAPPERS or operator.kind in _REUSED:
         return _is_broadcast(operator.below[0])
     return operator.kind == _BROADCAST
 
 
-def _unbroadcast(join: Operator) -> str:
+def _unbroadcast(join: PlanOperator) -> str:
     if all(operator.reads_input for operator in join.below):
         return f"joins records with records [{join.description}]: {_LATER}"
     return (
@@ -169,7 +169,7 @@ def _unbroadcast(join: Operator) -> str:
 # -- reading
 
 
-def executed_plan(frame: DataFrame) -> Operator:
+def executed_plan(frame: DataFrame) -> PlanOperator:
     """The plan that Spark would execute for `frame`."""
     return _operator(frame._jdf.queryExecution().executedPlan())
 
@@ -193,14 +193,14 @@ def _place_dependent(frame: DataFrame) -> str | None:
     return next((name for kind, name in _PLACE_DEPENDENT.items() if f'.{kind}"' in text), None)
 
 
-def _operator(node: Any) -> Operator:
+def _operator(node: Any) -> PlanOperator:
     kind = str(node.getClass().getSimpleName())
     below = [_operator(child) for child in _each(node.children())]
     if kind == _CACHE:
         below = [_operator(node.relation().cachedPlan())]
     if kind in _REUSED:
         below = [_operator(node.child())]
-    return Operator(
+    return PlanOperator(
         kind=kind,
         description=_described(node),
         below=tuple(below),

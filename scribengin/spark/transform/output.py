@@ -6,9 +6,8 @@ page cache instead of heap. Few records are faster without the second Python wor
 
 Several outputs are made by one job, as one DataFrame, with one current_timestamp.
 
-Outputs may have other columns than each other. The united frame has one column for each name and type there is, so that
-outputs of payloads share theirs, and rows hold nulls in the columns of others. MARK says whose a row is.
-"""
+Outputs may have other columns than each other. The unioned frame has one column for each name and type there is, so
+that outputs of payloads share theirs, and rows hold nulls in the columns of others. MARK says whose a row is."""
 
 from __future__ import annotations
 
@@ -33,14 +32,14 @@ _SUMMARY = "path string"
 MARK = "scribengin output"
 """In a job of several outputs: the index of the output that a row belongs to."""
 _Column = tuple[str, str]
-"""What tells columns of the united frame apart: a name, and a Spark type as JSON."""
+"""What tells columns of the unioned frame apart: a name, and a Spark type as JSON."""
 
 
 class OutputUnwritable(Exception):
     """Raised in a Python worker only: its output file cannot be written (a full disk)."""
 
 
-class Drain(Protocol):
+class OutputCollector(Protocol):
     """Executes one DataFrame, again and again, and returns its rows in order."""
 
     def execute(self) -> list[pa.RecordBatch]:
@@ -48,7 +47,7 @@ class Drain(Protocol):
         ...
 
 
-class MemoryDrain:
+class MemoryCollector:
     """Through the JVM, for few records."""
 
     def __init__(self, frame: DataFrame) -> None:
@@ -58,7 +57,7 @@ class MemoryDrain:
         return [batch for batch in self._frame.toArrow().to_batches() if batch.num_rows]
 
 
-class FileDrain:
+class FileCollector:
     """Through files in `directory`, for many. Used by one thread at a time."""
 
     def __init__(self, frame: DataFrame, directory: Path) -> None:
@@ -135,7 +134,7 @@ def mapped(path: Path) -> list[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class UnitedOutput:
-    """One output of a united frame: its columns as its sink takes them, and where they stand there."""
+    """One output of a unioned frame: its columns as its sink takes them, and where they stand there."""
 
     name: str
     schema: pa.Schema
@@ -148,36 +147,36 @@ class UnitedOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class United:
+class UnionedOutputs:
     """What a job executes, and how its rows are told apart."""
 
     frame: DataFrame
     outputs: tuple[UnitedOutput, ...]
 
 
-def unite(frames: Mapping[str, DataFrame], specs: Mapping[str, OutputSpec]) -> United:
+def unite(frames: Mapping[str, DataFrame], specs: Mapping[str, OutputSpec]) -> UnionedOutputs:
     """The encoded `frames`, by output, as one. `specs` says in which types the columns go to the sinks."""
     if len(frames) == 1:
         [(name, frame)] = frames.items()
         indices = tuple(range(len(frame.columns)))
-        return United(frame, (UnitedOutput(name, _arrow_schema(frame, specs[name]), indices),))
+        return UnionedOutputs(frame, (UnitedOutput(name, _arrow_schema(frame, specs[name]), indices),))
     kinds: dict[_Column, DataType] = {
         key: field.dataType for frame in frames.values() for key, field in zip(_keys(frame), frame.schema, strict=True)
     }
     place = {key: index for index, key in enumerate(kinds)}
-    united: DataFrame | None = None
+    unioned: DataFrame | None = None
     outputs = []
     for mark, (name, frame) in enumerate(frames.items()):
         marked = _marked(frame, kinds, mark)
-        united = marked if united is None else united.union(marked)
+        unioned = marked if unioned is None else unioned.union(marked)
         indices = tuple(place[key] for key in _keys(frame))
         outputs.append(UnitedOutput(name, _arrow_schema(frame, specs[name]), indices))
-    assert united is not None, "a transformation has an output"
-    return United(united, tuple(outputs))
+    assert unioned is not None, "a transformation has an output"
+    return UnionedOutputs(unioned, tuple(outputs))
 
 
 def outputs_of(batches: Iterable[pa.RecordBatch], outputs: tuple[UnitedOutput, ...]) -> dict[str, list[pa.RecordBatch]]:
-    """The batches of a job of a united frame, by output."""
+    """The batches of a job of a unioned frame, by output."""
     result: dict[str, list[pa.RecordBatch]] = {output.name: [] for output in outputs}
     for batch in batches:
         for output, rows in _by_mark(batch, outputs):
@@ -211,7 +210,7 @@ def _marked(frame: DataFrame, kinds: Mapping[_Column, DataType], mark: int) -> D
 
 def _arrow_schema(frame: DataFrame, spec: OutputSpec) -> pa.Schema:
     """What the sink gets: what it carries in the types that it asked for, and the rest as Spark has it."""
-    carried = {} if spec.format == "columns" else {field.name: field.type for field in spec.carried}
+    side_columns = {} if spec.format == "columns" else {field.name: field.type for field in spec.side_columns}
     # To a sink, everything may be null: whether Spark could prove otherwise depends on the other outputs.
     fields = to_arrow_schema(frame.schema, timezone="UTC")
-    return pa.schema([pa.field(field.name, carried.get(field.name, field.type)) for field in fields])
+    return pa.schema([pa.field(field.name, side_columns.get(field.name, field.type)) for field in fields])

@@ -63,7 +63,7 @@ class Built:
         return all(narrow.is_repeatable(frame) for frame in self.encoded.values())
 
 
-class Recipe:
+class PlanBuilder:
     """How a transformation's DataFrames are made from those of its inputs. May be used by several threads."""
 
     def __init__(self, spec: TransformationSpec) -> None:
@@ -73,7 +73,7 @@ class Recipe:
         self._function: UserFunction | None = self._package.function(spec.function) if spec.function else None
         self._context: Callable[[], AbstractContextManager[None]] = nullcontext
 
-    def within(self, context: Callable[[], AbstractContextManager[None]], spec: TransformationSpec) -> Recipe:
+    def within(self, context: Callable[[], AbstractContextManager[None]], spec: TransformationSpec) -> PlanBuilder:
         """The same function, with other inputs or outputs, of which every build is made within a `context`."""
         other = copy.copy(self)
         other.spec = spec
@@ -161,10 +161,10 @@ class Recipe:
         try:
             yield
         except SPARK_ERRORS as error:
-            judged = failure(error, f"planning the transformation of {self.spec.dataflow}")
-            if isinstance(judged, SparkUnavailable):
-                raise judged from error
-            raise self._refused(f"the transformation of {self.spec.dataflow} cannot be planned: {judged}") from error
+            resolved = failure(error, f"planning the transformation of {self.spec.dataflow}")
+            if isinstance(resolved, SparkUnavailable):
+                raise resolved from error
+            raise self._refused(f"the transformation of {self.spec.dataflow} cannot be planned: {resolved}") from error
 
     def _refused(self, message: str) -> ConfigError:
         return ConfigInvalid(message) if self._function is None else PackageInvalid(message)

@@ -25,8 +25,8 @@ from pyspark.sql.udf import UserDefinedFunction
 
 from scribengin.errors import ConfigError, TransformationFailed
 from scribengin.spark.transform.encoding import BESIDE, quoted
-from scribengin.spark.transform.plan_builder import Recipe
-from scribengin.spark.transform.plan_pool import Lanes, Shape
+from scribengin.spark.transform.plan_builder import PlanBuilder
+from scribengin.spark.transform.plan_pool import PlanPool, Shape
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, TransformationSpec
 from scribengin.spark.transform.watched import KINDS, NUMBER, OF_BATCHES, Rows
 
@@ -36,13 +36,13 @@ _PYTHON_OPERATORS = ("EvalPython", "MapIn")
 class RaisingRecords:
     """Of one transformation. Any thread may use it, one at a time."""
 
-    def __init__(self, recipe: Recipe, session: SparkSession, directory: Path) -> None:
+    def __init__(self, builder: PlanBuilder, session: SparkSession, directory: Path) -> None:
         """`directory` is empty and this object's own."""
         self._lock = threading.Lock()
-        self._sources = recipe.spec.inputs
+        self._sources = builder.spec.inputs
         self._raised: Accumulator[Rows] = session.sparkContext.accumulator([], _Concatenated())
-        self._numbered = self._lanes(recipe, session, directory / "numbered", numbered=True)
-        self._counted = self._lanes(recipe, session, directory / "counted", numbered=False)
+        self._numbered = self._plans(builder, session, directory / "numbered", numbered=True)
+        self._counted = self._plans(builder, session, directory / "counted", numbered=False)
 
     def find(self, inputs: Mapping[str, pa.Table], shape: Shape) -> dict[str, Rows]:
         """The rows of each source on which a function seems to raise: none where that cannot be told, or where nothing
@@ -53,13 +53,13 @@ class RaisingRecords:
         with self._lock:
             return {name: self._rows(name, table, shape) for name, table in inputs.items() if table.num_rows}
 
-    def _lanes(self, recipe: Recipe, session: SparkSession, directory: Path, *, numbered: bool) -> Lanes:
+    def _plans(self, builder: PlanBuilder, session: SparkSession, directory: Path, *, numbered: bool) -> PlanPool:
         directory.mkdir()
         # Encoding would raise on the nulls that watched functions give.
-        outputs = {name: OutputSpec(name, "columns") for name in recipe.spec.outputs}
-        spec = replace(_numbered(recipe.spec) if numbered else recipe.spec, outputs=outputs)
+        outputs = {name: OutputSpec(name, "columns") for name in builder.spec.outputs}
+        spec = replace(_numbered(builder.spec) if numbered else builder.spec, outputs=outputs)
         watch = _Watch(self._raised, numbered=numbered)
-        return Lanes(recipe.within(lambda: _watching(watch), spec), session, directory)
+        return PlanPool(builder.within(lambda: _watching(watch), spec), session, directory)
 
     def _rows(self, source: str, table: pa.Table, shape: Shape) -> Rows:
         numbers = pa.array(range(table.num_rows), pa.int64())
@@ -73,11 +73,11 @@ class RaisingRecords:
         except (TransformationFailed, ConfigError):  # it was no call of a function, or none that can be watched
             return []
 
-    def _run(self, lanes: Lanes, source: str, table: pa.Table, shape: Shape) -> Rows:
+    def _run(self, plans: PlanPool, source: str, table: pa.Table, shape: Shape) -> Rows:
         self._raised.value = []
-        with lanes.take(shape) as lane:
-            if any(part in operator for operator in lane.operators for part in _PYTHON_OPERATORS):
-                lane.run_tables({source: table})
+        with plans.take(shape) as plan:
+            if any(part in operator for operator in plan.operators for part in _PYTHON_OPERATORS):
+                plan.run_tables({source: table})
         return sorted({row for row in self._raised.value if row < table.num_rows})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import CARRIED
+from scribengin.connectors.contract import SIDE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class InputSpec:
     schema: pa.Schema
     format: str = "raw"
     schema_ddl: str | None = None
-    anywhere: bool = True
+    remote_readable: bool = True
     """Whether other machines can read its splits: else executors elsewhere are sent the records."""
 
 
@@ -33,13 +33,12 @@ class OutputSpec:
     """A sink, and what reaches it of an output.
 
     `raw`: the output's `payload`, as binary. `json`: its columns as one JSON object, the payload. Beside it the columns
-    of `carried` that the output has (as `_<name>` with `json`), in the types of `carried`. `columns`: the output's own
-    columns, names and types unchanged.
-    """
+    of `side_columns` that the output has (as `_<name>` with `json`), in the types of `side_columns`. `columns`: the
+    output's own columns, names and types unchanged."""
 
     name: str
     format: str = "raw"
-    carried: pa.Schema = CARRIED
+    side_columns: pa.Schema = SIDE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@
     outputs = transformation.run({"flights": splits})
     outputs = transformation.run_tables({"flights": table})
 
-The user's function is called when a lane is built, not once a round: it describes what becomes of the records. Static
-tables are read, and broadcast, once a lane. A thread that finds no idle lane builds one; small and large rounds have
-lanes of their own. Where the plan holds the time or something random it is built anew for every round.
+The user's function is called when a plan is built, not once a round: it describes what becomes of the records. Static
+tables are read, and broadcast, once a plan. A thread that finds no idle plan builds one; small and large rounds have
+plans of their own. Where the plan holds the time or something random it is built anew for every round.
 
 The output of a round follows the order of its input, stream by stream: the records of a source in the order of its
 splits; with several outputs, each by itself.
@@ -24,12 +24,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from scribengin.connectors.contract import RecordSplit
 from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.session.spark_master import files_are_shared
-from scribengin.spark.transform.input import ReadSplit
-from scribengin.spark.transform.plan_builder import Recipe
+from scribengin.spark.transform.plan_builder import PlanBuilder
 from scribengin.spark.transform.plan_builder import TransformationContext as TransformationContext
-from scribengin.spark.transform.plan_pool import Lanes, Shape
+from scribengin.spark.transform.plan_pool import PlanPool, Shape
 from scribengin.spark.transform.raising import RaisingRecords
 from scribengin.spark.transform.screen import Screen
 from scribengin.spark.transform.spec import CheckedPlan as CheckedPlan
@@ -47,17 +47,17 @@ Outputs = dict[str, list[pa.RecordBatch]]
 class Transformation:
     """The user's transformation over records. Any thread may use it."""
 
-    def __init__(self, recipe: Recipe, session: SparkSession) -> None:
+    def __init__(self, builder: PlanBuilder, session: SparkSession) -> None:
         """Use `Transformation.load`."""
-        self.spec = recipe.spec
-        self._recipe = recipe
+        self.spec = builder.spec
+        self._builder = builder
         self._session = session
-        self._directory = Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="lanes-"))
-        self._lanes = Lanes(recipe, session, self._directory)
+        self._directory = Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="plans-"))
+        self._plans = PlanPool(builder, session, self._directory)
         self._lock = threading.Lock()
         self._screens: dict[str, Screen] = {}
         self._raising: RaisingRecords | None = None
-        with recipe.planning():
+        with builder.planning():
             local = files_are_shared(session.sparkContext.master or "")
             parallel = max(session.sparkContext.defaultParallelism, 1)
         self._small = Shape(1, through_files=False, remote=not local)
@@ -66,26 +66,26 @@ class Transformation:
     @classmethod
     def load(cls, spec: TransformationSpec, session: SparkSession) -> Transformation:
         """Import the user's function. Raises PackageInvalid, SparkUnavailable."""
-        return cls(Recipe(spec), session)
+        return cls(PlanBuilder(spec), session)
 
     def check(self) -> CheckedPlan:
         """Build it and look at the plan. Raises NotNarrow, PackageInvalid, ConfigInvalid, SparkUnavailable."""
-        with self._lanes.take(self._small) as lane:
-            inputs = {name: frame.schema.toDDL() for name, frame in lane.built.inputs.items()}
-            outputs = {name: frame.schema.toDDL() for name, frame in lane.built.given.items()}
-            return CheckedPlan(inputs, outputs, lane.operators)
+        with self._plans.take(self._small) as plan:
+            inputs = {name: frame.schema.toDDL() for name, frame in plan.built.inputs.items()}
+            outputs = {name: frame.schema.toDDL() for name, frame in plan.built.given.items()}
+            return CheckedPlan(inputs, outputs, plan.operators)
 
     def warm_up(self) -> None:
-        """Execute it over nothing, in a small and in a large lane. Raises as `run`.
+        """Execute it over nothing, in a small and in a large plan. Raises as `run`.
 
         The first execution of each loads what Spark is made of, forks its Python workers and reads the static tables:
         seconds, which are better spent before there are tasks that stand still for it.
         """
         for shape in (self._small, self._large):
-            with self._lanes.take(shape) as lane:
-                lane.run({})
+            with self._plans.take(shape) as plan:
+                plan.run({})
 
-    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> Outputs:
+    def run(self, inputs: Mapping[str, Sequence[RecordSplit]]) -> Outputs:
         """Transform one round: splits in order, by source; a source without any may be left out.
 
         Returns batches by output (all of them; an output without records has none), with the columns that its
@@ -97,16 +97,16 @@ class Transformation:
         splits = [split for of_source in inputs.values() for split in of_source]
         if not splits:
             return self._nothing()
-        with self._lanes.take(self._shape(sum(s.records for s in splits), sum(s.size_bytes for s in splits))) as lane:
-            return self._nothing() | lane.run(inputs)
+        with self._plans.take(self._shape(sum(s.records for s in splits), sum(s.size_bytes for s in splits))) as plan:
+            return self._nothing() | plan.run(inputs)
 
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> Outputs:
         """The same on records in hand, one table a source, in the source's schema."""
         records = sum(table.num_rows for table in inputs.values())
         if not records:
             return self._nothing()
-        with self._lanes.take(self._shape(records, sum(table.nbytes for table in inputs.values()))) as lane:
-            return self._nothing() | lane.run_tables(inputs)
+        with self._plans.take(self._shape(records, sum(table.nbytes for table in inputs.values()))) as plan:
+            return self._nothing() | plan.run_tables(inputs)
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """By source, the rows on which decoding raises, and why: one job a source of format `json`, for all its rows.
@@ -135,7 +135,7 @@ class Transformation:
             if self._raising is None:
                 directory = self._directory / "watched"
                 directory.mkdir()
-                self._raising = RaisingRecords(self._recipe, self._session, directory)
+                self._raising = RaisingRecords(self._builder, self._session, directory)
             return self._raising
 
     def _screen(self, source: str) -> Screen:

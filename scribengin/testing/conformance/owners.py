@@ -9,8 +9,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision, judge
-from scribengin.connectors.contract import PAYLOAD, Attempt, Decider, Sink, SinkStreamDescriptor, SinkStreamWriter
+from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision, resolve_prepared
+from scribengin.connectors.contract import (
+    PAYLOAD,
+    Attempt,
+    Sink,
+    SinkStreamDescriptor,
+    SinkStreamWriter,
+    TransactionCoordinator,
+)
 from scribengin.errors import ScribenginError
 from scribengin.testing.conformance.expecting import expect_equal
 from scribengin_registry.contract import Registry
@@ -29,53 +36,55 @@ class CheckedStream:
         self.descriptor = descriptor
         self._node = node
         with closing(make_sink()) as sink:
-            self._is_decided = sink.decided_by(descriptor) is not None
-        log = CommitLog(dataflow="conformance", task="task-0", owner="nobody", lease=0, epoch=0, round=0)
+            self._is_decided = sink.coordinator_id(descriptor) is not None
+        log = CommitLog(dataflow="conformance", task="task-0", owner="nobody", generation=0, epoch=0, round=0)
         registry.create(node, log.to_bytes(), parents=True)
 
-    def take(self) -> Owner:
+    def take(self) -> ConformanceOwner:
         """What a new owner does: fence the commit log, then open a writer, in a process of its own, and recover. Before
-        that a deciding sink is asked about what is prepared."""
+        that a sink with a transaction coordinator is asked about what is prepared."""
         log, version = self._log()
         log = log.model_copy(update={"epoch": log.epoch + 1, "owner": f"owner-{log.epoch + 1}"})
         version = self._registry.set(self._node, log.to_bytes(), version)
         sink = self._make_sink()
-        decider = self._decider(sink)
-        if decider is not None:
-            judgement = judge({self._node: log}, decider.name, decider.recover())
-            if judgement.changed:
-                log = judgement.changed[self._node]
+        coordinator = self._coordinator(sink)
+        if coordinator is not None:
+            resolution = resolve_prepared({self._node: log}, coordinator.name, coordinator.recover())
+            if resolution.changed:
+                log = resolution.changed[self._node]
                 version = self._registry.set(self._node, log.to_bytes(), version)
-            if judgement.missing:
-                decider.establish(judgement.last)
-        owner = Owner(self, sink, Attempt(log.owner, log.epoch, self._node, decider), version)
+            if resolution.missing:
+                coordinator.establish(resolution.last)
+        owner = ConformanceOwner(self, sink, Attempt(log.owner, log.epoch, self._node, coordinator), version)
         owner.writer.recover(log.committed)
         return owner
 
-    def reopen(self, stale: Owner) -> Owner:
-        """A stale owner whose process stalled between fencing and opening its writer, or asking its decider."""
+    def reopen(self, stale: ConformanceOwner) -> ConformanceOwner:
+        """A stale owner whose process stalled between fencing and opening its writer, or asking its coordinator."""
         sink = self._make_sink()
-        decider = self._decider(sink)
-        if decider is not None:
-            decider.recover()
-        return Owner(self, sink, replace(stale.attempt, decider=decider), version=-2)
+        coordinator = self._coordinator(sink)
+        if coordinator is not None:
+            coordinator.recover()
+        return ConformanceOwner(self, sink, replace(stale.attempt, coordinator=coordinator), version=-2)
 
-    def move(self, committed: CommitDescriptor | None, version: int, decider: Decider | None) -> int:
+    def move(self, committed: CommitDescriptor | None, version: int, coordinator: TransactionCoordinator | None) -> int:
         """A round's commit, all of it. Raises VersionConflict for an owner that was fenced."""
         log, _ = self._log()
         kept = log.committed if committed is None else committed
         moved = log.model_copy(update={"round": log.round + 1, "committed": kept})
-        if decider is not None and decider.staged:
-            decision = Decision(decider=decider.name, epoch=log.epoch, round=moved.round)
-            decider.prepare(decision)
+        if coordinator is not None and coordinator.staged:
+            decision = Decision(coordinator=coordinator.name, epoch=log.epoch, round=moved.round)
+            coordinator.prepare(decision)
             prepared = log.preparing(moved, decision)
             version = self._registry.set(self._node, prepared.to_bytes(), version)
-            decider.commit()
+            coordinator.commit()
             moved = prepared.forward()
         return self._registry.set(self._node, moved.to_bytes(), version)
 
-    def _decider(self, sink: Sink) -> Decider | None:
-        return None if sink.decided_by(self.descriptor) is None else sink.open_decider(self.descriptor, "task-0")
+    def _coordinator(self, sink: Sink) -> TransactionCoordinator | None:
+        return (
+            None if sink.coordinator_id(self.descriptor) is None else sink.open_coordinator(self.descriptor, "task-0")
+        )
 
     def committed(self) -> CommitDescriptor | None:
         """What the commit log names, as another process reads it."""
@@ -104,7 +113,7 @@ class CheckedStream:
         return CommitLog.from_bytes(node.data, path=self._node), node.version
 
 
-class Owner:
+class ConformanceOwner:
     """One attempt: its own sink, its writer, and the version of the commit log that it may move."""
 
     def __init__(self, stream: CheckedStream, sink: Sink, attempt: Attempt, version: int) -> None:
@@ -126,7 +135,7 @@ class Owner:
         return CommitDescriptor.from_bytes(prepared.to_bytes(), path="a CommitDescriptor")
 
     def commit(self, prepared: CommitDescriptor | None) -> None:
-        self._version = self._stream.move(prepared, self._version, self.attempt.decider)
+        self._version = self._stream.move(prepared, self._version, self.attempt.coordinator)
 
     def round(self, payloads: Sequence[bytes]) -> CommitDescriptor:
         """A whole round."""
@@ -141,8 +150,8 @@ class Owner:
         for _twice in range(2):
             self.writer.close()
         for _twice in range(2):
-            if self.attempt.decider is not None:
-                self.attempt.decider.close()
+            if self.attempt.coordinator is not None:
+                self.attempt.coordinator.close()
         for _twice in range(2):
             self._sink.close()
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from scribengin.base.commit_log import CommitDescriptor
 from scribengin.testing.conformance.expecting import expect, numbered
 from scribengin.testing.conformance.owners import CheckedStream, attempted, raises
-from scribengin.testing.failpoints import failpoint, record_stops
+from scribengin.testing.failpoints import at_failpoint, record_stops
 
 
 def a_late_write_of_a_stale_owner_is_not_seen(stream: CheckedStream) -> None:
@@ -84,7 +84,7 @@ def a_stale_owner_that_comes_back_destroys_nothing(stream: CheckedStream) -> Non
 
 
 def a_crash_at_any_step_is_recovered(stream: CheckedStream) -> None:
-    """The steps are the effects that the sink names: `with effect("..."):` in its code, see
+    """The steps are the failpoints that the sink names: `with failpoint("..."):` in its code, see
     scribengin.base.failpoints."""
     wanted: list[bytes] = []
 
@@ -107,7 +107,8 @@ def a_crash_at_any_step_is_recovered(stream: CheckedStream) -> None:
             owner.leave()
 
     def settle() -> None:
-        """Which way it went, its commit log says: after a crash within a deciding sink's commit it may be either."""
+        """Which way it went, its commit log says: after a crash within a sink with a transaction coordinator's commit
+        it may be either."""
         stream.take().leave()
         for prepared, payloads in tried:
             if stream.committed() == prepared:
@@ -121,7 +122,7 @@ def a_crash_at_any_step_is_recovered(stream: CheckedStream) -> None:
     settle()
     for number, (stop, passing) in enumerate(_passings(stops)):
         committed_and_not_completed(numbered(2 * number, 2))
-        with failpoint(stop, _crash, occurrence=passing), suppress(_Crash):
+        with at_failpoint(stop, _crash, occurrence=passing), suppress(_Crash):
             recover_and_run_a_round(numbered(2 * number + 1, 2))
         settle()
         stream.expect_payloads(wanted, f"after a crash at {stop} (passing {passing}) and the next owner's recover()")

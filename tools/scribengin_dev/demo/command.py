@@ -13,7 +13,7 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import load_flights
 from scribengin_dev.demo.report import average_delays, measured_table, print_chart, standstill_table
-from scribengin_dev.demo.run import DELAYS, Demo, Kill, Measured
+from scribengin_dev.demo.run import DELAYS, Demo, DemoResult, Kill
 from scribengin_dev.harness.directory import own_directory
 from scribengin_dev.harness.ending import ending_cleanly
 from scribengin_dev.harness.installation import embedded_place
@@ -49,7 +49,7 @@ def demo(
     raise typer.Exit(0 if measured.exact else 1)
 
 
-def _run(base: Path, display: Display, kill: Kill, records: int | None, launcher: str) -> Measured:
+def _run(base: Path, display: Display, kill: Kill, records: int | None, launcher: str) -> DemoResult:
     display.say("loading the flights of 2013")
     flights = load_flights(records)
     display.say("starting an embedded ZooKeeper and a log namespace")
@@ -61,7 +61,7 @@ def _run(base: Path, display: Display, kill: Kill, records: int | None, launcher
     return measured
 
 
-def _print(console: Console, measured: Measured, session_timeout_s: float) -> None:
+def _print(console: Console, measured: DemoResult, session_timeout_s: float) -> None:
     console.print()
     print_chart(console, average_delays(measured.named))
     console.print()

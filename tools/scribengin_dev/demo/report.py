@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scribengin_dev.demo.verdict import Verdict
+from scribengin_dev.demo.verdict import Comparison
 
 _BAR_WIDTH = 36
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputRow:
     """One line of the table: `read` are the records of the input it was made from, `elapsed_s` the time that took."""
 
     read: int
-    verdict: Verdict
+    verdict: Comparison
     elapsed_s: float
 
     @property
@@ -57,7 +57,7 @@ def standstill_table(standstills: Sequence[Standstill], session_timeout_s: float
     return table
 
 
-def measured_table(outputs: Sequence[Output]) -> Table:
+def measured_table(outputs: Sequence[OutputRow]) -> Table:
     """Everything that was read back, an output a line."""
     table = _table("Measured by reading the outputs back")
     table.add_column("output")

@@ -15,10 +15,10 @@ from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin_dev.demo.audit import read_files, read_logs
 from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import LOGS, Flights, static_tables
-from scribengin_dev.demo.report import Output, Standstill
+from scribengin_dev.demo.report import OutputRow, Standstill
 from scribengin_dev.demo.verdict import compare
 from scribengin_dev.harness.casualties import Casualty, kill_master, kill_worker, working_workers
-from scribengin_dev.harness.installation import Place
+from scribengin_dev.harness.installation import Installation
 from scribengin_dev.harness.producer import Producer
 from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import gap_around_ms, longest_gap_ms, of_stream
@@ -36,10 +36,10 @@ _ALL_RECORDS = 336_776
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class DemoResult:
     """What the demo found. `named` is the second dataflow's output, for the chart."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputRow, ...]
     standstills: tuple[Standstill, ...]
     named: pd.DataFrame
 
@@ -53,13 +53,13 @@ class Measured:
 class Demo:
     """One run."""
 
-    place: Place
+    place: Installation
     flights: Flights
     kill: Kill
     display: Display
     _casualties: list[Casualty] = field(default_factory=list)
 
-    def run(self) -> Measured:
+    def run(self) -> DemoResult:
         """Do everything. Raises DataflowError when a dataflow fails or something does not happen in time."""
         logs = [f"flights/{k}" for k in range(LOGS)]
         for log in logs:
@@ -162,7 +162,7 @@ class Demo:
 
     # -- measuring
 
-    def _measure(self, producer: Producer, delays: FlowProgress, names: FlowProgress) -> Measured:
+    def _measure(self, producer: Producer, delays: FlowProgress, names: FlowProgress) -> DemoResult:
         self.display.say("reading the outputs back")
         airlines, planes = static_tables()
         namespace = self.place.namespace
@@ -172,12 +172,12 @@ class Demo:
         delays_s, names_s = ((_last_commit_ms(flow) - begun_ms) / 1000 for flow in (delays, names))
         appended = compare("log flights/*", self.flights.appended(), flights)
         outputs = (
-            Output(len(self.flights), appended, producer.took_s),
-            Output(len(flights), compare("log delayed/*", self.flights.delayed(), delayed), delays_s),
-            Output(len(flights), compare("files cancelled", self.flights.cancelled(), cancelled), delays_s),
-            Output(len(delayed), compare("log named/*", self.flights.named(airlines, planes), named), names_s),
+            OutputRow(len(self.flights), appended, producer.took_s),
+            OutputRow(len(flights), compare("log delayed/*", self.flights.delayed(), delayed), delays_s),
+            OutputRow(len(flights), compare("files cancelled", self.flights.cancelled(), cancelled), delays_s),
+            OutputRow(len(delayed), compare("log named/*", self.flights.named(airlines, planes), named), names_s),
         )
-        return Measured(outputs, tuple(self._standstills(delays)), named)
+        return DemoResult(outputs, tuple(self._standstills(delays)), named)
 
     @property
     def _cancelled(self) -> str:

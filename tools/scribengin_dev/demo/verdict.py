@@ -12,7 +12,7 @@ _NOTHING = "\0null"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """How one output compares with what it should hold. Records are told apart by their `id`.
 
     `lost`: expected ids that are not there. `duplicated`: copies beyond the first of any id. `wrong`: ids that nobody
@@ -32,11 +32,11 @@ class Verdict:
         return not (self.lost or self.duplicated or self.wrong)
 
 
-def compare(output: str, expected: pd.DataFrame, found: pd.DataFrame) -> Verdict:
+def compare(output: str, expected: pd.DataFrame, found: pd.DataFrame) -> Comparison:
     """Compare by id and by content, in the columns of `expected`; the order of rows does not matter."""
     once = found.drop_duplicates(subset=[ID]) if len(found) else found
     known = expected[ID].isin(once[ID]) if len(once) else pd.Series(False, index=expected.index)
-    return Verdict(
+    return Comparison(
         output=output,
         expected=len(expected),
         found=len(found),

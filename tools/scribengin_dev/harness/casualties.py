@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowError
-from scribengin_dev.harness.installation import Place
+from scribengin_dev.harness.installation import Installation
 from scribengin_registry.election import Election
 
 
@@ -22,7 +22,7 @@ class Casualty:
     tasks: tuple[str, ...] = ()
 
 
-def kill_worker(place: Place, dataflow: str) -> Casualty:
+def kill_worker(place: Installation, dataflow: str) -> Casualty:
     """Kill the worker that has the most tasks. Raises DataflowError if none has any, or if it died by itself."""
     tasks = working_workers(place, dataflow)
     if not tasks:
@@ -38,7 +38,7 @@ def kill_worker(place: Place, dataflow: str) -> Casualty:
     return Casualty(victim, pid, at_ms, tasks[victim])
 
 
-def kill_master(place: Place, dataflow: str) -> Casualty:
+def kill_master(place: Installation, dataflow: str) -> Casualty:
     """Kill the master that leads. Raises DataflowError if none does."""
     leader = Election(place.registry, DataflowView(place.registry, dataflow).paths.master, "demo").leader()
     if leader is None:
@@ -47,7 +47,7 @@ def kill_master(place: Place, dataflow: str) -> Casualty:
     return Casualty(leader, place.containers.kill_leader(dataflow, leader), at_ms)
 
 
-def working_workers(place: Place, dataflow: str) -> dict[str, tuple[str, ...]]:
+def working_workers(place: Installation, dataflow: str) -> dict[str, tuple[str, ...]]:
     """The workers that live and have tasks, with the names of those."""
     view = DataflowView(place.registry, dataflow)
     tasks = {worker: _tasks_of(view, worker) for worker in view.workers() if view.lives(worker)}

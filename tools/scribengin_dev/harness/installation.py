@@ -34,7 +34,7 @@ _LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Installation:
     """An installation of its own. `home` is where containers and packages go."""
 
     registry: Registry
@@ -90,7 +90,7 @@ class Place:
 @contextmanager
 def embedded_place(
     directory: Path, clock: Clock = SYSTEM_CLOCK, launcher: str = "local", say: Callable[[str], None] = lambda _: None
-) -> Iterator[Place]:
+) -> Iterator[Installation]:
     """Start everything below `directory`, and stop it at the end. `say` hears what takes a while.
 
     Raises JavaMissing, ServerFailed, ServerDown, ArtifactUnavailable.
@@ -108,7 +108,7 @@ def embedded_place(
             containers = LocalContainers(registry.hosts, home, directory / "files", local)
         else:
             containers = opened.enter_context(_on_yarn(directory, launcher, say))
-        place = Place(registry, namespace, store, home, containers, clock)
+        place = Installation(registry, namespace, store, home, containers, clock)
         opened.callback(place.end_processes)
         yield place
 

@@ -9,7 +9,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin_dev.harness.commits import CommitWatch
-from scribengin_dev.harness.installation import Place
+from scribengin_dev.harness.installation import Installation
 
 
 class FlowProgress:
@@ -18,7 +18,7 @@ class FlowProgress:
     What a position means only its connector knows, so it is the connector's reader that counts.
     """
 
-    def __init__(self, place: Place, config: DataflowConfig, source: str) -> None:
+    def __init__(self, place: Installation, config: DataflowConfig, source: str) -> None:
         """Raises what the source raises when it is opened."""
         flow_paths = DataflowPaths(config.name)
         self.dataflow = config.name

@@ -39,7 +39,7 @@ def _families() -> Iterator[Metric]:
     """All families of ours. Their collectors have something to tell meanwhile, or there would be no labels."""
     report = TaskReport(
         task="task-0",
-        lease=1,
+        generation=1,
         state="idle",
         lag_records=0,
         lag_age_s=0.0,

@@ -27,7 +27,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SoakMeasurement:
     """All that a soak has found. `failure`: what did not happen, and then there may be no verdict.
 
     `server_before` and `server_after` are ZooKeeper's figures with the chain whole, before the first act and after the

@@ -16,14 +16,14 @@ from scribengin.operations.chain.draining import left_to_read
 from scribengin.operations.chain.registry import ChainDescriptor
 from scribengin.operations.chain.submit import submit_chain
 from scribengin.operations.verify.tracking import Verdict
-from scribengin.operations.verify.verify import Ends, ends_of, verify
+from scribengin.operations.verify.verify import StreamEnds, ends_of, verify
 from scribengin_dev.soak.acts import carry_out
 from scribengin_dev.soak.chain import LOGS, STREAMS, SoakPlace, chain_config
 from scribengin_dev.soak.commits import Commits
 from scribengin_dev.soak.load import Load
 from scribengin_dev.soak.measuring import Lives, server_figures
 from scribengin_dev.soak.pace import EndedEarly, Pace
-from scribengin_dev.soak.report import Done, Measured
+from scribengin_dev.soak.report import Done, SoakMeasurement
 from scribengin_dev.soak.schedule import Act, schedule
 from scribengin_tools.rendering.chain import stop_chain
 
@@ -46,7 +46,7 @@ class Soak:
     _done: list[Done] = field(default_factory=list)
     _sampled_s: float = 0.0
 
-    def run(self) -> Measured:
+    def run(self) -> SoakMeasurement:
         """Do everything. What goes wrong with the chain stands in the result; what cannot be set up is raised."""
         acts = schedule(self.seed, self.length_s)
         self.say(f"{len(acts)} acts in {self.length_s / 60:g} minutes, seed {self.seed}; starting a chain of dataflows")
@@ -58,7 +58,7 @@ class Soak:
 
     def _soak(
         self, chain: ChainDescriptor, acts: tuple[Act, ...], load: Load, commits: Commits, pace: Pace
-    ) -> Measured:
+    ) -> SoakMeasurement:
         begun_s = self.clock.monotonic_s()
         before: dict[str, float] = {}
         after: dict[str, float] = {}
@@ -76,7 +76,7 @@ class Soak:
             verdict = self._drain(chain, load)
         except ScribenginError as error:
             failure = f"{error}\n{self.place.last_words()}"
-        return Measured(
+        return SoakMeasurement(
             seed=self.seed,
             length_s=self.length_s,
             planned=len(acts),
@@ -123,7 +123,7 @@ class Soak:
     def _drain(self, chain: ChainDescriptor, load: Load) -> Verdict:
         load.stop()
         self.say(f"{load.written:,} records are written; draining from the sources down")
-        ends: Ends = ends_of(self.place.registry, chain)
+        ends: StreamEnds = ends_of(self.place.registry, chain)
         first = self.place.flows()[0]
         unhurried = Pace(self.clock, lambda: None)
         unhurried.wait(lambda: not left_to_read(first.view, ["src"]), f"'{first.name}' to read all of its sources")

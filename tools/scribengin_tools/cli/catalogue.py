@@ -8,7 +8,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Begin": ("sandbox", "explain", "submit", "schema"),
     "Look": ("list", "status", "history", "logs", "monitor", "web", "verify"),
     "Run": ("start", "stop", "pause", "resume", "restart", "kill", "revive"),
-    "Change": ("config", "scale", "rebalance", "rewind", "let-go", "delete"),
+    "Change": ("config", "scale", "rebalance", "rewind", "release-holds", "delete"),
     "Other things": ("log", "registry", "yarn"),
 }
 EXAMPLES: dict[str, str] = {
@@ -33,7 +33,7 @@ EXAMPLES: dict[str, str] = {
     "scale": "scale heat_alarm --workers 2 --tasks 4",
     "rebalance": "rebalance heat_alarm",
     "rewind": "rewind heat_alarm --to 2h --yes",
-    "let-go": "let-go heat_alarm",
+    "release-holds": "release-holds heat_alarm",
     "delete": "delete heat_alarm",
     "config get": "config get heat_alarm round.records_max",
     "config set": "config set heat_alarm workers=2 round.records_max=5000",

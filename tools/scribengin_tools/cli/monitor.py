@@ -13,7 +13,7 @@ from scribengin_tools.rendering.text import console, note, print_json, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.monitoring.overview import DataflowPicture
+    from scribengin.monitoring.overview import DataflowOverview
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,14 +39,14 @@ def monitor(
     log; after Tab, of the worker of a task.
     """
     from scribengin.errors import ConfigInvalid
-    from scribengin_tools.monitor.actions import Operator
+    from scribengin_tools.monitor.actions import MonitorActions
 
     if as_json and not once:
         raise ConfigInvalid("--json goes with --once: `scribengin monitor --once --json`")
     if not (once or (sys.stdin.isatty() and sys.stdout.isatty())):
         raise ConfigInvalid("the monitor needs a terminal; `scribengin monitor --once` prints what it shows")
     with connected(registry) as session:
-        operator = Operator(session, tuple(names or ()))
+        operator = MonitorActions(session, tuple(names or ()))
         found = operator.look()  # so that a wrong name is called one before there is a screen
         if not once:
             from scribengin_tools.monitor.app import MonitorApp
@@ -54,18 +54,18 @@ def monitor(
             MonitorApp(operator).run()
             return
     if as_json:
-        print_json([picture.model_dump(mode="json") for picture in found])
+        print_json([overview.model_dump(mode="json") for overview in found])
     elif not found:
         note("no dataflows; `scribengin submit FLOW` starts one")
     else:
         _print(found, operator.clock.now_ms(), details=bool(names))
 
 
-def _print(found: Sequence[DataflowPicture], now_ms: int, *, details: bool) -> None:
+def _print(found: Sequence[DataflowOverview], now_ms: int, *, details: bool) -> None:
     from scribengin_tools.monitor.cells import (
         FLOW_COLUMNS,
         TASK_COLUMNS,
-        ChainPicture,
+        ChainRow,
         detail_lines,
         in_order,
         row_cells,
@@ -74,8 +74,8 @@ def _print(found: Sequence[DataflowPicture], now_ms: int, *, details: bool) -> N
 
     out, ordered = console(), in_order(found)
     out.print(table(tuple(FLOW_COLUMNS), [row_cells(one, now_ms) for one in ordered]))
-    for picture in [one for one in ordered if details and not isinstance(one, ChainPicture)]:
+    for overview in [one for one in ordered if details and not isinstance(one, ChainRow)]:
         out.print()
-        for line in detail_lines(picture):
+        for line in detail_lines(overview):
             out.print(line)
-        out.print(table(tuple(TASK_COLUMNS), [task_cells(task, now_ms) for task in picture.tasks]))
+        out.print(table(tuple(TASK_COLUMNS), [task_cells(task, now_ms) for task in overview.tasks]))

@@ -41,7 +41,7 @@ _SOURCE_BYTES = 128 * _CHUNK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LogMeasurement:
     """One run: what was written, and how many seconds it took; the same bytes without a log in `disk_*`."""
 
     records: int
@@ -92,7 +92,7 @@ def scratch_namespace(registry: Registry, directory: Path) -> Iterator[LogNamesp
                 directory.rmdir()
 
 
-def measure(namespace: LogNamespace, records: int, record_bytes: int, clock: Clock = SYSTEM_CLOCK) -> Measured:
+def measure(namespace: LogNamespace, records: int, record_bytes: int, clock: Clock = SYSTEM_CLOCK) -> LogMeasurement:
     """Fill a log of its own, read it, delete it. Raises what writing and reading raise."""
     log = f"bench-{uuid.uuid4().hex[:12]}"
     directory = Path(namespace.descriptor.location)
@@ -101,7 +101,7 @@ def measure(namespace: LogNamespace, records: int, record_bytes: int, clock: Clo
         append_s = _seconds(clock, lambda: fill(namespace, log, record_bytes, records))
         files = [directory / f"{segment.file}.log" for segment in namespace.segments(log)]
         read_s = _seconds(clock, lambda: _read_all(namespace, log))
-        return Measured(
+        return LogMeasurement(
             records=records,
             record_bytes=record_bytes,
             bytes=sum(path.stat().st_size for path in files),

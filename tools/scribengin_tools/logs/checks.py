@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from scribengin.errors import DescriptorUnreadable, InconsistentLog, LogNotFound
 from scribengin.log import LogNamespace
 from scribengin.log.inspect.log import SegmentReport
-from scribengin.log.metadata.check import Finding, LogSurvey
+from scribengin.log.metadata.check import Finding, MetadataCheck
 from scribengin_tools.rendering.text import console
 
 _STEP_BYTES = 4 * 1024 * 1024
@@ -21,7 +21,7 @@ class LogCheck:
     """What is known of one log. `survey` is None if its metadata could not be read at all."""
 
     log: str
-    survey: LogSurvey | None
+    survey: MetadataCheck | None
     segments: tuple[SegmentReport, ...]
     findings: tuple[Finding, ...]
     strays: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ _HEX_COLUMNS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogPart:
     """Which records: from `start` (as `--from` takes it) to before `end`, of those the ones whose transaction id lies
     in [txid_from, txid_to] and whose channel begins with one of `channels`, and of those at most `count`."""
 
@@ -36,7 +36,7 @@ class Part:
     count: int | None = None
 
 
-def part_of(namespace: LogNamespace, log: str, part: Part) -> Iterator[pa.RecordBatch]:
+def part_of(namespace: LogNamespace, log: str, part: LogPart) -> Iterator[pa.RecordBatch]:
     """The records that a log holds now of that part. Raises LogNotFound, ConfigInvalid, DamagedEntry."""
     ordered = namespace.info(log).log.config.check_txids
     start = part.start
@@ -76,7 +76,7 @@ def _behind_the_segment_before(namespace: LogNamespace, log: str, end: DLSN) -> 
     return end if before.in_progress else DLSN(before.segment, before.entries, 0)
 
 
-def _chosen(batch: pa.RecordBatch, end: DLSN, part: Part) -> pa.RecordBatch:
+def _chosen(batch: pa.RecordBatch, end: DLSN, part: LogPart) -> pa.RecordBatch:
     """All rows of a batch stand in one entry."""
     place = DLSN(*(batch.column(name)[0].as_py() for name in ("segment", "entry", "slot")))
     if (place.segment, place.entry) == (end.segment, end.entry):

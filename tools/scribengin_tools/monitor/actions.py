@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
-from scribengin.monitoring.overview import DataflowPicture, pictures, unreadable_picture
+from scribengin.monitoring.overview import DataflowOverview, overviews, unreadable_overview
 from scribengin.operations.chain.registry import memberships
 from scribengin.operations.editing import edit_config, refuse_unless_led
 from scribengin.operations.lifecycle import set_desired_state
@@ -20,14 +20,14 @@ LOG_LINES = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class MonitorActions:
     """The dataflows of these names (a chain's name means all of its dataflows), or all of a registry."""
 
     registry: Registry
     names: Sequence[str] = ()
     clock: Clock = SYSTEM_CLOCK
 
-    def look(self) -> tuple[DataflowPicture, ...]:
+    def look(self) -> tuple[DataflowOverview, ...]:
         """How they are; those of a chain in its order. What is damaged is there as that.
 
         Raises DataflowNotFound, RegistryUnreachable.
@@ -36,10 +36,10 @@ class Operator:
         chains = memberships(self.registry, damaged)
         places = {flow: f"{chain}/{member.key}" for flow, (chain, member) in chains.items()}
         names = [name for given in self.names for name in self._meant(given)]
-        found = {one.dataflow: one for one in pictures(self.registry, self.clock.now_ms(), names)}
+        found = {one.dataflow: one for one in overviews(self.registry, self.clock.now_ms(), names)}
         chained = [found[flow].model_copy(update={"chain": place}) for flow, place in places.items() if flow in found]
         alone = [one for flow, one in found.items() if flow not in places]
-        unreadable = [unreadable_picture(f"chain {chain}", why) for chain, why in damaged.items() if not names]
+        unreadable = [unreadable_overview(f"chain {chain}", why) for chain, why in damaged.items() if not names]
         return (*chained, *alone, *unreadable)
 
     def scale(self, name: str, by: int) -> str:

@@ -15,12 +15,12 @@ from textual.widgets import DataTable, Footer, Static
 from textual.widgets.data_table import ColumnKey
 
 from scribengin.errors import ScribenginError
-from scribengin.monitoring.overview import DataflowPicture, TaskPicture
-from scribengin_tools.monitor.actions import Operator
+from scribengin.monitoring.overview import DataflowOverview, TaskOverview
+from scribengin_tools.monitor.actions import MonitorActions
 from scribengin_tools.monitor.cells import (
     FLOW_COLUMNS,
     TASK_COLUMNS,
-    ChainPicture,
+    ChainRow,
     chain_lines,
     detail_lines,
     headline,
@@ -78,11 +78,11 @@ class MonitorApp(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: MonitorActions) -> None:
         super().__init__()
         self._operator = operator
-        self._found: dict[str, DataflowPicture] = {}
-        self._chains: dict[str, ChainPicture] = {}
+        self._found: dict[str, DataflowOverview] = {}
+        self._chains: dict[str, ChainRow] = {}
         self._refusal = ""
         self._looking = False
 
@@ -128,7 +128,7 @@ class MonitorApp(App[None]):
     def _look_once(self) -> None:
         clock = self._operator.clock
         begun_s = clock.monotonic_s()
-        found: Sequence[DataflowPicture] | str
+        found: Sequence[DataflowOverview] | str
         try:
             found = self._operator.look()
         except ScribenginError as error:
@@ -137,31 +137,31 @@ class MonitorApp(App[None]):
         if self.is_running:
             self.call_from_thread(self._seen, found, pause_s)
 
-    def _seen(self, found: Sequence[DataflowPicture] | str, pause_s: float) -> None:
+    def _seen(self, found: Sequence[DataflowOverview] | str, pause_s: float) -> None:
         self._looking = False
         self._tell_trouble(found if isinstance(found, str) else self._refusal)
         if not isinstance(found, str):
-            self._found = {picture.dataflow: picture for picture in found}
+            self._found = {overview.dataflow: overview for overview in found}
             self._show()
         self.set_timer(pause_s, self._look)
 
     def _show(self) -> None:
         now_ms = self._operator.clock.now_ms()
         found = in_order(self._found.values())
-        self._chains = {key_of(one): one for one in found if isinstance(one, ChainPicture)}
+        self._chains = {key_of(one): one for one in found if isinstance(one, ChainRow)}
         head = headline(list(self._found.values()))
         self.query_one("#head", Static).update(head.append(f"  {self._operator.registry.hosts}", "dim"))
         _fill(self._table("#flows"), [(key_of(one), row_cells(one, now_ms)) for one in found])
         self._show_selected()
 
     def _show_selected(self) -> None:
-        picture, now_ms = self._selected(), self._operator.clock.now_ms()
+        overview, now_ms = self._selected(), self._operator.clock.now_ms()
         chain = self._chains.get(self._key())
         lines = chain_lines(chain) if chain is not None else [Text("no dataflow", "dim")]
-        if picture is not None:
-            lines = detail_lines(picture)
+        if overview is not None:
+            lines = detail_lines(overview)
         self.query_one("#detail", Static).update(Text("\n").join(lines))
-        tasks = tasks_shown(picture) if picture is not None else []
+        tasks = tasks_shown(overview) if overview is not None else []
         _fill(self._table("#tasks"), [(task.task, task_cells(task, now_ms)) for task in tasks])
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -181,17 +181,17 @@ class MonitorApp(App[None]):
 
     def action_log(self) -> None:
         """The output of the worker of the task under the cursor, or of all processes of the dataflow."""
-        picture, task = self._selected(), self._selected_task()
-        if picture is not None:
+        overview, task = self._selected(), self._selected_task()
+        if overview is not None:
             process = task.worker if task is not None and self._table("#tasks").has_focus else None
-            name = picture.dataflow
+            name = overview.dataflow
             self._in_thread(lambda: self._operator.log(name, process), lambda text: self.push_screen(LogScreen(text)))
 
     def _act(self, act: Callable[[str], str]) -> None:
-        picture = self._selected()
+        overview = self._selected()
         self._refuse("")
-        if picture is not None:
-            name = picture.dataflow
+        if overview is not None:
+            name = overview.dataflow
             self._in_thread(lambda: act(name), self._done)
         elif self._key() in self._chains:
             self._refuse(f"{self._key().rstrip('/')} is a chain: put the cursor on one of its dataflows")
@@ -228,15 +228,15 @@ class MonitorApp(App[None]):
     def _table(self, name: str) -> DataTable[Text]:
         return self.query_one(name, DataTable)
 
-    def _selected(self) -> DataflowPicture | None:
+    def _selected(self) -> DataflowOverview | None:
         return self._found.get(self._key())
 
     def _key(self) -> str:
         return _key_under_cursor(self._table("#flows")) or ""
 
-    def _selected_task(self) -> TaskPicture | None:
-        picture, key = self._selected(), _key_under_cursor(self._table("#tasks"))
-        return next((task for task in picture.tasks if task.task == key), None) if picture is not None else None
+    def _selected_task(self) -> TaskOverview | None:
+        overview, key = self._selected(), _key_under_cursor(self._table("#tasks"))
+        return next((task for task in overview.tasks if task.task == key), None) if overview is not None else None
 
 
 def _heading(column: str) -> Text:

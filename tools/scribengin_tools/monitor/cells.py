@@ -1,4 +1,4 @@
-"""What the monitor shows of a picture, as cells and lines: the same on the screen and in a script's output. Pure."""
+"""What the monitor shows of a overview, as cells and lines: the same on the screen and in a script's output. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 from scribengin.base.names import natural
 from scribengin.dataflow.lag import Lag, lag_of
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, PhaseTimes
-from scribengin.monitoring.overview import DataflowPicture, TaskPicture
+from scribengin.monitoring.overview import DataflowOverview, TaskOverview
 from scribengin.operations.chain.registry import shared_state
 from scribengin_tools.rendering.text import age, lag_text, state_text
 from scribengin_tools.terminal import visible
@@ -26,11 +26,11 @@ _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True, slots=True)
-class ChainPicture:
+class ChainRow:
     """A chain, of those of its dataflows that are shown, in its order."""
 
     chain: str
-    dataflows: tuple[DataflowPicture, ...]
+    dataflows: tuple[DataflowOverview, ...]
 
     @property
     def state(self) -> str:
@@ -38,31 +38,31 @@ class ChainPicture:
         return shared_state(one.state for one in self.dataflows).split()[0]
 
 
-def in_order(found: Iterable[DataflowPicture]) -> list[DataflowPicture | ChainPicture]:
+def in_order(found: Iterable[DataflowOverview]) -> list[DataflowOverview | ChainRow]:
     """What is in trouble first, then by name; a chain before its dataflows, which stay in the order that they have."""
-    chains: dict[str, list[DataflowPicture]] = {}
-    groups: list[tuple[DataflowPicture | ChainPicture, ...]] = []
-    for picture in found:
-        if picture.chain is None:
-            groups.append((picture,))
+    chains: dict[str, list[DataflowOverview]] = {}
+    groups: list[tuple[DataflowOverview | ChainRow, ...]] = []
+    for overview in found:
+        if overview.chain is None:
+            groups.append((overview,))
         else:
-            chains.setdefault(picture.chain.partition("/")[0], []).append(picture)
-    groups += [(ChainPicture(chain, tuple(flows)), *flows) for chain, flows in chains.items()]
+            chains.setdefault(overview.chain.partition("/")[0], []).append(overview)
+    groups += [(ChainRow(chain, tuple(flows)), *flows) for chain, flows in chains.items()]
     groups.sort(key=lambda group: (group[0].state not in _TROUBLE, natural(key_of(group[0]))))
     return [one for group in groups for one in group]
 
 
-def key_of(found: DataflowPicture | ChainPicture) -> str:
+def key_of(found: DataflowOverview | ChainRow) -> str:
     """What tells a line from all others."""
-    return f"{found.chain}/" if isinstance(found, ChainPicture) else found.dataflow
+    return f"{found.chain}/" if isinstance(found, ChainRow) else found.dataflow
 
 
-def row_cells(found: DataflowPicture | ChainPicture, now_ms: int) -> list[Text]:
+def row_cells(found: DataflowOverview | ChainRow, now_ms: int) -> list[Text]:
     """One line, for FLOW_COLUMNS."""
-    return chain_cells(found) if isinstance(found, ChainPicture) else flow_cells(found, now_ms)
+    return chain_cells(found) if isinstance(found, ChainRow) else flow_cells(found, now_ms)
 
 
-def chain_cells(found: ChainPicture) -> list[Text]:
+def chain_cells(found: ChainRow) -> list[Text]:
     """A chain in one line: records as they come in at its beginning are not added to what they become later."""
     state = state_text(found.state)
     flows = found.dataflows
@@ -84,7 +84,7 @@ def chain_cells(found: ChainPicture) -> list[Text]:
     ]
 
 
-def flow_cells(found: DataflowPicture, now_ms: int) -> list[Text]:
+def flow_cells(found: DataflowOverview, now_ms: int) -> list[Text]:
     """One dataflow in one line, for FLOW_COLUMNS. WORK: workers that are ready / wanted; AGE: of the last commit."""
     ready = sum(worker.ready for worker in found.workers)
     wanted = found.workers_wanted if found.workers_wanted is not None else len(found.workers)
@@ -99,11 +99,11 @@ def flow_cells(found: DataflowPicture, now_ms: int) -> list[Text]:
     ]
 
 
-def _shown_name(found: DataflowPicture) -> str:
+def _shown_name(found: DataflowOverview) -> str:
     return found.dataflow if found.chain is None else f"  {found.chain.partition('/')[2]}"
 
 
-def task_cells(task: TaskPicture, now_ms: int) -> list[Text]:
+def task_cells(task: TaskOverview, now_ms: int) -> list[Text]:
     """One task in one line, for TASK_COLUMNS."""
     return [
         Text(task.task),
@@ -115,7 +115,7 @@ def task_cells(task: TaskPicture, now_ms: int) -> list[Text]:
     ]
 
 
-def tasks_shown(found: DataflowPicture) -> list[TaskPicture]:
+def tasks_shown(found: DataflowOverview) -> list[TaskOverview]:
     """As many tasks as a screen is good for, in order: those that are stalled, then those that are furthest behind."""
     if len(found.tasks) <= TASKS_SHOWN_MAX:
         return list(found.tasks)
@@ -124,15 +124,15 @@ def tasks_shown(found: DataflowPicture) -> list[TaskPicture]:
     return [task for task in found.tasks if task.task in names]
 
 
-def headline(found: Sequence[DataflowPicture]) -> Text:
+def headline(found: Sequence[DataflowOverview]) -> Text:
     """How many dataflows are in which state."""
     text = Text(f"{len(found)} dataflow{'' if len(found) == 1 else 's'}")
-    for state in dict.fromkeys(sorted((picture.state for picture in found), key=lambda s: (s != "stalled", s))):
+    for state in dict.fromkeys(sorted((overview.state for overview in found), key=lambda s: (s != "stalled", s))):
         text.append("  ").append_text(state_text(state)).append(f" {sum(p.state == state for p in found)}")
     return text
 
 
-def detail_lines(found: DataflowPicture) -> list[Text]:
+def detail_lines(found: DataflowOverview) -> list[Text]:
     """What one line a dataflow has no room for: who leads, lag by source, a round by phase, trouble."""
     if found.state == "unreadable":
         return [Text(found.dataflow, "bold"), _fact("error", found.error or "", "red")]
@@ -158,7 +158,7 @@ def detail_lines(found: DataflowPicture) -> list[Text]:
     return lines
 
 
-def chain_lines(found: ChainPicture) -> list[Text]:
+def chain_lines(found: ChainRow) -> list[Text]:
     """What there is to say of a chain as a whole."""
     order = ", then ".join((one.chain or one.dataflow).partition("/")[2] for one in found.dataflows)
     keys = "keys are for one dataflow: put the cursor on it"
@@ -205,7 +205,7 @@ def _rates(way: str, by_name: Mapping[str, float]) -> list[Text]:
     return [_fact(way, " · ".join(told))] if len(told) > 1 else []
 
 
-def _first_line(found: DataflowPicture) -> Text:
+def _first_line(found: DataflowOverview) -> Text:
     text = Text(found.chain or found.dataflow, "bold").append(f"  config {found.config_version}", "none")
     if found.masters:
         text.append(f"  {found.master or 'a master'} leads{' + standby' if found.masters > 1 else ''}", "none")
@@ -216,7 +216,7 @@ def _first_line(found: DataflowPicture) -> Text:
     return text
 
 
-def _stalled(found: DataflowPicture) -> str:
+def _stalled(found: DataflowOverview) -> str:
     stalled = [task for task in found.tasks if task.stalled]
     shown = ", ".join(f"{task.task} for {task.behind_s:.0f} s" for task in stalled[:STREAMS_SHOWN])
     return shown + (f" and {len(stalled) - STREAMS_SHOWN} more" if len(stalled) > STREAMS_SHOWN else "")

@@ -16,7 +16,7 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.yarn.client import node_web
 from scribengin.launcher.yarn.client.aggregated_logs import AggregatedLogs
 from scribengin.launcher.yarn.client.applications import ApplicationReport, YarnApplications
-from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
+from scribengin.launcher.yarn.container_records import ContainerRecordDescriptor, ContainerRecords
 from scribengin_tools.output.local import last_lines_of
 from scribengin_tools.terminal import visible_on
 
@@ -25,7 +25,7 @@ _TAIL_BYTES_MAX = 1 << 20
 _POLL_S = 1.0
 _RELIST_POLLS = 5
 _SKEINS_LOG = {"stderr": "application.master.log"}
-"""Where skein's own application master writes; ours, a container beside it, has left a trace as workers do."""
+"""Where skein's own application master writes; ours, a container beside it, has left a record as workers do."""
 
 ReadEnd = Callable[[str, int], tuple[int, bytes]]
 """A stream's whole length, and its last bytes."""
@@ -61,14 +61,16 @@ class ApplicationOutput:
 
 def application_output(view: DataflowView, config: DataflowConfig) -> ApplicationOutput:
     """What there is of a dataflow's last application. Raises ConfigInvalid, LauncherError."""
-    traces = {t.yarn_id: t for t in Traces(view.registry, view.paths.containers).all() if t.yarn_id is not None}
+    records = {
+        t.yarn_id: t for t in ContainerRecords(view.registry, view.paths.containers).all() if t.yarn_id is not None
+    }
     with YarnApplications(config.yarn) as applications:
         reports = applications.reports(view.registry.hosts, view.dataflow)
         if not reports:
             return ApplicationOutput(None, ())
         skein = config.launcher == "skein"
-        found = _collected(reports[-1], traces, skein) if reports[-1].over else []
-        return ApplicationOutput(reports[-1], tuple(found or _on_nodes(applications, reports[-1], traces, skein)))
+        found = _collected(reports[-1], records, skein) if reports[-1].over else []
+        return ApplicationOutput(reports[-1], tuple(found or _on_nodes(applications, reports[-1], records, skein)))
 
 
 def print_containers(containers: Sequence[ContainerOutput], lines: int) -> None:
@@ -128,18 +130,21 @@ def _news(container: ContainerOutput, stream: str, known: int) -> tuple[bytes, i
 
 
 def _on_nodes(
-    applications: YarnApplications, report: ApplicationReport, traces: dict[str, TraceDescriptor], skein: bool
+    applications: YarnApplications,
+    report: ApplicationReport,
+    records: dict[str, ContainerRecordDescriptor],
+    skein: bool,
 ) -> list[ContainerOutput]:
     found = []
     for attempt in applications.attempts(report):
         name, read = _name_of(attempt.container, skein), _from_node(attempt.web, attempt.container, skein)
         found.append(ContainerOutput(name, attempt.container, attempt.node, attempt.ended, read))
     belongs = report.id.removeprefix("application_")
-    for yarn_id, trace in traces.items():
-        if belongs in yarn_id and trace.web and trace.node:
-            ended = None if trace.exit is None else trace.exit.reason
+    for yarn_id, record in records.items():
+        if belongs in yarn_id and record.web and record.node:
+            ended = None if record.exit is None else record.exit.reason
             found.append(
-                ContainerOutput(trace.container.name, yarn_id, trace.node, ended, _from_node(trace.web, yarn_id))
+                ContainerOutput(record.container.name, yarn_id, record.node, ended, _from_node(record.web, yarn_id))
             )
     return found
 
@@ -151,15 +156,17 @@ def _from_node(web: str, container: str, skeins: bool = False) -> ReadEnd:
     return read
 
 
-def _collected(report: ApplicationReport, traces: dict[str, TraceDescriptor], skein: bool) -> list[ContainerOutput]:
+def _collected(
+    report: ApplicationReport, records: dict[str, ContainerRecordDescriptor], skein: bool
+) -> list[ContainerOutput]:
     logs = AggregatedLogs()
     return [
         ContainerOutput(
-            traces[container].container.name if container in traces else _name_of(container, skein),
+            records[container].container.name if container in records else _name_of(container, skein),
             container,
             ":".join(node.rsplit("_", 1)),  # collected logs have it without a colon
             "ended",
-            partial(_read_collected, logs, report, container, node, skein and container not in traces),
+            partial(_read_collected, logs, report, container, node, skein and container not in records),
         )
         for container, node in logs.containers(report.id, report.user).items()
     ]

@@ -16,13 +16,13 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import Edge
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.retention_holds import HeldLog, let_all_go
+from scribengin.dataflow.retention_holds import HeldLog, release_all_holds
 from scribengin.errors import DataflowBusy, DataflowError, DataflowNotFound
-from scribengin.monitoring.overview import DataflowPicture, picture_of
+from scribengin.monitoring.overview import DataflowOverview, overview_of
 from scribengin.operations.chain.draining import left_to_read
 from scribengin.operations.chain.graph import ChainGraph, graph_of
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, forget_chain, shared_state
-from scribengin.operations.delete import held_for, held_text, settle
+from scribengin.operations.delete import finish_rounds, held_for, held_text
 from scribengin.operations.editing import refuse_unless_led
 from scribengin.operations.lifecycle import (
     Killed,
@@ -50,7 +50,7 @@ class ChainOverview:
 
     chain: ChainDescriptor
     graph: ChainGraph
-    pictures: tuple[tuple[ChainMember, DataflowPicture | None], ...]
+    overviews: tuple[tuple[ChainMember, DataflowOverview | None], ...]
     held: tuple[HeldLog, ...] = ()
     """What logs keep for those that have ended."""
 
@@ -59,7 +59,7 @@ class ChainOverview:
         """The state that all dataflows share, or else what most needs to be looked at."""
         if self.chain.state == "submitting":
             return "submitting"
-        return shared_state("missing" if found is None else found.state for _, found in self.pictures)
+        return shared_state("missing" if found is None else found.state for _, found in self.overviews)
 
     def to_json(self) -> dict[str, Any]:
         """Everything there is to say."""
@@ -73,11 +73,11 @@ class ChainOverview:
                     "dataflow": member.dataflow,
                     "fed_by": list(member.fed_by),
                     "state": "missing" if found is None else found.state,
-                    "picture": None if found is None else found.model_dump(mode="json"),
+                    "overview": None if found is None else found.model_dump(mode="json"),
                 }
-                for member, found in self.pictures
+                for member, found in self.overviews
             ],
-            **({"held_back": [one.model_dump(mode="json") for one in self.held]} if self.held else {}),
+            **({"retention_holds": [one.model_dump(mode="json") for one in self.held]} if self.held else {}),
         }
 
     def renderable(self) -> RenderableType:
@@ -101,24 +101,24 @@ class ChainOverview:
                     else (found.tasks_total, len(found.workers), found.records_out, lag_text(found))
                 ),
             )
-            for member, found in self.pictures
+            for member, found in self.overviews
         ]
         columns = ("DATAFLOW", "STATE", "FED BY", ">TASKS", ">WORKERS", ">RECORDS OUT", ">LAG")
         return Group(head, Text(), table(columns, rows))
 
     def _errors(self) -> str | None:
-        errors = [f"{m.key}: {found.error}" for m, found in self.pictures if found is not None and found.error]
+        errors = [f"{m.key}: {found.error}" for m, found in self.overviews if found is not None and found.error]
         return "\n".join(errors) or None
 
 
 def chain_overview(registry: Registry, chain: ChainDescriptor, now_ms: int) -> ChainOverview:
     """Look at all of a chain's dataflows once."""
-    found: list[tuple[ChainMember, DataflowPicture | None]] = []
+    found: list[tuple[ChainMember, DataflowOverview | None]] = []
     held: list[HeldLog] = []
     for member in chain.members:
         view = DataflowView(registry, member.dataflow)
         try:
-            seen = picture_of(view, now_ms)
+            seen = overview_of(view, now_ms)
             held += held_for(view) if seen.state != "unreadable" else ()
         except DataflowNotFound:
             found.append((member, None))
@@ -249,8 +249,8 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> None:
     if state != "deleting":
         await_masters_gone(view)
         if not force:
-            settle(view)
-        let_all_go(view.registry, view.config_in_force().value)
+            finish_rounds(view)
+        release_all_holds(view.registry, view.config_in_force().value)
     view.delete()
 
 
@@ -269,7 +269,7 @@ def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> 
     for _, view in reversed(there):
         delete_dataflow(view, force=force)
     for config in chain.parsed().dataflows.values():
-        let_all_go(registry, config)  # of those that were never started, because the submission was cut short
+        release_all_holds(registry, config)  # of those that were never started, because the submission was cut short
     forget_chain(registry, chain.name)
 
 

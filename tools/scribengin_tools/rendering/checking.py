@@ -81,8 +81,8 @@ def _transformation(config: DataflowConfig) -> str:
 
 
 def _guarantee(found: Explanation, sink: str) -> str:
-    rests_on = found.rests_on.get(sink)
-    return f"{found.guarantees[sink]} ({rests_on})" if rests_on else found.guarantees[sink]
+    guarantee_note = found.guarantee_note.get(sink)
+    return f"{found.guarantees[sink]} ({guarantee_note})" if guarantee_note else found.guarantees[sink]
 
 
 def _with_role(sink: str, resource: str, config: DataflowConfig) -> str:

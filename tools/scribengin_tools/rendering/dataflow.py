@@ -14,7 +14,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, STATUS_TASKS_
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.retention_holds import HeldLog
 from scribengin.errors import DataflowNotFound, DescriptorUnreadable
-from scribengin.monitoring.overview import DataflowPicture, TaskPicture, look, picture
+from scribengin.monitoring.overview import DataflowOverview, TaskOverview, build_overview, read_overview
 from scribengin.operations.delete import held_text
 from scribengin_registry.contract import Registry, Watch
 from scribengin_tools.rendering.text import age, error_text, facts, lag_text, moment, state_text, table
@@ -24,11 +24,11 @@ _NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
-    """A dataflow as it is shown: what its master wrote, and the picture that this is a part of."""
+class ShownDataflow:
+    """A dataflow as it is shown: what its master wrote, and the overview that this is a part of."""
 
     status: DataflowStatus
-    picture: DataflowPicture
+    overview: DataflowOverview
     application: ApplicationFacts | None = None
     """Of a dataflow on YARN."""
     held: tuple[HeldLog, ...] = ()
@@ -39,16 +39,16 @@ class Overview:
         return {
             **self.status.model_dump(mode="json"),
             "tasks": self._tasks_json(),
-            "state": self.picture.state,
-            "lag_records": self.picture.lag_records,
-            "lag_age_s": self.picture.lag_age_s,
-            "tasks_stalled": self.picture.tasks_stalled,
-            "owners": {task.task: task.worker for task in self.picture.tasks if task.worker is not None},
-            "workers_starting": [worker.name for worker in self.picture.workers if not worker.ready],
-            "masters": self.picture.masters,
-            "desired_state": self.picture.desired_state,
-            "config_version_latest": self.picture.config_version_latest,
-            **({"held_back": [one.model_dump(mode="json") for one in self.held]} if self.held else {}),
+            "state": self.overview.state,
+            "lag_records": self.overview.lag_records,
+            "lag_age_s": self.overview.lag_age_s,
+            "tasks_stalled": self.overview.tasks_stalled,
+            "owners": {task.task: task.worker for task in self.overview.tasks if task.worker is not None},
+            "workers_starting": [worker.name for worker in self.overview.workers if not worker.ready],
+            "masters": self.overview.masters,
+            "desired_state": self.overview.desired_state,
+            "config_version_latest": self.overview.config_version_latest,
+            **({"retention_holds": [one.model_dump(mode="json") for one in self.held]} if self.held else {}),
             **(self.application.to_json() if self.application is not None else {}),
         }
 
@@ -71,7 +71,7 @@ class Overview:
                 *(self.application.rows() if self.application is not None else ()),
             )
         )
-        tasks = self.picture.tasks[:STATUS_TASKS_MAX]
+        tasks = self.overview.tasks[:STATUS_TASKS_MAX]
         if not tasks:
             return head
         more = status.tasks_total - len(tasks)
@@ -81,19 +81,19 @@ class Overview:
     def _tasks_json(self) -> list[dict[str, Any]]:
         """With the lag as it is shown, and how old that is: a status tells no age."""
         lags = {
-            task.task: {"lag_records": task.lag_records, "lag_age_s": task.lag_age_s} for task in self.picture.tasks
+            task.task: {"lag_records": task.lag_records, "lag_age_s": task.lag_age_s} for task in self.overview.tasks
         }
         return [{**task.model_dump(mode="json"), **lags.get(task.task, {})} for task in self.status.tasks]
 
     def _state(self) -> Text:
-        wanted = self.picture.desired_state
-        text = state_text(self.picture.state)
+        wanted = self.overview.desired_state
+        text = state_text(self.overview.state)
         if self.status.state not in FINAL_STATES and wanted not in (self.status.state, "running"):
             text.append(f" (to be {wanted})", "yellow")
         return text
 
     def _stalled(self) -> Text | None:
-        stalled = [task for task in self.picture.tasks if task.stalled]
+        stalled = [task for task in self.overview.tasks if task.stalled]
         if not stalled:
             return None
         shown = ", ".join(
@@ -105,7 +105,7 @@ class Overview:
 
     def _config(self) -> Text:
         text = Text(f"version {self.status.config_version}")
-        refused, version = self.picture.config_error, self.picture.config_version_latest
+        refused, version = self.overview.config_error, self.overview.config_version_latest
         if refused:
             text.append(f"; the edit after it was refused: {refused}", "red")
         elif version > self.status.config_version and self.status.state not in FINAL_STATES:
@@ -113,13 +113,13 @@ class Overview:
         return text
 
     def _master(self) -> Text | None:
-        masters = self.picture.masters
+        masters = self.overview.masters
         if masters:
             return Text(f"{self.status.master or 'being elected'}{' + standby' if masters > 1 else ''}")
         return None if self.status.state in FINAL_STATES else Text("none is alive", "red")
 
     def _workers(self) -> str:
-        shown = [worker.name if worker.ready else f"{worker.name} (starting)" for worker in self.picture.workers]
+        shown = [worker.name if worker.ready else f"{worker.name} (starting)" for worker in self.overview.workers]
         more = f" ... and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
         return (", ".join(shown[:_NAMES_SHOWN]) or "none") + more
 
@@ -132,13 +132,13 @@ class Overview:
         return f"for a worker: {', '.join(unassigned[:_NAMES_SHOWN])}{more}" if unassigned else ""
 
 
-def overview(view: DataflowView, watch: Watch | None = None) -> Overview:
+def overview(view: DataflowView, watch: Watch | None = None) -> ShownDataflow:
     """What is known of a dataflow now; `watch` fires when its status changes. Raises DataflowNotFound."""
-    sight = look(view, watch)
-    return Overview(sight.status, picture(sight, SYSTEM_CLOCK.now_ms()))
+    nodes = read_overview(view, watch)
+    return ShownDataflow(nodes.status, build_overview(nodes, SYSTEM_CLOCK.now_ms()))
 
 
-def overviews(registry: Registry, unreadable: MutableMapping[str, str]) -> list[Overview]:
+def overviews(registry: Registry, unreadable: MutableMapping[str, str]) -> list[ShownDataflow]:
     """The same of every dataflow of a registry, by name; of one whose nodes are damaged, why goes to `unreadable`."""
     found = []
     for name in dataflow_names(registry):
@@ -151,7 +151,7 @@ def overviews(registry: Registry, unreadable: MutableMapping[str, str]) -> list[
     return found
 
 
-def _tasks(tasks: Sequence[TaskPicture], now_ms: int) -> RenderableType:
+def _tasks(tasks: Sequence[TaskOverview], now_ms: int) -> RenderableType:
     columns = ("TASK", "WORKER", "STATE", ">IN", ">OUT", ">BAD", ">LAG", ">ROUNDS", ">MS/ROUND", "COMMITTED")
     rows = [
         (
@@ -171,7 +171,7 @@ def _tasks(tasks: Sequence[TaskPicture], now_ms: int) -> RenderableType:
     return table(columns, rows)
 
 
-def _task_errors(tasks: Sequence[TaskPicture], status: DataflowStatus) -> list[RenderableType]:
+def _task_errors(tasks: Sequence[TaskOverview], status: DataflowStatus) -> list[RenderableType]:
     return [
         error_text(f"\n{task.task}: {task.error}")
         for task in tasks

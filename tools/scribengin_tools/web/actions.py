@@ -11,7 +11,7 @@ from scribengin.dataflow.registry.edit_log import config_of_version, conflict, e
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigError, DataflowBusy
 from scribengin.operations.editing import (
-    Edited,
+    EditResult,
     as_yaml,
     edit_config,
     from_yaml,
@@ -29,7 +29,7 @@ from scribengin_tools.web.model.values import Json, history_json
 
 
 @dataclass(frozen=True, slots=True)
-class WebOperator:
+class WebActions:
     """The dataflows of a registry, for whoever uses the page."""
 
     registry: Registry
@@ -111,7 +111,7 @@ class WebOperator:
         return {"seen": seen is not None, "actions": list(seen.actions) if seen is not None else []}
 
 
-def _edited(edited: Edited) -> Json:
+def _edited(edited: EditResult) -> Json:
     return {
         "version": edited.version,
         "written": edited.written,

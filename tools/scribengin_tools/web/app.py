@@ -35,9 +35,9 @@ from scribengin.errors import (
     RegistryError,
     ScribenginError,
 )
-from scribengin.monitoring.overview import DataflowPicture
+from scribengin.monitoring.overview import DataflowOverview
 from scribengin_tools.web.access import Access, Session, host_is_ours, may_change, origin_is_ours
-from scribengin_tools.web.actions import WebOperator
+from scribengin_tools.web.actions import WebActions
 from scribengin_tools.web.feed import events
 from scribengin_tools.web.model.values import TASKS_A_PAGE_MAX, Json, TaskOrder, detail_json, tasks_json
 from scribengin_tools.web.model.watcher import Watcher
@@ -73,7 +73,7 @@ class Page:
     """The page of one registry. `names` are the hosts that it answers as; without `write` it changes nothing."""
 
     watcher: Watcher
-    operator: WebOperator
+    operator: WebActions
     access: Access
     names: Collection[str]
     cookie: str
@@ -194,10 +194,10 @@ class Page:
         )
         return JSONResponse(page)
 
-    def _picture(self, request: Request) -> DataflowPicture:
+    def _picture(self, request: Request) -> DataflowOverview:
         name = request.path_params["name"]
         snapshot = self.watcher.snapshot
-        found = snapshot.look.pictures.get(name)
+        found = snapshot.look.overviews.get(name)
         if found is None:
             why = snapshot.look.unreadable.get(name) or "there is no such dataflow (any more)"
             raise DataflowNotFound(f"'{name}': {why}")

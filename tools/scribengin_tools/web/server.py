@@ -20,7 +20,7 @@ from scribengin.base.model import Config
 from scribengin.errors import ConfigInvalid, ServerDown
 from scribengin_registry.contract import Registry
 from scribengin_tools.web.access import Access, is_loopback, names_of
-from scribengin_tools.web.actions import WebOperator
+from scribengin_tools.web.actions import WebActions
 from scribengin_tools.web.app import Page
 from scribengin_tools.web.connections import BACKLOG, BoundedConnection
 from scribengin_tools.web.model.watcher import Watcher
@@ -60,7 +60,7 @@ class WebServer:
         self.watcher = Watcher(registry, clock)
         names = names_of(config.host, config.allow_hosts)
         cookie = f"scribengin-web-{self.port}"  # cookies know no ports, and two servers may be on one host
-        page = Page(self.watcher, WebOperator(registry), access, names, cookie, config.write, clock)
+        page = Page(self.watcher, WebActions(registry), access, names, cookie, config.write, clock)
         settings = uvicorn.Config(
             page.app(),
             http=BoundedConnection,

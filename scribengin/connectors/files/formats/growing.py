@@ -12,7 +12,7 @@ import pyarrow as pa
 from scribengin.connectors.contract import LongRecord, ReadSplit, RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.frames import FrameScan, decode_frames, frame_ends
-from scribengin.connectors.files.formats.lines import NEWLINE, LineScan, Piece, cut, decode, newlines
+from scribengin.connectors.files.formats.lines import NEWLINE, LinePiece, LineScan, cut, decode, newlines
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead, Scanned, read_planned
 from scribengin.errors import DataflowError, TransformationFailed
 
@@ -31,7 +31,7 @@ class FileSplit:
 
     path: str
     identity: str
-    piece: Piece
+    piece: LinePiece
     framing: Framing = "text"
 
     @property
@@ -162,7 +162,7 @@ class GrowingReading(FileReading):
         pieces = cut(start, found.marks, reading.SPLIT_BYTES)
         splits: list[ReadSplit] = [FileSplit(file.url, file.info.identity, piece, self._framing) for piece in pieces]
         if found.long is not None:
-            whole = FileSplit(file.url, file.info.identity, Piece(start, found.end.offset, 1), self._framing)
+            whole = FileSplit(file.url, file.info.identity, LinePiece(start, found.end.offset, 1), self._framing)
             splits = [LongFileRecord(whole, *found.long, self._record_bytes_max)]
         return Scanned(
             end=found.end.offset if found.end.records else offset,

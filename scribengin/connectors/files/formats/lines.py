@@ -176,7 +176,7 @@ def too_large(what: str, kind: str, at: int, bytes_max: int) -> RecordTooLarge:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LinePiece:
     """The records in the bytes [start, end) of a file. `checks`: ends of parts of it, and their checksums."""
 
     start: int
@@ -194,19 +194,19 @@ class Piece:
         return len(data) == self.end - self.start
 
 
-def cut(start: int, marks: Iterable[Mark], piece_bytes: int) -> list[Piece]:
+def cut(start: int, marks: Iterable[Mark], piece_bytes: int) -> list[LinePiece]:
     """Pieces of about `piece_bytes`, cut at marks."""
-    pieces: list[Piece] = []
+    pieces: list[LinePiece] = []
     begin, records = start, 0
     checks: list[tuple[int, int]] = []
     last = Mark(start, 0)
     for last in marks:
         checks.append((last.offset, last.crc32))
         if last.offset - begin >= piece_bytes:
-            pieces.append(Piece(begin, last.offset, last.records - records, tuple(checks)))
+            pieces.append(LinePiece(begin, last.offset, last.records - records, tuple(checks)))
             begin, records, checks = last.offset, last.records, []
     if checks:
-        pieces.append(Piece(begin, last.offset, last.records - records, tuple(checks)))
+        pieces.append(LinePiece(begin, last.offset, last.records - records, tuple(checks)))
     return pieces
 
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.connectors.files.formats.writing import FileWriting
 from scribengin.connectors.files.sink.segments import (
     MergeDescriptor,
@@ -105,7 +105,7 @@ class StreamMerge:
 
     def _sweep(self, state: MergeDescriptor, version: int) -> None:
         """Delete what masters wrote and could not decide on any more: they died, or somebody was faster."""
-        for name in abandoned_merges(self._files.names(self._layout.merging), state.generation, version):
+        for name in abandoned_merges(self._files.names(self._layout.merging), state.incarnation, version):
             self._files.remove(f"{self._layout.merging}/{name}")
 
     def _due(self, state: MergeDescriptor, *, idle: bool) -> list[SegmentKey]:
@@ -136,14 +136,14 @@ class StreamMerge:
         return self._files.size(f"{self._layout.committed}/{key.name}") or 0
 
     def _merge(self, registry: Registry, state: MergeDescriptor, keys: list[SegmentKey], version: int) -> None:
-        temporary = merge_name(state.generation, version, uuid.uuid4().hex[:8])
+        temporary = merge_name(state.incarnation, version, uuid.uuid4().hex[:8])
         paths = [f"{self._layout.committed}/{key.name}" for key in keys]
         try:
             contents = [
                 _whole(path, blocks, self._seen[key].size_bytes)
                 for key, path, blocks in zip(keys, paths, self._files.snapshots(paths), strict=True)
             ]
-            with effect("files.merge_write"):
+            with failpoint("files.merge_write"):
                 size, taken = self._write(temporary, contents, self._writing_of(keys[0].suffix))
         except FileNotFoundError:
             if all(self._files.size(path) is not None for path in paths):
@@ -159,7 +159,7 @@ class StreamMerge:
             file=self._layout.final_name(sequence, keys[0]), temporary=temporary, segments=segments, bytes=size
         )
         try:
-            with effect("files.merge_decide"):
+            with failpoint("files.merge_decide"):
                 registry.set(self._node, state.begun(pending, sequence).to_bytes(), version)
         except (VersionConflict, NodeMissing):
             self._files.remove(f"{self._layout.merging}/{temporary}")
@@ -191,11 +191,11 @@ class StreamMerge:
     def _finish(self, registry: Registry, state: MergeDescriptor, pending: PendingMerge, version: int) -> None:
         self._place(pending)
         for name in pending.segments:
-            with effect("files.merge_remove"):
+            with failpoint("files.merge_remove"):
                 self._files.remove(f"{self._layout.committed}/{name}")
         self._sync_removals()  # before the node forgets them: what comes back is another dataflow's to merge once more
         left = [key for key in committed_segments(self._files, self._layout) if not state.holds(key)]
-        with effect("files.merge_finish"):
+        with failpoint("files.merge_finish"):
             registry.set(self._node, state.finished(min(left, default=None)).to_bytes(), version)
 
     def _place(self, pending: PendingMerge) -> None:
@@ -208,7 +208,7 @@ class StreamMerge:
         if directory != self._layout.root:
             self._files.make_directories(directory)
         try:
-            with effect("files.merge_place"):
+            with failpoint("files.merge_place"):
                 self._files.rename(temporary, final)
         except FileNotFoundError:
             if self._files.size(temporary) is not None:

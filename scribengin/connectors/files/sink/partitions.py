@@ -72,7 +72,7 @@ class FilePartitionConfig(Config):
         return self.columns if self.time is None else tuple(part.partition("=")[0] for part in self.pattern.split("/"))
 
     @property
-    def carried(self) -> dict[str, pa.DataType]:
+    def side_columns(self) -> dict[str, pa.DataType]:
         """The columns that are needed beside a payload, in the types that are wanted."""
         return dict.fromkeys(self.columns, pa.string()) if self.time is None else {self.time: _TIME}
 
@@ -110,7 +110,7 @@ class FilePartitionConfig(Config):
         return rows.drop_columns([self.time]) if self.time in self.directories else rows
 
     def _encoded_paths(self, batch: pa.RecordBatch, what: str) -> pa.DictionaryArray:
-        for name in self.carried:
+        for name in self.side_columns:
             if name not in batch.schema.names:
                 raise ConfigInvalid(
                     f"{what}: the output has no column '{name}' (with format json: '_{name}') to find a partition by; "
@@ -119,7 +119,7 @@ class FilePartitionConfig(Config):
         try:
             return self._paths(batch, what).dictionary_encode()
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            columns = " and ".join(f"column '{name}'" for name in self.carried)
+            columns = " and ".join(f"column '{name}'" for name in self.side_columns)
             raise RecordRefused(f"{what}: a value of {columns} names no directory: {error}") from None
 
     def _paths(self, batch: pa.RecordBatch, what: str) -> pa.Array:

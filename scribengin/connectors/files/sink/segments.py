@@ -5,9 +5,9 @@
     <path>/_scribengin/committed/<stream>/<segment>       committed, waiting to be merged
     <path>/_scribengin/merging/<stream>/<merge>           a merged file, before it is a final one
 
-A segment is named <generation>-<epoch>-<round>-<part>.<suffix>, and @<partition> where there are partitions. Epochs
-begin anew when a dataflow is deleted and submitted again on the same directory; the generation grows then, so names are
-never used twice, and their order is that of writing.
+A segment is named <incarnation>-<epoch>-<round>-<part>.<suffix>, and @<partition> where there are partitions. Epochs
+begin anew when a dataflow is deleted and submitted again on the same directory; the incarnation grows then, so names
+are never used twice, and their order is that of writing.
 
 The `merge` node of a stream is its manifest: which committed segments final files hold. It stays small, because
 segments are committed in the order of their names, and merged in that order within each partition. So one name says "up
@@ -45,7 +45,7 @@ class SegmentKey:
     relative to the sink's path; "" is that path itself.
     """
 
-    generation: int
+    incarnation: int
     epoch: int
     round: int
     part: int
@@ -58,18 +58,18 @@ class SegmentKey:
         match = _SEGMENT.fullmatch(name)
         if match is None:
             return None
-        generation, epoch, round_, part = map(int, match.groups()[:4])
-        return cls(generation, epoch, round_, part, match[5], unquote(match[6] or ""))
+        incarnation, epoch, round_, part = map(int, match.groups()[:4])
+        return cls(incarnation, epoch, round_, part, match[5], unquote(match[6] or ""))
 
     @property
     def name(self) -> str:
-        number = f"{self.generation}-{self.epoch:06d}-{self.round:09d}-{self.part:04d}.{self.suffix}"
+        number = f"{self.incarnation}-{self.epoch:06d}-{self.round:09d}-{self.part:04d}.{self.suffix}"
         return f"{number}@{quote(self.partition, safe='=')}" if self.partition else number
 
     @property
     def attempt(self) -> tuple[int, int]:
         """What grows with every attempt."""
-        return self.generation, self.epoch
+        return self.incarnation, self.epoch
 
 
 def segment_keys(names: Iterable[str]) -> list[SegmentKey]:
@@ -97,7 +97,7 @@ class MergeDescriptor(Descriptor):
     """
 
     format: int = 2
-    generation: int
+    incarnation: int
     sequence: int = 0
     merged: str | None = None
     ahead: tuple[str, ...] = ()
@@ -210,18 +210,18 @@ class StreamLayout:
         return [name for _, name in sorted(found)]
 
 
-def merge_name(generation: int, version: int, token: str) -> str:
+def merge_name(incarnation: int, version: int, token: str) -> str:
     """The name of a merged file that was made when the `merge` node had that version."""
-    return f"{generation}-{version}-{token}"
+    return f"{incarnation}-{version}-{token}"
 
 
-def abandoned_merges(names: Iterable[str], generation: int, version: int) -> list[str]:
+def abandoned_merges(names: Iterable[str], incarnation: int, version: int) -> list[str]:
     """Merged files that can never be decided on any more: the node has moved on since they were made, without them.
 
     To be asked with a node that has no merge pending.
     """
     found = [(match, name) for name in names if (match := _MERGE.fullmatch(name)) is not None]
-    return [name for match, name in found if (int(match[1]), int(match[2])) < (generation, version)]
+    return [name for match, name in found if (int(match[1]), int(match[2])) < (incarnation, version)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from scribengin.base.clock import Clock
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.connectors.contract import Attempt, Sink, SinkConfig, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.connectors.files.formats.kinds import suffix_of, writing_of
@@ -89,13 +89,13 @@ class FileSink(Sink):
         return self._files.resource(self._root)
 
     @property
-    def rests_on(self) -> str:
+    def guarantee_note(self) -> str:
         return self._files.promise
 
     @property
-    def carried(self) -> pa.Schema:
-        carried = dict(zip(super().carried.names, super().carried.types, strict=True))
-        return pa.schema(carried | (self._config.partition.carried if self._config.partition else {}))
+    def side_columns(self) -> pa.Schema:
+        side_columns = dict(zip(super().side_columns.names, super().side_columns.types, strict=True))
+        return pa.schema(side_columns | (self._config.partition.side_columns if self._config.partition else {}))
 
     def refuse_unwritable(self) -> None:
         why = self._files.unwritable(self._root)
@@ -146,12 +146,12 @@ class FileSink(Sink):
         return f"{self._sinks_node}/{node_name(self.resource)}/{node_name(stream)}/merge"
 
     def _create_node(self, layout: StreamLayout) -> None:
-        """A node of a new generation: later than every segment that a dataflow before this one has left here."""
+        """A node of a new incarnation: later than every segment that a dataflow before this one has left here."""
         left = segment_keys(self._files.names(layout.staged) + self._files.names(layout.committed))
-        generation = max([self._clock.now_ms(), *(key.generation + 1 for key in left)])
-        data = MergeDescriptor(generation=generation).to_bytes()
+        incarnation = max([self._clock.now_ms(), *(key.incarnation + 1 for key in left)])
+        data = MergeDescriptor(incarnation=incarnation).to_bytes()
         try:
-            with effect("files.sink_create"):
+            with failpoint("files.sink_create"):
                 self._registry.create(self._node(layout.stream), data, parents=True)
         except NodeExists:
             return  # somebody else has just done the same

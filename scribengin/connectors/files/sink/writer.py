@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, EntryName
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting
@@ -148,7 +148,7 @@ class FileSinkWriter(SinkStreamWriter):
         self._current: dict[str, _OpenSegment] = {}
         self._prepared = False
         self._renamed = False
-        self._generation: int | None = None
+        self._incarnation: int | None = None
         self._round = 0
 
     def recover(self, committed: CommitDescriptor | None) -> None:
@@ -157,7 +157,7 @@ class FileSinkWriter(SinkStreamWriter):
         staged = segment_keys(self._files.names(self._layout.staged))
         known = self._known_segments(staged)
         state = self._state()
-        self._refuse_if_stale([*known, *state.newest()], state.generation)
+        self._refuse_if_stale([*known, *state.newest()], state.incarnation)
         named = self._named(committed)
         for segment in named:
             self._verify(segment, state)
@@ -167,25 +167,25 @@ class FileSinkWriter(SinkStreamWriter):
         for key in staged:
             if key.name not in kept:
                 self._drop(key.name)
-        self._begin([*known, *state.newest()], state.generation)
+        self._begin([*known, *state.newest()], state.incarnation)
 
     @property
     def payload_bytes_max(self) -> int | None:
         return self._shape.writing.payload_bytes_max
 
     def check(self, batch: pa.RecordBatch) -> None:
-        generation = self._writable()
+        incarnation = self._writable()
         if batch.num_rows:
-            self._refuse_long_names(self._shape.check(batch, what=self._what), generation)
+            self._refuse_long_names(self._shape.check(batch, what=self._what), incarnation)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        generation = self._writable()
+        incarnation = self._writable()
         if not batch.num_rows:
             return
         pieces = self._shape.pieces(batch, what=self._what)
-        self._refuse_if_too_many([partition for partition, _, _ in pieces], generation)
+        self._refuse_if_too_many([partition for partition, _, _ in pieces], incarnation)
         for partition, records, content in pieces:
-            self._open_segment(partition, content, generation).append(content, records)
+            self._open_segment(partition, content, incarnation).append(content, records)
 
     def prepare_commit(self) -> CommitDescriptor | None:
         if not self._segments:
@@ -222,19 +222,19 @@ class FileSinkWriter(SinkStreamWriter):
     # -- rounds
 
     def _writable(self) -> int:
-        """The generation that is written under."""
-        if self._generation is None or self._prepared:
+        """The incarnation that is written under."""
+        if self._incarnation is None or self._prepared:
             raise DataflowError(f"{self._what}: records can be written after recover(), and before prepare_commit()")
-        return self._generation
+        return self._incarnation
 
     def _known_segments(self, staged: list[SegmentKey]) -> list[SegmentKey]:
         """All there are, but for those that a merge has taken: to be asked before the merge node is read."""
         return staged + segment_keys(self._files.names(self._layout.committed))
 
-    def _begin(self, known: list[SegmentKey], generation: int) -> None:
+    def _begin(self, known: list[SegmentKey], incarnation: int) -> None:
         """Rounds are counted from after the last one that left anything, should the attempt be opened twice."""
-        self._generation = generation
-        mine = [key.round + 1 for key in known if key.attempt == (generation, self._attempt.epoch)]
+        self._incarnation = incarnation
+        mine = [key.round + 1 for key in known if key.attempt == (incarnation, self._attempt.epoch)]
         self._round = max([self._round, *mine])
 
     def _next_round(self) -> None:
@@ -250,34 +250,34 @@ class FileSinkWriter(SinkStreamWriter):
         with ThreadPoolExecutor(min(len(self._segments), FINISHING_THREADS)) as threads:
             return tuple(threads.map(_OpenSegment.finish, self._segments))
 
-    def _refuse_if_too_many(self, partitions: list[str], generation: int) -> None:
+    def _refuse_if_too_many(self, partitions: list[str], incarnation: int) -> None:
         """What cannot be staged is refused before anything of its batch is."""
         if self._shape.partition is None:
             return
-        self._refuse_long_names(partitions, generation)
+        self._refuse_long_names(partitions, incarnation)
         count = len(self._current.keys() | set(partitions))
         if count > self._shape.partition.round_max:
             raise self._shape.partition.too_many(count, self._what)
 
-    def _refuse_long_names(self, partitions: list[str], generation: int) -> None:
+    def _refuse_long_names(self, partitions: list[str], incarnation: int) -> None:
         for partition in partitions:
-            name = self._key(generation, partition).name
+            name = self._key(incarnation, partition).name
             if len(name) > NAME_BYTES_MAX:
                 raise RecordTooLarge(f"{self._what}: '{partition}' is too long for a partition's name; shorten it")
 
-    def _open_segment(self, partition: str, content: Content, generation: int) -> _OpenSegment:
+    def _open_segment(self, partition: str, content: Content, incarnation: int) -> _OpenSegment:
         """The segment that `content` goes to: one that is large, or does not take it, is followed by another."""
         segment = self._current.get(partition)
         if segment is None or segment.size_bytes >= self._shape.part_bytes or not segment.takes(content):
-            key = self._key(generation, partition)
+            key = self._key(incarnation, partition)
             segment = _OpenSegment(key, self._create(key), self._shape.writing)
             self._segments.append(segment)
             self._current[partition] = segment
         return segment
 
-    def _key(self, generation: int, partition: str) -> SegmentKey:
+    def _key(self, incarnation: int, partition: str) -> SegmentKey:
         suffix = self._shape.writing.suffix
-        return SegmentKey(generation, self._attempt.epoch, self._round, len(self._segments), suffix, partition)
+        return SegmentKey(incarnation, self._attempt.epoch, self._round, len(self._segments), suffix, partition)
 
     def _create(self, key: SegmentKey) -> NewFile:
         try:
@@ -307,7 +307,7 @@ class FileSinkWriter(SinkStreamWriter):
             self._drop(segment.name)  # a rename that the disk forgot: the segment is in a final file already
             return
         try:
-            with effect("files.complete"):
+            with failpoint("files.complete"):
                 self._files.rename(staged, committed)
             self._renamed = True
         except FileExistsError:
@@ -321,7 +321,7 @@ class FileSinkWriter(SinkStreamWriter):
                 raise self._deleted(segment.name) from None
 
     def _drop(self, name: str) -> None:
-        with effect("files.drop"):
+        with failpoint("files.drop"):
             self._files.remove(f"{self._layout.staged}/{name}")
 
     def _verify(self, segment: StagedSegment, state: MergeDescriptor) -> None:
@@ -341,9 +341,9 @@ class FileSinkWriter(SinkStreamWriter):
     def _state(self) -> MergeDescriptor:
         return merge_state(self._registry, self._node, self._what)
 
-    def _refuse_if_stale(self, known: list[SegmentKey], generation: int) -> None:
+    def _refuse_if_stale(self, known: list[SegmentKey], incarnation: int) -> None:
         """A segment that is merged out of order would be lost, so nobody may begin behind what is there."""
-        epoch = max((key.epoch for key in known if key.generation == generation), default=0)
+        epoch = max((key.epoch for key in known if key.incarnation == incarnation), default=0)
         if epoch > self._attempt.epoch:
             mine = f"{self._attempt.owner} has epoch {self._attempt.epoch}"
             raise self._refusal(
@@ -377,4 +377,4 @@ def merge_state(registry: Registry, node: str, what: str) -> MergeDescriptor:
 def _merged(segment: StagedSegment, state: MergeDescriptor) -> bool:
     """Whether a segment went into a final file: as the node says, or under a node before this one."""
     key = segment.key
-    return key is not None and (state.holds(key) or key.generation < state.generation)
+    return key is not None and (state.holds(key) or key.incarnation < state.incarnation)

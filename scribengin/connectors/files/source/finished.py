@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 
-from scribengin.base.failpoints import effect
-from scribengin.connectors.files.source.position import FilePosition, Seen
+from scribengin.base.failpoints import failpoint
+from scribengin.connectors.files.source.position import FilePosition, SeenFile
 from scribengin.errors import DataflowError
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing
@@ -46,14 +46,14 @@ class FinishedFiles:
         self._node = node
         self._read = lru_cache(maxsize=1024)(self._read_node)
 
-    def load(self, names: Sequence[str]) -> dict[str, Seen]:
+    def load(self, names: Sequence[str]) -> dict[str, SeenFile]:
         """What the nodes hold together: files and what is known of them. Raises DataflowError."""
-        files: dict[str, Seen] = {}
+        files: dict[str, SeenFile] = {}
         for name in names:
             files.update(self._read(name))
         return files
 
-    def write(self, fold: int, files: Mapping[str, Seen]) -> list[str]:
+    def write(self, fold: int, files: Mapping[str, SeenFile]) -> list[str]:
         """Put files into new nodes: their names. Raises OutcomeUnknown; to do it again is fine then."""
         return [self._create(fold, content) for content in _pieces(files)]
 
@@ -66,7 +66,7 @@ class FinishedFiles:
         for name in set(there).difference(named):
             if int(name.partition("-")[0]) <= fold:
                 try:
-                    with effect("files.finished_sweep"):
+                    with failpoint("files.finished_sweep"):
                         self._registry.delete(f"{self._node}/{name}")
                 except NodeMissing:
                     continue  # somebody else has swept, too
@@ -74,18 +74,18 @@ class FinishedFiles:
     def _create(self, fold: int, content: bytes) -> str:
         name = f"{fold:09d}-{hashlib.sha256(content).hexdigest()[:_HASH_CHARACTERS]}"
         try:
-            with effect("files.finished_write"):
+            with failpoint("files.finished_write"):
                 self._registry.create(f"{self._node}/{name}", content, parents=True)
         except NodeExists:
             return name  # this very content, from when the round was planned before
         return name
 
-    def _read_node(self, name: str) -> Mapping[str, Seen]:
+    def _read_node(self, name: str) -> Mapping[str, SeenFile]:
         path = f"{self._node}/{name}"
         try:
             directories = json.loads(self._registry.get(path).data)["files"]
             return {
-                f"{directory}{file}": Seen.parse(seen)
+                f"{directory}{file}": SeenFile.parse(seen)
                 for directory, files in directories.items()
                 for file, seen in files.items()
             }
@@ -98,7 +98,7 @@ class FinishedFiles:
             raise DataflowError(f"{path} does not hold the names of files; restore it") from None
 
 
-def _pieces(files: Mapping[str, Seen]) -> list[bytes]:
+def _pieces(files: Mapping[str, SeenFile]) -> list[bytes]:
     """The contents of nodes that hold all the files, in order of their names: deterministic."""
     pieces: list[bytes] = []
     directories: dict[str, dict[str, list[int | str]]] = {}
@@ -120,7 +120,7 @@ def _content(directories: Mapping[str, Mapping[str, list[int | str]]]) -> bytes:
     return json.dumps({"files": directories}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def entry_bytes(name: str, seen: Seen) -> int:
+def entry_bytes(name: str, seen: SeenFile) -> int:
     """About what a file costs in a node."""
     known = len(str(seen.read)) + len(str(seen.modified_ms)) + len(seen.mark) + len(seen.identity)
     return len(name.encode()) + known + _PUNCTUATION_BYTES
@@ -129,7 +129,7 @@ def entry_bytes(name: str, seen: Seen) -> int:
 def fold(position: FilePosition, store: FinishedFiles) -> FilePosition:
     """The same position with its finished files in nodes: new ones, and those that hold enough and nothing dropped."""
     kept: list[str] = []
-    files: dict[str, Seen] = {}
+    files: dict[str, SeenFile] = {}
     for node in position.nodes:
         held = store.load([node])
         live = {n: seen for n, seen in held.items() if n not in position.dropped and n not in position.finished}

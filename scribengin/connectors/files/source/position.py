@@ -34,7 +34,7 @@ _SEEN_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenFile:
     """What is known of a file that was read: so much of it, and what it was known by."""
 
     read: int
@@ -57,7 +57,7 @@ class Seen:
         return known if self.records is None else [*known, self.records]
 
     @classmethod
-    def parse(cls, value: object) -> Seen:
+    def parse(cls, value: object) -> SeenFile:
         """Raises ValueError for what `to_json` has not made."""
         if not isinstance(value, list) or len(value) not in (4, 5):
             raise ValueError("what is known of a file is a list of 4 or 5")
@@ -80,8 +80,8 @@ class FilePosition:
     """A position as it is worked with."""
 
     streams: int
-    finished: Mapping[str, Seen] = field(default_factory=dict)
-    open: Mapping[str, Seen] = field(default_factory=dict)
+    finished: Mapping[str, SeenFile] = field(default_factory=dict)
+    open: Mapping[str, SeenFile] = field(default_factory=dict)
     fold: int = 0
     nodes: tuple[str, ...] = ()
     dropped: frozenset[str] = frozenset()
@@ -92,8 +92,8 @@ class FilePosition:
         try:
             found = cls(
                 int(position["streams"]),
-                {str(name): Seen.parse(seen) for name, seen in position["finished"].items()},
-                {str(name): Seen.parse(seen) for name, seen in position["open"].items()},
+                {str(name): SeenFile.parse(seen) for name, seen in position["finished"].items()},
+                {str(name): SeenFile.parse(seen) for name, seen in position["open"].items()},
                 int(position.get("fold", 0)),
                 tuple(map(str, position.get("nodes", ()))),
                 frozenset(map(str, position.get("dropped", ()))),
@@ -128,20 +128,20 @@ class FilePosition:
         names = sum(len(name.encode()) + 16 for name in (*self.finished, *self.dropped))
         return names + _SEEN_BYTES * len(self.finished)
 
-    def seen(self, name: str, folded: Mapping[str, Seen]) -> Seen | None:
+    def seen(self, name: str, folded: Mapping[str, SeenFile]) -> SeenFile | None:
         """What is known of the file of that name. `folded`: what the nodes say."""
         found = self.open.get(name) or self.finished.get(name)
         if found is not None:
             return found
         return None if name in self.dropped else folded.get(name)
 
-    def unread(self, infos: Iterable[FileInfo], folded: Mapping[str, Seen]) -> list[Unread]:
+    def unread(self, infos: Iterable[FileInfo], folded: Mapping[str, SeenFile]) -> list[Unread]:
         """The files with something unread, of those that a match has found: those half read first, then those that
         have grown, then the others, by name."""
         found = [Unread(info, offset) for info in infos if (offset := self._unread_from(info, folded)) is not None]
         return sorted(found, key=lambda file: (file.info.name not in self.open, not file.offset, file.info.name))
 
-    def _unread_from(self, info: FileInfo, folded: Mapping[str, Seen]) -> int | None:
+    def _unread_from(self, info: FileInfo, folded: Mapping[str, SeenFile]) -> int | None:
         seen = self.seen(info.name, folded)
         if seen is None:
             return 0 if info.size_bytes else None
@@ -149,18 +149,18 @@ class FilePosition:
 
     def moved(
         self,
-        read: Mapping[str, Seen],
+        read: Mapping[str, SeenFile],
         sizes: Mapping[str, int],
         *,
         gone: Iterable[str] = (),
-        done: Mapping[str, Seen] | None = None,
+        done: Mapping[str, SeenFile] | None = None,
     ) -> FilePosition:
         """The position after reading each file of `read` up to there, and whole files to the end (`done`).
 
         `sizes`: of all files there are. `gone`: names in nodes whose files are not. Finished files that are gone drop
         out.
         """
-        places: dict[str, Seen] = {**self.open, **read}
+        places: dict[str, SeenFile] = {**self.open, **read}
         finished = {name: seen for name, seen in self.finished.items() if name in sizes and name not in places}
         finished.update(done or {})
         for name, seen in [*places.items()]:
@@ -179,7 +179,7 @@ class FilePosition:
         return replace(self, finished={}, fold=self.fold + 1, nodes=tuple(nodes), dropped=frozenset())
 
 
-def _json(files: Mapping[str, Seen]) -> JsonObject:
+def _json(files: Mapping[str, SeenFile]) -> JsonObject:
     return {name: seen.to_json() for name, seen in files.items()}
 
 

@@ -128,7 +128,7 @@ class FileSource(Source):
         return self._schema
 
     @property
-    def anywhere(self) -> bool:
+    def remote_readable(self) -> bool:
         return "://" in self._config.path
 
     @property

@@ -15,7 +15,7 @@ from scribengin.connectors.files.formats.reading import MARK_BYTES, FileReading,
 from scribengin.connectors.files.matching import Question, match
 from scribengin.connectors.files.source.finished import FinishedFiles, fold
 from scribengin.connectors.files.source.listing import Listed, Listing, Stillness
-from scribengin.connectors.files.source.position import INLINE_BYTES_MAX, FilePosition, Seen, Unread
+from scribengin.connectors.files.source.position import INLINE_BYTES_MAX, FilePosition, SeenFile, Unread
 from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo, FileSystem, is_lasting
 
@@ -55,8 +55,8 @@ class _Standing:
 class _Picked:
     """What a round takes of the files: how far each is read, which whole ones to their ends, and the splits."""
 
-    read: dict[str, Seen] = field(default_factory=dict)
-    done: dict[str, Seen] = field(default_factory=dict)
+    read: dict[str, SeenFile] = field(default_factory=dict)
+    done: dict[str, SeenFile] = field(default_factory=dict)
     splits: list[ReadSplit] = field(default_factory=list)
     records: int = 0
     size_bytes: int = 0
@@ -91,7 +91,7 @@ class FileStreamReader(SourceStreamReader):
         self._stillness = Stillness(clock, settle_s)
         self._follow = follow
         self._standing: _Standing | None = None
-        self._folded: tuple[tuple[str, ...], dict[str, Seen]] = ((), {})
+        self._folded: tuple[tuple[str, ...], dict[str, SeenFile]] = ((), {})
         self._swept = -1
         self._empty: set[FileInfo] = set()
         self._counts: dict[FileInfo, Scanned] = {}
@@ -220,7 +220,7 @@ class FileStreamReader(SourceStreamReader):
             what=self._what,
         )
 
-    def _whether_same(self, listed: Listed, info: FileInfo, seen: Seen) -> bool:
+    def _whether_same(self, listed: Listed, info: FileInfo, seen: SeenFile) -> bool:
         """Whether what was read of a file is still before the place where reading stopped. What cannot be read just now
         is judged when it can, and nothing is read of it before. Raises FileNotFoundError."""
         url = self._listing.url(info, listed)
@@ -234,14 +234,14 @@ class FileStreamReader(SourceStreamReader):
         """Whether more may be written in the same tick of the file system's clock: its time says nothing then."""
         return is_lasting(info.identity) and self._clock.now_ms() - info.modified_ms < _TICK_MS
 
-    def _look_whether_same(self, url: str, info: FileInfo, seen: Seen) -> bool:
+    def _look_whether_same(self, url: str, info: FileInfo, seen: SeenFile) -> bool:
         files, path = self._listing.at(url)
         return mark_of(files.read_same(path, info.identity, max(seen.read - MARK_BYTES, 0), seen.read)) == seen.mark
 
     def _grows(self, name: str) -> bool:
         return self._readings.of(name).grows
 
-    def _load(self, position: FilePosition) -> dict[str, Seen]:
+    def _load(self, position: FilePosition) -> dict[str, SeenFile]:
         if position.nodes and self._finished is None:
             raise DataflowError(f"{self._what}: its position names nodes of a registry, and it was opened without one")
         if self._finished is not None and self._folded[0] != position.nodes:
@@ -301,7 +301,7 @@ class FileStreamReader(SourceStreamReader):
             return
         file, scanned = found
         modified_ms = 0 if self._is_just_written(info) else info.modified_ms  # 0: to be looked at again
-        known = partial(Seen, modified_ms=modified_ms, identity=info.identity)
+        known = partial(SeenFile, modified_ms=modified_ms, identity=info.identity)
         if self._grows(info.name):
             if scanned.records:
                 picked.read[info.name] = known(scanned.end, mark=file.mark(scanned.end))

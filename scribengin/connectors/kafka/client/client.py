@@ -1,8 +1,7 @@
 """What a source asks of a Kafka cluster beside records: topics, offsets, groups. One control client for all that asks.
 
-`Cluster.of` shares one client among everything in this process that means the same connection. Whatever goes wrong is
-raised as one of our errors, in one line: SystemUnreachable for what will pass, ConfigInvalid for what will not.
-"""
+`KafkaControl.of` shares one client among everything in this process that means the same connection. Whatever goes wrong
+is raised as one of our errors, in one line: SystemUnreachable for what will pass, ConfigInvalid for what will not."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
-from scribengin.connectors.kafka.source.position import Ends
+from scribengin.connectors.kafka.source.position import PartitionEnds
 from scribengin.errors import ConfigInvalid, DataflowError, ScribenginError, SystemUnreachable
 
 Partition = tuple[str, int]
@@ -89,7 +88,7 @@ class Troubles:
         return last
 
 
-def judge(error: KafkaError, bootstrap: str, doing: str, trouble: KafkaError | None = None) -> ScribenginError:
+def engine_error(error: KafkaError, bootstrap: str, doing: str, trouble: KafkaError | None = None) -> ScribenginError:
     """What to raise for an error of the client that came up while `doing` something; `trouble` may know more of it."""
     said = error if trouble is None or error.code() in _GONE else trouble
     text = f"Kafka at {bootstrap}, {doing}: {said.str()}"
@@ -104,10 +103,10 @@ def judge(error: KafkaError, bootstrap: str, doing: str, trouble: KafkaError | N
     return DataflowError(text)
 
 
-class Cluster:
+class KafkaControl:
     """One control client and what it is asked. Thread-safe. `of` opens, `release` closes."""
 
-    _shared: dict[str, Cluster] = {}
+    _shared: dict[str, KafkaControl] = {}
     _sharing = threading.Lock()
 
     def __init__(self, config: KafkaConnectionConfig) -> None:
@@ -122,7 +121,7 @@ class Cluster:
         self._mute_since_s: float | None = None
 
     @classmethod
-    def of(cls, config: KafkaConnectionConfig) -> Cluster:
+    def of(cls, config: KafkaConnectionConfig) -> KafkaControl:
         """The cluster of that connection. Every call is to be followed by a `release`. Raises ConfigInvalid."""
         with cls._sharing:
             cluster = cls._shared.get(connection_key(config))
@@ -160,16 +159,18 @@ class Cluster:
         futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
         return {(key.topic, key.partition): Answer(f, lambda found: found.offset) for key, f in futures.items()}
 
-    def ends(self, partitions: Collection[Partition], isolation: str) -> dict[Partition, Ends | ScribenginError]:
+    def ends(
+        self, partitions: Collection[Partition], isolation: str
+    ) -> dict[Partition, PartitionEnds | ScribenginError]:
         """What each partition holds, or what went wrong with it. Three requests, side by side."""
         latest = self.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), isolation)
         earliest = self.offsets(dict.fromkeys(partitions, OffsetSpec.earliest()), isolation)
         ids = self.topic_ids({topic for topic, _ in partitions})
-        found: dict[Partition, Ends | ScribenginError] = {}
+        found: dict[Partition, PartitionEnds | ScribenginError] = {}
         for partition in partitions:
             try:
                 begin, end = earliest[partition].result(), latest[partition].result()
-                found[partition] = Ends(begin, end, ids[partition[0]].result())
+                found[partition] = PartitionEnds(begin, end, ids[partition[0]].result())
                 self._mute_since_s = None
             except KafkaException as error:
                 found[partition] = self._judged(error, f"asking for the offsets of {partition[0]}/{partition[1]}")
@@ -202,14 +203,14 @@ class Cluster:
             raise self._judged(error, f"committing offsets of group {group}") from None
         failed = next((p.error for p in committed.topic_partitions if p.error is not None), None)
         if failed is not None:
-            raise judge(failed, self.bootstrap, f"committing offsets of group {group}")
+            raise engine_error(failed, self.bootstrap, f"committing offsets of group {group}")
 
     def _judged(self, error: KafkaException, doing: str) -> ScribenginError:
         self._admin.poll(0)
-        judged = judge(error.args[0], self.bootstrap, doing, self._troubles.take())
-        if isinstance(judged, SystemUnreachable):
+        known = engine_error(error.args[0], self.bootstrap, doing, self._troubles.take())
+        if isinstance(known, SystemUnreachable):
             self._replace_a_mute_client()
-        return judged
+        return known
 
     def _replace_a_mute_client(self) -> None:
         now_s = SYSTEM_CLOCK.monotonic_s()

@@ -1,10 +1,10 @@
-"""What an error of a producer means for its task: what `client.judge` says, and what only producers meet."""
+"""What an error of a producer means for its task: what `client.engine_error` says, and what only producers meet."""
 
 from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from scribengin.connectors.kafka.client.client import Troubles, judge
+from scribengin.connectors.kafka.client.client import Troubles, engine_error
 from scribengin.errors import DecisionUnknown, RecordTooLarge, ScribenginError
 
 _FENCED = frozenset(
@@ -30,4 +30,4 @@ def failure(error: KafkaException, bootstrap: str, doing: str, troubles: Trouble
         )
     if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return RecordTooLarge(f"Kafka at {bootstrap}, {doing}: {cause.str()}; raise max.message.bytes of the topic")
-    return judge(cause, bootstrap, doing, troubles.take())
+    return engine_error(cause, bootstrap, doing, troubles.take())

@@ -20,7 +20,7 @@ from scribengin.connectors.contract import PAYLOAD
 from scribengin.errors import DataflowError, RecordRefused, RecordTooLarge
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-CARRIED = pa.schema(
+SIDE_COLUMNS = pa.schema(
     [
         pa.field("key", pa.binary()),
         pa.field("headers", HEADERS),
@@ -86,7 +86,7 @@ def checked(batch: pa.RecordBatch, target: Target) -> Columns:
         raise DataflowError(f"topic {target.topic}: the output has no column '{PAYLOAD}'")
     if payload.null_count and not target.tombstones:
         raise RecordRefused(f"topic {target.topic}: a record without a payload; `tombstones: true` allows them")
-    key = _column(batch, "key", CARRIED.field("key").type)
+    key = _column(batch, "key", SIDE_COLUMNS.field("key").type)
     headers = _column(batch, "headers", HEADERS)
     _refuse_large(target, payload, key, headers)
     partition = _column(batch, "partition", pa.int32())

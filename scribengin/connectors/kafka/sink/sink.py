@@ -13,16 +13,16 @@ from scribengin.base.model import node_name
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
     Attempt,
-    Decider,
     Guarantee,
     Sink,
     SinkStreamDescriptor,
     SinkStreamWriter,
+    TransactionCoordinator,
 )
-from scribengin.connectors.kafka.client.client import Troubles, judge, made
+from scribengin.connectors.kafka.client.client import Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import settings
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
-from scribengin.connectors.kafka.sink.records import CARRIED, Target
+from scribengin.connectors.kafka.sink.records import SIDE_COLUMNS, Target
 from scribengin.connectors.kafka.sink.topic import Topic, TopicFacts
 from scribengin.connectors.kafka.sink.transaction import RETENTION_MINUTES_MIN, KafkaTransaction, ensure_transaction
 from scribengin.connectors.kafka.sink.writing import AtLeastOnceWriter, TransactionalWriter
@@ -63,8 +63,8 @@ class KafkaSink(Sink):
         return self._resource
 
     @property
-    def carried(self) -> pa.Schema:
-        return CARRIED
+    def side_columns(self) -> pa.Schema:
+        return SIDE_COLUMNS
 
     @property
     def guarantee(self) -> Guarantee:
@@ -80,10 +80,10 @@ class KafkaSink(Sink):
             if self._config.guarantee == "exactly_once":
                 ensure_transaction(self._registry, self._node(stream), self._config, stream.name)
 
-    def decided_by(self, stream: SinkStreamDescriptor) -> str | None:
+    def coordinator_id(self, stream: SinkStreamDescriptor) -> str | None:
         return stream.resource.rpartition("/")[0] if self._config.guarantee == "exactly_once" else None
 
-    def open_decider(self, stream: SinkStreamDescriptor, task: str) -> Decider:
+    def open_coordinator(self, stream: SinkStreamDescriptor, task: str) -> TransactionCoordinator:
         descriptor = ensure_transaction(self._registry, self._node(stream), self._config, stream.name)
         return KafkaTransaction(
             self._config,
@@ -98,15 +98,15 @@ class KafkaSink(Sink):
         target = self._target(stream)
         if self._config.guarantee == "at_least_once":
             return AtLeastOnceWriter(target, self._config, attempt)
-        if not isinstance(attempt.decider, KafkaTransaction):
+        if not isinstance(attempt.coordinator, KafkaTransaction):
             raise DataflowError(f"sink '{self._name}': a writer of topic {target.topic} needs its task's transaction")
-        if target.bytes_max < attempt.decider.batch_bytes:
+        if target.bytes_max < attempt.coordinator.batch_bytes:
             raise ConfigInvalid(
                 f"sink '{self._name}': topic {target.topic} takes batches of {target.bytes_max} bytes at most, and the "
-                f"task's transaction, which another sink began, sends up to {attempt.decider.batch_bytes}: set "
+                f"task's transaction, which another sink began, sends up to {attempt.coordinator.batch_bytes}: set "
                 f"`client: {{batch.size: {target.bytes_max}}}` for every sink of the cluster"
             )
-        return TransactionalWriter(target, attempt.decider, attempt)
+        return TransactionalWriter(target, attempt.coordinator, attempt)
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         """The committed records of the partition that the stream writes to by default, its `txid` their offset."""
@@ -129,7 +129,9 @@ class KafkaSink(Sink):
         while patience_s is None or SYSTEM_CLOCK.monotonic_s() < patience_s:
             first = consumer.poll(_POLL_S if patience_s is None else _MARKERS_POLL_S)
             if first is None and patience_s is None:
-                raise judge(KafkaError(KafkaError._TIMED_OUT), self._config.bootstrap, "reading what was committed")
+                raise engine_error(
+                    KafkaError(KafkaError._TIMED_OUT), self._config.bootstrap, "reading what was committed"
+                )
             messages = [] if first is None else [first, *consumer.consume(_BATCH_RECORDS, timeout=0)]
             rows = [(m.offset(), None, m.key(), m.value()) for m in messages if m.error() is None]
             if rows:
@@ -137,7 +139,7 @@ class KafkaSink(Sink):
                 yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in columns], schema=RECORD_SCHEMA)
             for end in (message for message in messages if message.error() is not None):
                 if end.error().code() != KafkaError._PARTITION_EOF:
-                    raise judge(end.error(), self._config.bootstrap, "reading what was committed")
+                    raise engine_error(end.error(), self._config.bootstrap, "reading what was committed")
                 if end.offset() >= consumer.get_watermark_offsets(place, cached=True)[1]:
                     return
                 patience_s = SYSTEM_CLOCK.monotonic_s() + _MARKERS_S

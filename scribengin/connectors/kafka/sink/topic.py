@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from scribengin.base.failpoints import effect
-from scribengin.connectors.kafka.client.client import REQUEST_TIMEOUT_S, Troubles, judge, made
+from scribengin.base.failpoints import failpoint
+from scribengin.connectors.kafka.client.client import REQUEST_TIMEOUT_S, Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
 from scribengin.connectors.kafka.sink.config import TopicConfig
 from scribengin.errors import SystemUnreachable
@@ -41,7 +41,8 @@ class TopicFacts:
 
 
 class Topic:
-    """One topic, as its writers see it. Raises SystemUnreachable, ConfigInvalid, DataflowError as `client.judge`."""
+    """One topic, as its writers see it. Raises SystemUnreachable, ConfigInvalid, DataflowError as
+    `client.engine_error`."""
 
     def __init__(self, config: KafkaConnectionConfig, topic: str) -> None:
         """Raises ConfigInvalid for settings that librdkafka refuses."""
@@ -60,7 +61,7 @@ class Topic:
         if found is None or (found.error is not None and found.error.code() in _UNKNOWN):
             return None
         if found.error is not None:
-            raise judge(found.error, self._bootstrap, f"looking for topic {self.name}", self._troubles.take())
+            raise engine_error(found.error, self._bootstrap, f"looking for topic {self.name}", self._troubles.take())
         told = self._settings(ConfigResource(ResourceType.TOPIC, self.name))
         if told is None:
             return None
@@ -77,7 +78,7 @@ class Topic:
         wanted = NewTopic(
             self.name, config.partitions, config.replication, config={k: _text(v) for k, v in config.config.items()}
         )
-        with effect("kafka.topic_create"):
+        with failpoint("kafka.topic_create"):
             (made_,) = self._admin.create_topics([wanted], operation_timeout=REQUEST_TIMEOUT_S).values()
             self._answer(f"creating topic {self.name}", made_, but=KafkaError.TOPIC_ALREADY_EXISTS)
         for _look in range(_LOOKS_MAX):
@@ -103,7 +104,7 @@ class Topic:
                 return {}
             if error.args[0].code() in _UNKNOWN:
                 return None
-            raise judge(error.args[0], self._bootstrap, "asking for settings", self._troubles.take()) from None
+            raise engine_error(error.args[0], self._bootstrap, "asking for settings", self._troubles.take()) from None
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def _metadata(self) -> Any:
@@ -114,14 +115,14 @@ class Topic:
             return ask()
         except KafkaException as error:
             self._admin.poll(0)
-            raise judge(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
+            raise engine_error(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
 
     def _answer(self, doing: str, future: Future[Any], *, but: int) -> None:
         try:
             future.result()
         except KafkaException as error:
             if error.args[0].code() != but:
-                raise judge(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
+                raise engine_error(error.args[0], self._bootstrap, doing, self._troubles.take()) from None
 
 
 def _text(value: object) -> str:

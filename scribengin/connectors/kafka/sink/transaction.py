@@ -1,4 +1,5 @@
-"""The deciding sink: one Kafka transaction a round for all topics of a task, and how its outcome is found out later.
+"""The sink with a transaction coordinator: one Kafka transaction a round for all topics of a task, and how its outcome
+is found out later.
 
 Only the producer that opened a transaction can commit it, so the registry cannot decide about a round alone. Every
 transaction therefore carries, in the metadata of an offset that it commits for a private group, which round it is; and
@@ -30,10 +31,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import Decision
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor
-from scribengin.base.threads import answered
-from scribengin.connectors.contract import Decider
+from scribengin.base.threads import call_with_limit
+from scribengin.connectors.contract import TransactionCoordinator
 from scribengin.connectors.kafka.client.client import Troubles, made
 from scribengin.connectors.kafka.client.connection import settings
 from scribengin.connectors.kafka.client.failures import failure
@@ -79,13 +80,13 @@ def ensure_transaction(registry: Registry, node: str, config: KafkaSinkConfig, s
     if found is None:
         name = f"{config.transactional_id_prefix}-{config.topic}-{stream}-{uuid.uuid4().hex}"
         descriptor = TransactionDescriptor(transactional_id=name, group=name)
-        with suppress(NodeExists), effect("kafka.stream_create"):
+        with suppress(NodeExists), failpoint("kafka.stream_create"):
             registry.create(node, descriptor.to_bytes(), parents=True)
         found = registry.get(node)
     return TransactionDescriptor.from_bytes(found.data, path=node)
 
 
-class KafkaTransaction(Decider):
+class KafkaTransaction(TransactionCoordinator):
     """The transactions of one task, one at a time. Used by one thread."""
 
     def __init__(
@@ -132,7 +133,7 @@ class KafkaTransaction(Decider):
         return self._open
 
     def recover(self) -> Decision | None:
-        with self._asking("fencing the last owner's transaction"), effect("kafka.init"):
+        with self._asking("fencing the last owner's transaction"), failpoint("kafka.init"):
             _ask(self.producer.init_transactions)
         with self._asking(f"reading the last decision in group {self._name}"):
             found = committed_offset(self._memory, self._place)
@@ -140,7 +141,7 @@ class KafkaTransaction(Decider):
         return self._last
 
     def establish(self, last: Decision) -> None:
-        with self._asking("writing the last decision again"), effect("kafka.establish"):
+        with self._asking("writing the last decision again"), failpoint("kafka.establish"):
             self.producer.begin_transaction()
             _ask(self.producer.send_offsets_to_transaction, *self._carrying(last))
             _ask(self.producer.commit_transaction)
@@ -160,7 +161,7 @@ class KafkaTransaction(Decider):
 
     def prepare(self, decision: Decision) -> None:
         self.flush()
-        with self._asking("adding the decision to the transaction"), effect("kafka.prepare"):
+        with self._asking("adding the decision to the transaction"), failpoint("kafka.prepare"):
             _ask(self.producer.send_offsets_to_transaction, *self._carrying(decision))
         self._prepared = decision
 
@@ -168,7 +169,7 @@ class KafkaTransaction(Decider):
         if self._prepared is None:
             raise DataflowError(f"the transaction of '{self._name}' is not prepared")
         try:
-            with self._asking("committing a transaction"), effect("kafka.commit"):
+            with self._asking("committing a transaction"), failpoint("kafka.commit"):
                 _ask(self.producer.commit_transaction)
         except DecisionUnknown:
             raise
@@ -183,7 +184,7 @@ class KafkaTransaction(Decider):
     def abort(self) -> None:
         if not self._open:
             return
-        with self._asking("aborting a transaction"), effect("kafka.abort"):
+        with self._asking("aborting a transaction"), failpoint("kafka.abort"):
             # librdkafka (its issue 4849) may ask for the abort before it has added the first partition, which the
             # broker refuses and the producer does not survive: so what is on its way goes there before.
             self.producer.flush(REQUEST_TIMEOUT_S)
@@ -223,7 +224,7 @@ class KafkaTransaction(Decider):
         try:
             said = json.loads(text)
             told_by = {key: said[key] for key in self._said_by}
-            decision = Decision(decider=self._name, epoch=int(said["epoch"]), round=int(said["round"]))
+            decision = Decision(coordinator=self._name, epoch=int(said["epoch"]), round=int(said["round"]))
         except (ValueError, KeyError, TypeError):
             raise DecisionMissing(self._foreign(text)) from None
         if told_by != self._said_by:
@@ -272,7 +273,7 @@ def _ask(call: Callable[..., Any], *arguments: Any) -> Any:
     """Make a call of the client that waits for brokers. Raises KafkaException, and TimeoutError when the client does
     not keep to the limit that it was given: seen of `send_offsets_to_transaction` when the broker was killed and back.
     """
-    return answered(lambda: call(*arguments, REQUEST_TIMEOUT_S), GIVEN_UP_AFTER_S)
+    return call_with_limit(lambda: call(*arguments, REQUEST_TIMEOUT_S), GIVEN_UP_AFTER_S)
 
 
 def producer_settings(config: KafkaSinkConfig, client_id: str, bytes_max: int) -> dict[str, Any]:

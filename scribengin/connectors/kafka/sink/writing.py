@@ -8,7 +8,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from scribengin.base.commit_log import CommitDescriptor
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.kafka.client.client import Troubles, made
 from scribengin.connectors.kafka.client.failures import failure
@@ -48,7 +48,7 @@ class TransactionalWriter(SinkStreamWriter):
             return
         self._transaction.begin()
         try:
-            with effect("kafka.produce"):
+            with failpoint("kafka.produce"):
                 hand_over(self._transaction.producer, self._target, records)
         except KafkaException as error:
             raise self._transaction.failure(error, f"writing to topic {self._target.topic}") from None
@@ -106,7 +106,7 @@ class AtLeastOnceWriter(SinkStreamWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         records = outgoing(batch, self._target)
         try:
-            with effect("kafka.produce_at_once"):
+            with failpoint("kafka.produce_at_once"):
                 hand_over(self._producer, self._target, records)
         except KafkaException as error:
             raise self._failure(error) from None

@@ -10,7 +10,7 @@ import logging
 import threading
 
 from scribengin.base.diagnostics import tagged
-from scribengin.connectors.kafka.client.client import Cluster, Partition
+from scribengin.connectors.kafka.client.client import KafkaControl, Partition
 from scribengin.errors import ScribenginError
 
 _LOG = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ PERIOD_S = 1.0
 class GroupMirror:
     """Commits the positions of one source to one group. Thread-safe. Its thread is made by the first `show`."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: KafkaControl, group: str) -> None:
         self.failures = 0
         """How many requests have failed; what they would have shown is shown by the next."""
         self._cluster = cluster

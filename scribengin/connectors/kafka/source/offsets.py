@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import replace
 
 from scribengin.base.clock import Clock
-from scribengin.connectors.kafka.client.client import Cluster, Partition
-from scribengin.connectors.kafka.source.position import Ends
+from scribengin.connectors.kafka.client.client import KafkaControl, Partition
+from scribengin.connectors.kafka.source.position import PartitionEnds
 from scribengin.errors import ScribenginError
 
 LOOK_AGE_MAX_S = 0.2
@@ -22,15 +22,15 @@ _SAME_TURN_S = 0.005
 """So young a look is as good as a new one: tasks that look one after the other share it."""
 
 
-class Looks:
+class PartitionWatch:
     """The partitions that are open for reading, of one cluster and with one isolation. Thread-safe."""
 
-    def __init__(self, cluster: Cluster, isolation: str, clock: Clock) -> None:
+    def __init__(self, cluster: KafkaControl, isolation: str, clock: Clock) -> None:
         self._cluster = cluster
         self._isolation = isolation
         self._clock = clock
         self._open: Counter[Partition] = Counter()
-        self._found: dict[Partition, Ends | ScribenginError] = {}
+        self._found: dict[Partition, PartitionEnds | ScribenginError] = {}
         self._looked_s = float("-inf")
         self._asking = threading.Lock()
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Looks:
                 del self._open[partition]
                 self._found.pop(partition, None)
 
-    def beyond(self, partition: Partition, offset: int) -> Ends:
+    def beyond(self, partition: Partition, offset: int) -> PartitionEnds:
         """What the partition holds, by a new look if the last one was too long ago or found nothing from `offset` on.
 
         Raises SystemUnreachable, ConfigInvalid, DataflowError.
@@ -56,11 +56,11 @@ class Looks:
         with self._lock:
             found = self._found.get(partition)
             fresh = self._clock.monotonic_s() - self._looked_s < LOOK_AGE_MAX_S
-        if fresh and isinstance(found, Ends) and found.end > offset:
+        if fresh and isinstance(found, PartitionEnds) and found.end > offset:
             return found
         return self._look(partition, self._clock.monotonic_s())
 
-    def now(self, partition: Partition) -> Ends:
+    def now(self, partition: Partition) -> PartitionEnds:
         """What the partition holds just now. Raises as `beyond`."""
         return self._look(partition, self._clock.monotonic_s() - _SAME_TURN_S)
 
@@ -68,16 +68,16 @@ class Looks:
         """How far it is known to reach, without asking; 0 when nothing is known."""
         with self._lock:
             found = self._found.get(partition)
-        return found.end if isinstance(found, Ends) else 0
+        return found.end if isinstance(found, PartitionEnds) else 0
 
     def seen(self, partition: Partition, end: int) -> None:
         """Everything before `end` is there to be read: the watch has seen it."""
         with self._lock:
             found = self._found.get(partition)
-            if isinstance(found, Ends) and found.end < end:
+            if isinstance(found, PartitionEnds) and found.end < end:
                 self._found[partition] = replace(found, end=end)
 
-    def _look(self, partition: Partition, not_before_s: float) -> Ends:
+    def _look(self, partition: Partition, not_before_s: float) -> PartitionEnds:
         with self._asking:
             if self._looked_s < not_before_s or partition not in self._found:
                 with self._lock:

@@ -39,7 +39,7 @@ class KafkaPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class PartitionEnds:
     """What a partition holds: offsets [begin, end) of the topic with that id. `end`: as far as its isolation lets one
     read, the high watermark or the last stable offset."""
 
@@ -48,8 +48,8 @@ class Ends:
     topic_id: str = ""
 
 
-def judged(
-    position: KafkaPosition, ends: Ends, policy: Literal["error", "earliest", "latest"], *, what: str
+def begin_of(
+    position: KafkaPosition, ends: PartitionEnds, policy: Literal["error", "earliest", "latest"], *, what: str
 ) -> tuple[KafkaPosition, str | None]:
     """Where to go on from `position`, and what to tell people if that is somewhere else.
 

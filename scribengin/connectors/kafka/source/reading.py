@@ -21,7 +21,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.connectors.kafka.client.client import Troubles, judge, made
+from scribengin.connectors.kafka.client.client import Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
 from scribengin.connectors.kafka.source.columns import to_batch
 from scribengin.errors import RangeGone, SystemUnreachable
@@ -114,7 +114,7 @@ _OVERHEAD_BYTES = 48
 """What a record's other columns take, about."""
 
 
-class Tap:
+class PartitionConsumer:
     """A consumer at one place of one partition. Used by one thread at a time."""
 
     def __init__(self, split: KafkaSplit) -> None:
@@ -186,14 +186,14 @@ class Tap:
             self._passed = max(self._passed, message.offset())
         elif error.code() in _LOST:
             raise RangeGone(f"{self._name}: the records from offset {self._passed} on are gone since they were planned")
-        elif not isinstance(judged := judge(error, self._bootstrap, f"reading {self._name}"), SystemUnreachable):
-            raise judged
+        elif not isinstance(known := engine_error(error, self._bootstrap, f"reading {self._name}"), SystemUnreachable):
+            raise known
 
     def _nothing_came(self, end: int) -> Exception:
         trouble = self._troubles.take()
         doing = f"reading {self._name} at offset {self._passed}"
         if trouble is not None:
-            return judge(trouble, self._bootstrap, doing)
+            return engine_error(trouble, self._bootstrap, doing)
         return SystemUnreachable(
             f"Kafka at {self._bootstrap}, {doing}: nothing came for {READ_TIMEOUT_S:g} s, though offset {end - 1} was "
             "there; it is tried again: see whether the brokers run"
@@ -209,12 +209,12 @@ class Taps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[_Connection, list[Tap]] = {}
-        self._inherited: list[Tap] = []
+        self._idle: dict[_Connection, list[PartitionConsumer]] = {}
+        self._inherited: list[PartitionConsumer] = []
         os.register_at_fork(after_in_child=self._forked)
 
     @contextmanager
-    def take(self, split: KafkaSplit) -> Iterator[Tap]:
+    def take(self, split: KafkaSplit) -> Iterator[PartitionConsumer]:
         """A consumer that stands at the beginning of the split, while the block lasts. After an error it is closed."""
         tap = self._idle_at(split)
         try:
@@ -233,7 +233,7 @@ class Taps:
         for tap in (tap for taps in idle.values() for tap in taps):
             tap.close()
 
-    def _idle_at(self, split: KafkaSplit) -> Tap:
+    def _idle_at(self, split: KafkaSplit) -> PartitionConsumer:
         """The one that stands there; else one of that partition, or, when there are many, the one idle for longest."""
         with self._lock:
             idle = self._idle.setdefault(_connection(split), [])
@@ -244,9 +244,9 @@ class Taps:
             if best is not None:
                 idle.remove(best)
                 return best
-        return Tap(split)
+        return PartitionConsumer(split)
 
-    def _give_back(self, tap: Tap, split: KafkaSplit) -> None:
+    def _give_back(self, tap: PartitionConsumer, split: KafkaSplit) -> None:
         with self._lock:
             idle = self._idle.setdefault(_connection(split), [])
             idle.append(tap)

@@ -26,12 +26,12 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
-from scribengin.connectors.kafka.client.client import Cluster, Partition
+from scribengin.connectors.kafka.client.client import KafkaControl, Partition
 from scribengin.connectors.kafka.source.columns import SCHEMA
 from scribengin.connectors.kafka.source.config import EARLIEST, LATEST, KafkaSourceConfig, time_ms
 from scribengin.connectors.kafka.source.mirror import GroupMirror
-from scribengin.connectors.kafka.source.offsets import Looks
-from scribengin.connectors.kafka.source.position import Ends, KafkaPosition, judged
+from scribengin.connectors.kafka.source.offsets import PartitionWatch
+from scribengin.connectors.kafka.source.position import KafkaPosition, PartitionEnds, begin_of
 from scribengin.connectors.kafka.source.reading import KafkaSplit, Reading
 from scribengin.connectors.kafka.source.watching import Watch
 from scribengin.errors import ConfigInvalid, ScribenginError, SourceMissing
@@ -50,8 +50,8 @@ class Shared:
     """What the readers of one source have in common."""
 
     config: KafkaSourceConfig
-    cluster: Cluster
-    looks: Looks
+    cluster: KafkaControl
+    looks: PartitionWatch
     watch: Watch
     mirror: GroupMirror | None
     clock: Clock
@@ -70,8 +70,8 @@ class KafkaSource(Source):
         self._name = name
         self._config = config
         self._has_tasks = has_tasks
-        self._cluster = Cluster.of(config)
-        looks = Looks(self._cluster, config.isolation, clock)
+        self._cluster = KafkaControl.of(config)
+        looks = PartitionWatch(self._cluster, config.isolation, clock)
         group = config.group or f"scribengin-{dataflow}-{name}"
         self._shared = Shared(
             config=config,
@@ -199,7 +199,7 @@ class KafkaStreamReader(SourceStreamReader):
     def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
         wanted = KafkaPosition.parse(position, what=self._what)
         ends = self._shared.looks.beyond(self._partition, wanted.offset)
-        begin, told = judged(wanted, ends, self._config.on_expired, what=self._what)
+        begin, told = begin_of(wanted, ends, self._config.on_expired, what=self._what)
         if told is not None:
             _LOG.warning(told, extra=tagged("records_skipped"))
         end = self._bounded(ends)
@@ -239,17 +239,17 @@ class KafkaStreamReader(SourceStreamReader):
             self._shared.watch.drop(self._partition)
             self._shared.looks.remove(self._partition)
 
-    def _at(self, offset: int, ends: Ends) -> Position:
+    def _at(self, offset: int, ends: PartitionEnds) -> Position:
         return KafkaPosition(offset, ends.topic_id).to_position()
 
-    def _explicit(self, start: dict[str, dict[int, int]], ends: Ends) -> int:
+    def _explicit(self, start: dict[str, dict[int, int]], ends: PartitionEnds) -> int:
         topic, number = self._partition
         offset = start.get(topic, {}).get(number, ends.begin)
         if offset > ends.end:
             raise ConfigInvalid(
                 f"{self._what}: `start` says offset {offset}, and the partition ends at {ends.end}; correct it"
             )
-        return judged(KafkaPosition(offset), ends, self._config.on_expired, what=self._what)[0].offset
+        return begin_of(KafkaPosition(offset), ends, self._config.on_expired, what=self._what)[0].offset
 
     # -- where reading ends
 
@@ -266,7 +266,7 @@ class KafkaStreamReader(SourceStreamReader):
             self._time_bound = self._shared.cluster.offset_at(self._partition, time_ms(until), self._config.isolation)
         return self._time_bound
 
-    def _bounded(self, ends: Ends) -> int:
+    def _bounded(self, ends: PartitionEnds) -> int:
         """The end, or the bound if that is before it. The bound is asked for after the end was, as it must be."""
         bound = self._bound()
         return ends.end if bound is None else min(ends.end, bound)

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from scribengin.connectors.kafka.client.client import Partition, Troubles, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
-from scribengin.connectors.kafka.source.offsets import Looks
+from scribengin.connectors.kafka.source.offsets import PartitionWatch
 
 BEHIND_MAX = 2000
 """A reader that is so many offsets behind what the watch has seen is not waiting for records."""
@@ -26,7 +26,7 @@ _MESSAGES_MAX = 500
 class Watch:
     """Thread-safe. Its thread and its consumer are made by the first `wait` that has to."""
 
-    def __init__(self, config: KafkaConnectionConfig, isolation: str, looks: Looks) -> None:
+    def __init__(self, config: KafkaConnectionConfig, isolation: str, looks: PartitionWatch) -> None:
         self._settings = settings(
             config,
             "scribengin-watch",

@@ -4,15 +4,14 @@ One fleet a master process; launchers look at it. What a crash leaves, at each s
 
 | step                                            | the next master finds                      | and says       |
 |-------------------------------------------------|--------------------------------------------|----------------|
-| trace: a node in the registry, no room yet      | a trace without room                       | lost           |
-| ask; room given, and written into the trace     | a trace whose container YARN does not know | lost           |
+| record: a node in the registry, no room yet      | a record without room                       | lost           |
+| ask; room given, and written into the record     | a record whose container YARN does not know | lost           |
 |                                                 | (it takes unused room back)                |                |
 | started                                         | its container among the earlier attempts'  | it runs        |
 | ended, and YARN's word not written yet          | YARN's word, given again                   | how it ended   |
 
-Nothing is ever started whose trace does not say where. A container of an earlier attempt that no trace knows, or whose
-trace says that it has ended, is given back, which kills it.
-"""
+Nothing is ever started whose record does not say where. A container of an earlier attempt that no record knows, or
+whose record says that it has ended, is given back, which kills it."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from scribengin.base.diagnostics import tagged
-from scribengin.base.failpoints import effect
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.yarn.application_master.exits import exit_of
@@ -35,7 +34,7 @@ from scribengin.launcher.yarn.application_master.resource_manager import (
     Grant,
     RequestRefused,
 )
-from scribengin.launcher.yarn.container_records import TraceDescriptor, Traces
+from scribengin.launcher.yarn.container_records import ContainerRecordDescriptor, ContainerRecords
 from scribengin.launcher.yarn.launching import Program
 from scribengin.launcher.yarn.roster import KILL_TIMEOUT_S, Member, Roster
 from scribengin_registry.errors import RegistryError
@@ -49,7 +48,7 @@ _SETTLING_BEATS = 2
 
 
 @dataclass(slots=True)
-class Place(Member):
+class YarnMember(Member):
     """One container, and what YARN has been asked and has given for it."""
 
     program: Program | None = None
@@ -58,13 +57,13 @@ class Place(Member):
     starting: Future[None] | None = None
 
 
-class Fleet(Roster[Place]):
+class Fleet(Roster[YarnMember]):
     """The containers of this process's application. Thread-safe. `over` is called once YARN has given this master
     up, with the reason."""
 
-    def __init__(self, master: ApplicationMaster, traces: Traces, over: Callable[[str], None]) -> None:
+    def __init__(self, master: ApplicationMaster, records: ContainerRecords, over: Callable[[str], None]) -> None:
         """Find what earlier attempts have left. Raises LauncherError, RegistryError."""
-        super().__init__(traces)
+        super().__init__(records)
         self._master = master
         self._over = over
         self._requests = itertools.count(1)
@@ -79,7 +78,7 @@ class Fleet(Roster[Place]):
     # -- for launchers
 
     def launch(self, container: ContainerDescriptor, program: Program) -> None:
-        member = Place(TraceDescriptor(container=container), program=program)
+        member = YarnMember(ContainerRecordDescriptor(container=container), program=program)
         self._create(member)
         with self._changed:
             member.request = next(self._requests)
@@ -98,7 +97,7 @@ class Fleet(Roster[Place]):
             return
         with self._changed:
             member.killing = True
-            waiting = member.trace.yarn_id is None
+            waiting = member.record.yarn_id is None
         if waiting:
             self._master.withdraw(member.request)
             self._end(member, ContainerExit("killed", None, "killed by the launcher before YARN had room for it"))
@@ -118,16 +117,16 @@ class Fleet(Roster[Place]):
     # -- beginning
 
     def _restore(self) -> None:
-        for trace in self._traces.all():
-            self._members[trace.container.id] = Place(trace)
+        for record in self._records.all():
+            self._members[record.container.id] = YarnMember(record)
         self._find(self._master.earlier)
         for member in self._all():
-            if member.exit is None and member.trace.yarn_id is None:
+            if member.exit is None and member.record.yarn_id is None:
                 self._end(member, ContainerExit("lost", None, "its master ended before YARN had room for it"))
 
     def _find(self, grants: tuple[Grant, ...]) -> None:
         """Containers of earlier attempts that run."""
-        by_yarn_id = {member.trace.yarn_id: member for member in self._all() if member.trace.yarn_id}
+        by_yarn_id = {member.record.yarn_id: member for member in self._all() if member.record.yarn_id}
         for grant in grants:
             member = by_yarn_id.get(grant.yarn_id)
             if member is None or member.exit is not None:
@@ -138,7 +137,7 @@ class Fleet(Roster[Place]):
     def _settle(self) -> None:
         """What YARN has not spoken of by now it does not know."""
         for member in self._all():
-            if member.exit is None and member.trace.yarn_id is not None and member.grant is None:
+            if member.exit is None and member.record.yarn_id is not None and member.grant is None:
                 self._end(member, ContainerExit("lost", None, "YARN does not know it any more"))
 
     # -- the master's thread
@@ -186,7 +185,7 @@ class Fleet(Roster[Place]):
 
     def _refuse(self, why: str) -> None:
         """Nobody can say which of those that wait it was: whoever wants them asks again."""
-        for member in [m for m in self._all() if m.exit is None and m.trace.yarn_id is None]:
+        for member in [m for m in self._all() if m.exit is None and m.record.yarn_id is None]:
             self._master.withdraw(member.request)
             self._end(member, ContainerExit("lost", None, why))
 
@@ -196,30 +195,30 @@ class Fleet(Roster[Place]):
             member = next((m for m in self._members.values() if m.request == grant.request and m.grant is None), None)
             if member is not None and member.exit is None and not member.killing:
                 member.grant = grant
-                member.trace = member.trace.placed(grant.yarn_id, grant.node, grant.web)
+                member.record = member.record.placed(grant.yarn_id, grant.node, grant.web)
                 member.written = False
                 member.starting = self._starters.submit(self._start, member, grant)
         self._master.withdraw(grant.request)
         if member is None or member.grant is not grant:
             self._master.release(grant)
 
-    def _start(self, member: Place, grant: Grant) -> None:
+    def _start(self, member: YarnMember, grant: Grant) -> None:
         """Write where it will run, then run it."""
         try:
-            with effect("yarn.trace_place"):
+            with failpoint("yarn.trace_place"):
                 self._write(member)
             if member.killing:
                 self._master.release(grant)  # YARN says that it has ended
                 return
             assert member.program is not None
-            with effect("yarn.start"):
+            with failpoint("yarn.start"):
                 self._master.start(grant, member.program)
         except (LauncherError, RegistryError) as error:
             self._master.release(grant)
             self._end(member, ContainerExit("lost", None, f"it was not started: {error}"))
 
     def _complete(self, completed: Completed) -> None:
-        member = next((m for m in self._all() if m.trace.yarn_id == completed.yarn_id), None)
+        member = next((m for m in self._all() if m.record.yarn_id == completed.yarn_id), None)
         if member is not None and member.exit is None:
             memory_mb = member.container.memory_mb
             self._end(member, exit_of(completed.status, completed.diagnostics, memory_mb, killing=member.killing))

@@ -62,7 +62,7 @@ class YarnLauncher(ContainerLauncher):
         try:
             self._fleet.launch(container, Program(argv, request.env, self._kit, self._tokens()))
         except (RegistryUnreachable, OutcomeUnknown, NodeMissing) as error:
-            raise LauncherError(f"container '{request.name}' of {request.dataflow} left no trace: {error}") from error
+            raise LauncherError(f"container '{request.name}' of {request.dataflow} left no record: {error}") from error
         return container
 
     def attach(self, container: ContainerDescriptor) -> None:

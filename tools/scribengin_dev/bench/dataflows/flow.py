@@ -18,7 +18,7 @@ from scribengin_dev.bench.peers.kafka import KafkaPeer
 from scribengin_dev.bench.peers.peers import Peers
 from scribengin_dev.bench.peers.spark import SparkKafkaPeer
 from scribengin_dev.bench.rows import Row, Scale
-from scribengin_dev.harness.installation import Place
+from scribengin_dev.harness.installation import Installation
 from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import SeenCommit
 from scribengin_tools.logs.benchmark import fill
@@ -44,7 +44,7 @@ _GUARANTEE_OF_KAFKA = (
 class FlowBench:
     """Where dataflow benchmarks run. `folder` is there, and for the peer; `wanted` names the peers that are."""
 
-    place: Place
+    place: Installation
     scale: Scale
     clock: Clock
     peers: Peers
@@ -149,7 +149,7 @@ def _rate(
     return rate
 
 
-def one_run(place: Place, name: str, flow: FlowProgress, records: int, append: Callable[[int], None]) -> float:
+def one_run(place: Installation, name: str, flow: FlowProgress, records: int, append: Callable[[int], None]) -> float:
     """Append records while the dataflow is paused, and let it run until all are through: records per second."""
     place.desire(name, "paused")
     place.await_state(name, "paused", timeout_s=TIMEOUT_S)
@@ -159,7 +159,7 @@ def one_run(place: Place, name: str, flow: FlowProgress, records: int, append: C
     return rate_of_run(flow.commits.seen()[before:], records)
 
 
-def run_until_through(place: Place, name: str, flow: FlowProgress) -> None:
+def run_until_through(place: Installation, name: str, flow: FlowProgress) -> None:
     """Until nothing is left to read."""
     place.desire(name, "running")
 

@@ -22,7 +22,7 @@ from scribengin_dev.bench.dataflows.steady import (
 )
 from scribengin_dev.bench.rows import Row, Scale
 from scribengin_dev.harness.casualties import Casualty, kill_master, kill_worker
-from scribengin_dev.harness.installation import Place, embedded_place
+from scribengin_dev.harness.installation import Installation, embedded_place
 from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import SeenCommit, longest_gap_ms
 
@@ -71,7 +71,7 @@ def _row(name: str, found: list[_Recovery], timeout_ms: float, what: str) -> Row
     return Row(name, "ms", median(one.took_ms for one in found), timeout_ms, peer, guarantee)
 
 
-def _after_a_worker(place: Place, flow: FlowProgress) -> _Recovery:
+def _after_a_worker(place: Installation, flow: FlowProgress) -> _Recovery:
     """Kill one, and wait until all of its tasks have committed elsewhere, and further until all is as before."""
     victim = kill_worker(place, flow.dataflow)
 
@@ -93,7 +93,7 @@ def _taken_over_ms(commits: Sequence[SeenCommit], killed_ms: int) -> int | None:
     return next((commit.at_ms for commit in commits if commit.at_ms > killed_ms and commit.owner != owner), None)
 
 
-def _after_a_master(place: Place, flow: FlowProgress) -> _Recovery:
+def _after_a_master(place: Installation, flow: FlowProgress) -> _Recovery:
     """Kill the one that leads, and wait until another does."""
     view = DataflowView(place.registry, flow.dataflow)
     before = view.placement_head().value.epoch

@@ -18,7 +18,7 @@ from scribengin_dev.bench.dataflows.steady import (
     wait_for,
 )
 from scribengin_dev.bench.rows import Row, Scale
-from scribengin_dev.harness.installation import Place, embedded_place
+from scribengin_dev.harness.installation import Installation, embedded_place
 from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import longest_gap_ms
 
@@ -44,7 +44,7 @@ def scaling(base: Path, scale: Scale, clock: Clock) -> Row:
     return Row(SCALING, "ms", median(stood_ms), 2 * median(usual_ms), "twice the p99 of the gaps before", how)
 
 
-def _usual_gap_ms(place: Place, flow: FlowProgress) -> float:
+def _usual_gap_ms(place: Installation, flow: FlowProgress) -> float:
     """The 99th percentile of the times between two commits of a stream, from now on, while nothing happens."""
     since_ms = place.clock.now_ms()
 
@@ -57,7 +57,7 @@ def _usual_gap_ms(place: Place, flow: FlowProgress) -> float:
     return gaps[int(len(gaps) * 0.99)]
 
 
-def _gap_of_those_who_stay_ms(place: Place, flow: FlowProgress, workers: int) -> int:
+def _gap_of_those_who_stay_ms(place: Installation, flow: FlowProgress, workers: int) -> int:
     """Edit the config, and wait until all tasks stand where they belong. Tasks that move are none of this figure."""
     since_ms = place.clock.now_ms()
     edit_config(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin_dev.harness.casualties import working_workers
-from scribengin_dev.harness.installation import Place
+from scribengin_dev.harness.installation import Installation
 from scribengin_dev.harness.producer import Producer
 from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import SeenCommit, of_stream
@@ -23,7 +23,7 @@ _SETTLED_ROUNDS = 8
 
 
 @contextmanager
-def fed_dataflow(place: Place, name: str, launcher: str, workers: int) -> Iterator[FlowProgress]:
+def fed_dataflow(place: Installation, name: str, launcher: str, workers: int) -> Iterator[FlowProgress]:
     """A dataflow `name` whose tasks all work, over STREAMS logs that are appended to all the time."""
     logs = [f"{name}-in/{k}" for k in range(STREAMS)]
     for log in logs:
@@ -57,7 +57,7 @@ def _config(name: str, launcher: str, workers: int) -> DataflowConfig:
     return DataflowConfig.parse(value, source="the benchmark's dataflow")
 
 
-def await_workers(place: Place, flow: FlowProgress, count: int) -> None:
+def await_workers(place: Installation, flow: FlowProgress, count: int) -> None:
     """Until so many workers have tasks, and each stream some rounds by whoever has it now: the first ones of a new
     worker are slow, and what is measured next shall not be blamed for them."""
     since_ms = place.clock.now_ms()
@@ -80,7 +80,7 @@ def rounds_of(flow: FlowProgress) -> dict[str, list[SeenCommit]]:
     return {stream: of_stream(seen, stream) for stream in flow.streams}
 
 
-def wait_for(place: Place, flow: FlowProgress, condition: Callable[[], bool], what: str) -> None:
+def wait_for(place: Installation, flow: FlowProgress, condition: Callable[[], bool], what: str) -> None:
     """Return once it holds. Raises DataflowError when the dataflow fails, or it does not for long."""
 
     def look() -> bool:

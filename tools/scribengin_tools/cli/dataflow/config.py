@@ -12,7 +12,7 @@ from scribengin_tools.rendering.text import console, moment, note, print_json, t
 
 if TYPE_CHECKING:
     from scribengin.dataflow.registry.view import DataflowView
-    from scribengin.operations.editing import Edited
+    from scribengin.operations.editing import EditResult
 
 app = typer.Typer(help="A dataflow's config: look at it, edit it, see who did, go back.", no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def get(
         view = view_of(session, name)
         found = overview(view)
         config = view.config_in_force().value if version is None else config_of_version(view, version)
-        refused = found.picture.config_error
+        refused = found.overview.config_error
     if key is not None:
         value = value_at(config, key, secrets=secrets)
         if as_json or isinstance(value, dict | list):
@@ -156,7 +156,7 @@ def rollback(
         tell(view, edit_config(view, rolled_back(view, version), force=force))
 
 
-def tell(view: DataflowView, edited: Edited) -> None:
+def tell(view: DataflowView, edited: EditResult) -> None:
     """Say what an edit changes, and what the master does about it. Raises ConfigInvalid if it refuses it."""
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
     from scribengin.operations.editing import verdict

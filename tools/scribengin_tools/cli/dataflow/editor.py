@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid, DataflowError, ScribenginError
-from scribengin.operations.editing import Edited, as_yaml, from_yaml, replace_config
+from scribengin.operations.editing import EditResult, as_yaml, from_yaml, replace_config
 
 _HEAD = """\
 # The config of dataflow '{name}', version {version}. Save and leave the editor to put it in force.
@@ -18,7 +18,7 @@ _HEAD = """\
 """
 
 
-def edit_text(view: DataflowView, *, force: bool = False) -> Edited:
+def edit_text(view: DataflowView, *, force: bool = False) -> EditResult:
     """Let the operator edit the config, and write it if it is good and nobody else has edited it meanwhile.
 
     Raises ConfigInvalid, DataflowBusy, EditConflict, DataflowError (the editor failed): then the text stands in a file

@@ -19,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("stop")(stop)
     app.command("kill")(kill)
-    app.command("let-go")(let_go)
+    app.command("release-holds")(release_holds)
     app.command("delete")(delete)
 
 
@@ -107,7 +107,7 @@ def kill(name: NameArgument, registry: RegistryOption = None) -> None:
     print(killed.line if killed.anything else f"dataflow '{name}' was {killed.state_before} already, nothing ran")
 
 
-def let_go(name: NameArgument, registry: RegistryOption = None) -> None:
+def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
     """Have logs keep nothing for a dataflow or a chain that has ended.
 
     What a dataflow has not committed, the logs that it reads keep: from retention, too, until it is deleted. `status`
@@ -115,7 +115,7 @@ def let_go(name: NameArgument, registry: RegistryOption = None) -> None:
     for it, and it then says so.
     """
     from scribengin.dataflow.registry.view import DataflowView
-    from scribengin.operations.delete import let_go as give_up
+    from scribengin.operations.delete import release_holds as give_up
     from scribengin.operations.names import chain_of, view_of
 
     with connected(registry) as session:

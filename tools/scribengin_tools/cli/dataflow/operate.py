@@ -42,7 +42,7 @@ def scale(
     Only what changes is touched: a task that moves finishes its round and commits it, then moves.
 
     Another number of tasks is refused while a dataflow reads the output from Kafka, from files or with
-    `hold_back: false`: nobody would wait until it has read what is there.
+    `retention_hold: false`: nobody would wait until it has read what is there.
     """
     from scribengin.errors import ConfigInvalid
 

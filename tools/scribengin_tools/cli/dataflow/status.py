@@ -24,7 +24,7 @@ from scribengin_tools.rendering.text import (
 if TYPE_CHECKING:
     from scribengin.operations.chain.registry import ChainDescriptor
     from scribengin_registry.contract import Registry
-    from scribengin_tools.rendering.dataflow import Overview
+    from scribengin_tools.rendering.dataflow import ShownDataflow
 
 
 def add_to(app: typer.Typer) -> None:
@@ -65,7 +65,7 @@ def list_dataflows(as_json: JsonOption = False, registry: RegistryOption = None)
             f"{age(s.submitted_ms, now_ms)} ago",
             *((of_chain.get(s.dataflow, "-"),) if of_chain else ()),
         )
-        for s in (overview.picture for overview in found)
+        for s in (shown.overview for shown in found)
     ]
     rows += [(name, state_text("unreadable")) for name in unreadable]
     columns = ("DATAFLOW", "STATE", ">TASKS", ">WORKERS", ">LAG", "SUBMITTED", *(("CHAIN",) if of_chain else ()))
@@ -103,7 +103,7 @@ def status(
             return
         found = replace(overview(view), application=application_facts(view), held=held_for(view))
     _print(found, as_json=as_json)
-    _fail_with(found.picture.state)
+    _fail_with(found.overview.state)
 
 
 def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryOption = None) -> None:
@@ -132,7 +132,7 @@ def _chain_status(session: Registry, chain: ChainDescriptor, *, as_json: bool, w
         print_json(found.to_json())
     else:
         console().print(found.renderable())
-    _fail_with(*(one.state for _, one in found.pictures if one is not None))
+    _fail_with(*(one.state for _, one in found.overviews if one is not None))
 
 
 def _fail_with(*states: str) -> None:
@@ -141,7 +141,7 @@ def _fail_with(*states: str) -> None:
         raise typer.Exit(_WORK_FAILED)
 
 
-def _print(found: Overview, *, as_json: bool) -> None:
+def _print(found: ShownDataflow, *, as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
     else:

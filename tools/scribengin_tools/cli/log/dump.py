@@ -64,10 +64,10 @@ def dump(
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """Write out the records that a log holds now, or a part."""
-    from scribengin_tools.logs.dump import Part, part_of, write_records
+    from scribengin_tools.logs.dump import LogPart, part_of, write_records
     from scribengin_tools.logs.positions import place_of
 
-    part = Part(start, None if end is None else place_of(end, "--to"), txid_from, txid_to, channels or (), count)
+    part = LogPart(start, None if end is None else place_of(end, "--to"), txid_from, txid_to, channels or (), count)
     with opened_namespace(registry, namespace) as opened:
         written = write_records(part_of(opened, log, part), form.value, output)
     if output is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-PANEL_LOGS, PANEL_RECORDS, PANEL_INSPECTION, PANEL_UPKEEP = "Logs", "Records", "Inspection", "Upkeep"
+PANEL_LOGS, PANEL_RECORDS, PANEL_INSPECTION, PANEL_UPKEEP = "Logs", "Records", "Inspection", "Maintenance"
 """How the commands stand in groups in `scribengin log --help`."""
 LogArgument = Annotated[str, typer.Argument(metavar="LOG", help="The log, as in flights/0.", show_default=False)]
 LogsArgument = Annotated[

@@ -18,7 +18,7 @@ Arrow = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePosition:
     """Layer and row of a node, both from 0. Rows may be halves: a layer with fewer nodes stands in the middle. `band`
     is the number of the part of the graph that it is in."""
 
@@ -27,12 +27,12 @@ class Place:
     band: int
 
 
-def layout(nodes: Sequence[str], arrows: Iterable[Arrow]) -> dict[str, Place]:
+def layout(nodes: Sequence[str], arrows: Iterable[Arrow]) -> dict[str, NodePosition]:
     """A place for every node; no two share one. Parts of the graph that do not hang together stand below each other,
     the largest first."""
     known = set(nodes)
     kept = list(dict.fromkeys((a, b) for a, b in arrows if a != b and a in known and b in known))
-    places: dict[str, Place] = {}
+    places: dict[str, NodePosition] = {}
     top = 0.0
     for band, part in enumerate(_parts(nodes, kept)):
         inside = [arrow for arrow in kept if arrow[0] in part]
@@ -41,7 +41,7 @@ def layout(nodes: Sequence[str], arrows: Iterable[Arrow]) -> dict[str, Place]:
         height = max(len(row) for row in rows)
         for layer, names in enumerate(rows):
             shift = (height - len(names)) / 2
-            places |= {name: Place(layer, top + shift + number, band) for number, name in enumerate(names)}
+            places |= {name: NodePosition(layer, top + shift + number, band) for number, name in enumerate(names)}
         top += height
     return places
 

@@ -10,7 +10,7 @@ import math
 from array import array
 from collections.abc import Iterator
 
-from scribengin.monitoring.overview import DataflowPicture
+from scribengin.monitoring.overview import DataflowOverview
 
 COLUMNS = ("at_ms", "in_per_s", "out_per_s", "lag_records", "round_ms")
 FINE_ROWS = 600
@@ -23,7 +23,7 @@ _SPARE_ROWS = 64
 Row = tuple[float, float, float, float | None, float | None]
 
 
-def row_of(found: DataflowPicture, at_ms: int) -> Row:
+def row_of(found: DataflowOverview, at_ms: int) -> Row:
     """What is kept of one look. What nobody has looked up is None, and so is a
     round that nobody has had yet."""
     round_ms = None if found.round_ms is None else round(sum(found.round_ms.model_dump().values()), 1)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from scribengin.base.names import natural
 from scribengin.dataflow.registry.descriptors import ConfigEdit, HistoryEvent
 from scribengin.dataflow.registry.edit_log import changes_of
-from scribengin.monitoring.overview import DataflowPicture, TaskPicture
+from scribengin.monitoring.overview import DataflowOverview, TaskOverview
 from scribengin.operations.chain.registry import ChainMember
 from scribengin_tools.web.model.graph import FlowGraph
 from scribengin_tools.web.model.layout import layout
@@ -23,7 +23,7 @@ TaskOrder = Literal[
 Json = dict[str, Any]
 
 
-def flow_json(found: DataflowPicture, membership: tuple[str, ChainMember] | None) -> Json:
+def flow_json(found: DataflowOverview, membership: tuple[str, ChainMember] | None) -> Json:
     """A dataflow in the overview: all but its tasks and workers. Nothing in it changes by time alone."""
     return {
         "name": found.dataflow,
@@ -64,7 +64,7 @@ def unreadable_json(name: str, why: str) -> Json:
     return {"name": name, "state": "unreadable", "error": _ended(why), "sources": {}, "sinks": {}}
 
 
-def detail_json(found: DataflowPicture) -> Json:
+def detail_json(found: DataflowOverview) -> Json:
     """What the page of one dataflow shows beside the overview's: workers, lag by stream, what is wrong with tasks."""
     stalled = [task for task in found.tasks if task.stalled]
     failed = [task for task in found.tasks if task.error]
@@ -80,7 +80,7 @@ def detail_json(found: DataflowPicture) -> Json:
 
 
 def tasks_json(
-    found: DataflowPicture, *, order: TaskOrder, descending: bool, words: str, offset: int, limit: int
+    found: DataflowOverview, *, order: TaskOrder, descending: bool, words: str, offset: int, limit: int
 ) -> Json:
     """One page of a dataflow's tasks: of those that have all the `words` in their name, worker, state or error."""
     chosen = [task for task in found.tasks if _matches(task, words.lower().split())]
@@ -127,13 +127,13 @@ def changed_since(entries: Mapping[str, tuple[int, Json]], since: int) -> list[J
     return [value for seq, value in entries.values() if seq > since]
 
 
-def _matches(task: TaskPicture, words: Sequence[str]) -> bool:
+def _matches(task: TaskOverview, words: Sequence[str]) -> bool:
     state = "stalled" if task.stalled else task.state
     text = f"{task.task} {task.worker or ''} {state} {task.error or ''}".lower()
     return all(word in text for word in words)
 
 
-def _key(task: TaskPicture, order: TaskOrder) -> Any:
+def _key(task: TaskOverview, order: TaskOrder) -> Any:
     if order == "state":
         return (not task.stalled, task.error is None, task.state)
     if order == "worker":

@@ -17,7 +17,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import ScribenginError
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_tools.web.model.graph import graph_of_flows
-from scribengin_tools.web.model.registry import Look, look_around
+from scribengin_tools.web.model.registry import RegistryView, look_around
 from scribengin_tools.web.model.timeline import Row, Timeline, row_of
 from scribengin_tools.web.model.values import Json, flow_json, graph_json, unreadable_json
 
@@ -35,7 +35,7 @@ class Snapshot:
     seq: int = 0
     at_ms: int = 0
     """When the last look was that succeeded."""
-    look: Look = field(default_factory=Look)
+    look: RegistryView = field(default_factory=RegistryView)
     flows: Mapping[str, tuple[int, Json]] = field(default_factory=dict)
     names_seq: int = 0
     graph: Json = field(default_factory=lambda: {"nodes": [], "edges": []})
@@ -45,11 +45,11 @@ class Snapshot:
     trouble: str | None = None
     trouble_since_ms: int | None = None
 
-    def after(self, look: Look, at_ms: int, axis_ms: int) -> Snapshot:
+    def after(self, look: RegistryView, at_ms: int, axis_ms: int) -> Snapshot:
         """The snapshot that follows once `look` was taken. `axis_ms` is where its rows stand in the time lines."""
         seq = self.seq + 1
         shown = {name: unreadable_json(name, why) for name, why in look.unreadable.items()}
-        shown |= {name: flow_json(found, look.chains.get(name)) for name, found in look.pictures.items()}
+        shown |= {name: flow_json(found, look.chains.get(name)) for name, found in look.overviews.items()}
         flows = {
             name: self.flows[name] if name in self.flows and self.flows[name][1] == value else (seq, value)
             for name, value in sorted(shown.items())
@@ -65,12 +65,12 @@ class Snapshot:
             names_seq=self.names_seq if flows.keys() == self.flows.keys() and self.at_ms else seq,
             graph=graph,
             graph_seq=graph_seq,
-            rows={name: row_of(found, axis_ms) for name, found in look.pictures.items()},
+            rows={name: row_of(found, axis_ms) for name, found in look.overviews.items()},
             rows_seq=seq,
         )
 
     def troubled(self, words: str, now_ms: int) -> Snapshot:
-        """The same, with what is wrong; the last picture stays."""
+        """The same, with what is wrong; the last overview stays."""
         if self.trouble == words:
             return self
         return replace(self, seq=self.seq + 1, trouble=words, trouble_since_ms=self.trouble_since_ms or now_ms)
@@ -81,7 +81,7 @@ def pause_s(took_s: float, *, watched: bool) -> float:
     return max(WATCHED_S if watched else UNWATCHED_S, _SHARE_OF_TIME * took_s)
 
 
-def _wiring(look: Look) -> Mapping[str, object]:
+def _wiring(look: RegistryView) -> Mapping[str, object]:
     """What the graph depends on."""
     return {name: config and (config.sources, config.sinks) for name, config in look.configs.items()}
 
@@ -173,7 +173,7 @@ class Watcher:
             took_s = self._clock.monotonic_s() - begun_s
             self._wake.wait(pause_s(took_s, watched=bool(self._listeners)))
 
-    def _seen(self, look: Look) -> None:
+    def _seen(self, look: RegistryView) -> None:
         axis_ms = self._started_ms + round((self._clock.monotonic_s() - self._started_s) * 1000)
         with self._lock:
             self._snapshot = self._snapshot.after(look, self._clock.now_ms(), axis_ms)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.house.allowed import NO_EFFECT
-from tests.house.effects import effect_names, in_rooms, misused_effects, named_effects, outside_calls, repeated_effects
+from tests.house.failpoints import (
+    failpoint_names,
+    in_rooms,
+    misused_failpoints,
+    named_failpoints,
+    outside_calls,
+    repeated_failpoints,
+)
 from tests.house.tree import expect_none, parse, shipped_files
 
 IMPORTS = (
     "import os, shutil\nimport pyarrow as pa\nfrom os import fsync as sync\n"
-    "from scribengin.base.failpoints import effect\n"
+    "from scribengin.base.failpoints import failpoint\n"
 )
 
 
@@ -22,13 +29,13 @@ def test_everything_done_to_the_outside_world_in_a_round_has_a_name() -> None:
     expect_none(f"{name} is excused and does nothing unnamed" for name in NO_EFFECT if name not in used)
 
 
-def test_every_effect_has_a_literal_name_of_its_own() -> None:
-    expect_none(line for file in shipped_files() for line in misused_effects(file))
-    expect_none(repeated_effects())
+def test_every_failpoint_has_a_literal_name_of_its_own() -> None:
+    expect_none(line for file in shipped_files() for line in misused_failpoints(file))
+    expect_none(repeated_failpoints())
 
 
 def test_the_names_are_sorted_and_there() -> None:
-    names = effect_names()
+    names = failpoint_names()
     assert names == sorted(names)
     assert all(names)
 
@@ -66,9 +73,9 @@ def test_the_names_are_sorted_and_there() -> None:
 )
 def test_the_rule_sees_a_change_of_the_outside_world(call: str) -> None:
     before = f"{IMPORTS}FLAGS = os.O_WRONLY | os.O_CREAT\nclass A:\n def o(self):\n"
-    before += "  with effect('o'):\n   self._handle = open(a, 'ab')\n"
+    before += "  with failpoint('o'):\n   self._handle = open(a, 'ab')\n"
     assert [c.named for c in outside_calls(parse(f"{before} def f(self, given):\n  {call}\n"))] == [True, False]
-    inside = f"{before} def f(self, given):\n  with lock, effect('x'):\n   if a:\n    return {call}\n"
+    inside = f"{before} def f(self, given):\n  with lock, failpoint('x'):\n   if a:\n    return {call}\n"
     assert [c.named for c in outside_calls(parse(inside))] == [True, True]
 
 
@@ -99,12 +106,12 @@ def test_the_rule_lets_reading_alone(call: str) -> None:
     assert list(outside_calls(parse(text))) == []
 
 
-def test_an_effect_names_only_what_runs_inside_its_block() -> None:
-    later = f"{IMPORTS}def f():\n with effect('x'):\n  def g():\n   os.fsync(3)\n  return lambda: os.remove(a)\n"
+def test_an_failpoint_names_only_what_runs_inside_its_block() -> None:
+    later = f"{IMPORTS}def f():\n with failpoint('x'):\n  def g():\n   os.fsync(3)\n  return lambda: os.remove(a)\n"
     assert [call.named for call in outside_calls(parse(later))] == [False, False]
-    opened_before = f"{IMPORTS}def f():\n with open(a, 'w') as out, effect('x'):\n  out.write('')\n"
+    opened_before = f"{IMPORTS}def f():\n with open(a, 'w') as out, failpoint('x'):\n  out.write('')\n"
     assert [call.named for call in outside_calls(parse(opened_before))] == [False, True]
-    other = "from elsewhere import effect\nimport os\ndef f():\n with effect('x'):\n  os.fsync(3)\n"
+    other = "from elsewhere import failpoint\nimport os\ndef f():\n with failpoint('x'):\n  os.fsync(3)\n"
     assert [call.named for call in outside_calls(parse(other))] == [False]
 
 
@@ -118,12 +125,17 @@ def test_a_call_is_placed_in_its_function() -> None:
     )
 
 
-def test_effects_are_found_by_name_and_their_misuse_is_seen() -> None:
-    good = parse(f"{IMPORTS}def f():\n with lock, effect('a.b'):\n  pass\n with effect('a.c'):\n  pass\n")
-    assert [name for name, _ in named_effects(good)] == ["a.b", "a.c"]
-    assert misused_effects(good) == []
-    for use in ("with effect(name): pass", "with effect('a:b'): pass", "with effect(f'a'): pass", "x = effect('a')"):
-        assert len(misused_effects(parse(f"{IMPORTS}{use}\n"))) == 1
+def test_failpoints_are_found_by_name_and_their_misuse_is_seen() -> None:
+    good = parse(f"{IMPORTS}def f():\n with lock, failpoint('a.b'):\n  pass\n with failpoint('a.c'):\n  pass\n")
+    assert [name for name, _ in named_failpoints(good)] == ["a.b", "a.c"]
+    assert misused_failpoints(good) == []
+    for use in (
+        "with failpoint(name): pass",
+        "with failpoint('a:b'): pass",
+        "with failpoint(f'a'): pass",
+        "x = failpoint('a')",
+    ):
+        assert len(misused_failpoints(parse(f"{IMPORTS}{use}\n"))) == 1
 
 
 def _excuse(function: str) -> str | None:

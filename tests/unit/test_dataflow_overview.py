@@ -1,4 +1,4 @@
-"""What is made of what stands in the registry: one picture of a dataflow, as everybody shows it."""
+"""What is made of what stands in the registry: one overview of a dataflow, as everybody shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scribengin.dataflow.registry.descriptors import (
     WorkerReport,
 )
 from scribengin.master.monitoring import master_health
-from scribengin.monitoring.overview import DataflowPicture, Sight, TaskPicture, picture
+from scribengin.monitoring.overview import DataflowOverview, OverviewNodes, TaskOverview, build_overview
 
 NOW_MS = 10_000_000
 STREAM_B = StreamLag(source="b", stream="0", records=1)
@@ -33,8 +33,8 @@ CONFIG = DataflowConfig.parse(
 )
 
 
-def task(name: str = "task-0", lease: int = 1, **fields: Any) -> TaskReport:
-    return TaskReport.model_validate({"task": name, "lease": lease, "state": "running", **fields})
+def task(name: str = "task-0", generation: int = 1, **fields: Any) -> TaskReport:
+    return TaskReport.model_validate({"task": name, "generation": generation, "state": "running", **fields})
 
 
 def worker(name: str, *tasks: TaskReport, age_ms: int = 1000) -> WorkerReport:
@@ -43,22 +43,23 @@ def worker(name: str, *tasks: TaskReport, age_ms: int = 1000) -> WorkerReport:
 
 def seen(
     *reports: WorkerReport, tasks: tuple[TaskReport, ...] = (), masters: int = 2, **status: Any
-) -> DataflowPicture:
+) -> DataflowOverview:
     said = DataflowStatus.model_validate(
         {"dataflow": "hot", "state": "running", "config_version": 0, "tasks": tasks, "tasks_total": 2, **status}
     )
-    return picture(
-        Sight(said, CONFIG, 0, None, masters=masters, reports={report.worker: report for report in reports}), NOW_MS
+    return build_overview(
+        OverviewNodes(said, CONFIG, 0, None, masters=masters, reports={report.worker: report for report in reports}),
+        NOW_MS,
     )
 
 
-def only(found: DataflowPicture) -> TaskPicture:
+def only(found: DataflowOverview) -> TaskOverview:
     (task,) = found.tasks
     return task
 
 
 def test_a_task_is_as_its_latest_owner_reports_it() -> None:
-    old, new = task(lease=1, records_in=500), task(lease=2, records_in=3)
+    old, new = task(generation=1, records_in=500), task(generation=2, records_in=3)
     found = only(seen(worker("worker-2", new), worker("worker-1", old)))
     assert (found.worker, found.records_in) == ("worker-2", 3)
 
@@ -159,6 +160,6 @@ def test_what_is_paused_is_not_stalled() -> None:
     paused = CONFIG.model_copy(update={"sources": {"in": CONFIG.sources["in"].model_copy(update={"paused": True})}})
     silent = worker("worker-1", task(state="idle", lag_records=3, lag_paused=3), age_ms=61_000)
     status = DataflowStatus(dataflow="hot", state="running", config_version=0, tasks_total=1)
-    found = picture(Sight(status, paused, 0, None, masters=1, reports={"worker-1": silent}), NOW_MS)
+    found = build_overview(OverviewNodes(status, paused, 0, None, masters=1, reports={"worker-1": silent}), NOW_MS)
     assert (found.state, found.lag_records) == ("running", 3)
     assert master_health(found, "master-1").well

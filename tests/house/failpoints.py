@@ -1,8 +1,7 @@
-"""The external effects of the tree (scribengin/base/failpoints.py), found by reading it.
+"""The external failpoints of the tree (scribengin/base/failpoints.py), found by reading it.
 
-The crash tests stop a process before and after each of `effect_names()`; `test_effects.py` fails when something in the
-rooms of the round changes the outside world without such a name.
-"""
+The crash tests stop a process before and after each of `failpoint_names()`; `test_failpoints.py` fails when something
+in the rooms of the round changes the outside world without such a name."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from tests.house.tree import SourceFile, called_name, imported_names, resolved, 
 ROOMS = ("scribengin.filesystems", "scribengin.log", "scribengin.connectors", "scribengin.dataflow")
 """Where a round and its recovery happen."""
 
-_EFFECT = "scribengin.base.failpoints.effect"
+_EFFECT = "scribengin.base.failpoints.failpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideCall:
-    """A call that changes the outside world: what it calls, in which function, where, whether an effect names it."""
+    """A call that changes the outside world: what it calls, in which function, where, whether an failpoint names it."""
 
     what: str
     function: str
@@ -30,34 +29,36 @@ class OutsideCall:
     named: bool
 
 
-def effect_names() -> list[str]:
-    """The name of every effect of the engine, sorted."""
-    return sorted(name for file in _engine_files() for name, _ in named_effects(file))
+def failpoint_names() -> list[str]:
+    """The name of every failpoint of the engine, sorted."""
+    return sorted(name for file in _engine_files() for name, _ in named_failpoints(file))
 
 
-def repeated_effects() -> list[str]:
+def repeated_failpoints() -> list[str]:
     """Names that more than one block carries: a crash test could not tell them apart."""
-    return [name for name, count in Counter(effect_names()).items() if count > 1]
+    return [name for name, count in Counter(failpoint_names()).items() if count > 1]
 
 
-def named_effects(file: SourceFile) -> Iterator[tuple[str, str]]:
-    """Every `with effect("name"):` of a file, with its place."""
-    for node in _effect_calls(file):
+def named_failpoints(file: SourceFile) -> Iterator[tuple[str, str]]:
+    """Every `with failpoint("name"):` of a file, with its place."""
+    for node in _failpoint_calls(file):
         if (name := _literal(node)) is not None:
             yield name, f"{file.path}:{node.lineno}"
 
 
-def misused_effects(file: SourceFile) -> list[str]:
-    """Uses of `effect` other than `with effect("a literal name without a colon"):`."""
+def misused_failpoints(file: SourceFile) -> list[str]:
+    """Uses of `failpoint` other than `with failpoint("a literal name without a colon"):`."""
     in_with = {
         id(item.context_expr) for node in ast.walk(file.tree) if isinstance(node, ast.With) for item in node.items
     }
-    calls = list(_effect_calls(file))
-    wrong = [f"{file.path}:{c.lineno} effect is not what a with statement opens" for c in calls if id(c) not in in_with]
+    calls = list(_failpoint_calls(file))
+    wrong = [
+        f"{file.path}:{c.lineno} failpoint is not what a with statement opens" for c in calls if id(c) not in in_with
+    ]
     for call in calls:
         name = _literal(call)
         if name is None or not name or ":" in name:
-            wrong.append(f"{file.path}:{call.lineno} the name of an effect is a literal without a colon")
+            wrong.append(f"{file.path}:{call.lineno} the name of an failpoint is a literal without a colon")
     return wrong
 
 
@@ -72,9 +73,9 @@ def outside_calls(file: SourceFile) -> Iterator[OutsideCall]:
         elif isinstance(node, ast.Lambda):  # it runs later, when the block around it may be over
             yield from visit(node.body, function, False)
         elif isinstance(node, ast.With):
-            for item in node.items:  # from left to right: an effect names what is opened after it
+            for item in node.items:  # from left to right: an failpoint names what is opened after it
                 yield from visit(item.context_expr, function, named)
-                named = named or _is_effect(item.context_expr, meant)
+                named = named or _is_failpoint(item.context_expr, meant)
             yield from visit_all(node.body, function, named)
         else:
             if isinstance(node, ast.Call) and (what := outside.changes(node)):
@@ -97,12 +98,12 @@ def _engine_files() -> list[SourceFile]:
     return [file for file in shipped_files() if not file.module.startswith("scribengin.testing")]
 
 
-def _effect_calls(file: SourceFile) -> Iterator[ast.Call]:
+def _failpoint_calls(file: SourceFile) -> Iterator[ast.Call]:
     meant = imported_names(file)
-    return (node for node in ast.walk(file.tree) if isinstance(node, ast.Call) and _is_effect(node, meant))
+    return (node for node in ast.walk(file.tree) if isinstance(node, ast.Call) and _is_failpoint(node, meant))
 
 
-def _is_effect(node: ast.expr, meant: dict[str, str]) -> bool:
+def _is_failpoint(node: ast.expr, meant: dict[str, str]) -> bool:
     return isinstance(node, ast.Call) and resolved(called_name(node), meant) == _EFFECT
 
 

@@ -1,16 +1,16 @@
-"""Upkeep: work beside a writer, on a thread that is only there while there is something to do."""
+"""Maintenance: work beside a writer, on a thread that is only there while there is something to do."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from scribengin.base.threads import Upkeep
+from scribengin.base.threads import BackgroundWork
 from scribengin.testing.waiting import wait_until
 
 
 def upkeep_threads() -> int:
-    return sum(thread.name == "log-upkeep" for thread in threading.enumerate())
+    return sum(thread.name == "log-maintenance" for thread in threading.enumerate())
 
 
 def test_kicks_that_come_while_it_works_are_one_more_run() -> None:
@@ -21,14 +21,14 @@ def test_kicks_that_come_while_it_works_are_one_more_run() -> None:
         entered.release()
         assert go_on.acquire(timeout=120)
 
-    upkeep = Upkeep(work, lambda: None)
-    upkeep.kick()
+    maintenance = BackgroundWork(work, lambda: None)
+    maintenance.kick()
     assert entered.acquire(timeout=120)
     for _ in range(5):
-        upkeep.kick()
+        maintenance.kick()
     go_on.release(10)
     wait_until(lambda: len(runs) == 2, what="the second run")
-    upkeep.close()
+    maintenance.close()
     assert len(runs) == 2
     assert threading.current_thread() not in runs
     assert not any(thread.is_alive() for thread in runs)
@@ -37,15 +37,15 @@ def test_kicks_that_come_while_it_works_are_one_more_run() -> None:
 def test_it_has_no_thread_while_there_is_nothing_to_do() -> None:
     done = threading.Event()
     before = upkeep_threads()
-    upkeep = Upkeep(lambda _stopping: done.set(), lambda: None)
+    maintenance = BackgroundWork(lambda _stopping: done.set(), lambda: None)
     assert upkeep_threads() == before
-    upkeep.kick()
+    maintenance.kick()
     assert done.wait(120)
     wait_until(lambda: upkeep_threads() == before, what="the thread to end")
     done.clear()
-    upkeep.kick()
+    maintenance.kick()
     assert done.wait(120)
-    upkeep.close()
+    maintenance.close()
 
 
 def test_a_failure_is_kept_and_counted_until_a_run_succeeds() -> None:
@@ -57,13 +57,13 @@ def test_a_failure_is_kept_and_counted_until_a_run_succeeds() -> None:
         if outcome is not None:
             raise outcome
 
-    upkeep = Upkeep(work, lambda: failures.append("failed"))
-    upkeep.kick()
+    maintenance = BackgroundWork(work, lambda: failures.append("failed"))
+    maintenance.kick()
     wait_until(lambda: failures == ["failed"], what="the failure")
-    assert str(upkeep.failure) == "a"
-    upkeep.kick()
-    wait_until(lambda: not outcomes and upkeep.failure is None, what="the next run")
-    upkeep.close()
+    assert str(maintenance.failure) == "a"
+    maintenance.kick()
+    wait_until(lambda: not outcomes and maintenance.failure is None, what="the next run")
+    maintenance.close()
     assert failures == ["failed"]
 
 
@@ -75,13 +75,13 @@ def test_closing_tells_the_work_to_stop_waits_for_it_and_begins_no_more() -> Non
         wait_until(stopping, what="being told to stop")
         ended.set()
 
-    upkeep = Upkeep(work, lambda: None)
-    upkeep.kick()
+    maintenance = BackgroundWork(work, lambda: None)
+    maintenance.kick()
     assert entered.wait(120)
-    upkeep.close()
+    maintenance.close()
     assert ended.is_set()
     entered.clear()
-    upkeep.kick()
-    upkeep.close()
+    maintenance.kick()
+    maintenance.close()
     assert not entered.is_set()
-    assert upkeep.failure is None
+    assert maintenance.failure is None
