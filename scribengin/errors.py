@@ -1,40 +1,56 @@
 """The whole exception tree. Every message says what happened, to which thing, and what to do next.
 
-ScribenginError ├── RegistryError ...          drawn in scribengin_registry.errors ├── ConfigError                what a
-user wrote cannot be used; exit code 2, nothing was created │   ├── ConfigInvalid          an unknown key, a wrong type,
-a missing value │   ├── PackageInvalid         the transformation's package or function cannot be imported │   ├──
-SourceMissing          a source names something that does not exist │   ├── ResourceTaken          another dataflow owns
-the sink │   └── NotNarrow              the transformation needs a shuffle; names the operator ├── DescriptorUnreadable
-a registry node does not hold what it should ├── LogError │   ├── LogNotFound · LogExists · InvalidLogName ·
-NamespaceNotBound     exit code 2 │   ├── StoreNotMounted        the directory of a namespace is another one, or empty,
-on this machine │   ├── LogBusy                the log cannot be changed so while somebody uses it            exit code
-2 │   │   └── ReaderBehind       a registered reader has not read what was to be given up │   ├── ConfigConflict
-somebody else has changed the log's configuration meanwhile │   ├── OwnershipAcquireFailed the log's lock was not to be
-had in time │   ├── Fenced                 another writer owns the log now; what was not acked may be lost │   ├──
-LogWriteFailed         the disk refused (full, failed fsync); the segment is never written again │   ├──
-TransactionIdOutOfOrder · RecordTooLarge │   ├── OverCapacity           too many records are unacknowledged; nothing was
-queued │   ├── EndOfStream            the log was sealed, and everything in it was read │   ├── LogClosed              a
-writer or reader was used after close() │   │   └── ReadCancelled      it was closed while a call waited │   ├──
-ReaderIdle             nothing came for too long, though the log has a writer │   ├── ReaderLockLost         the session
-that held a subscriber's lock ended │   ├── DamagedEntry           an entry's checksum does not hold; carries its
-position │   ├── InconsistentLog        the list of segments has a gap or contradicts itself │   ├── RecoveryRefused
-valid entries follow the damage, or a pending round cannot be resolved │   ├── PositionTruncated      the position lies
-before the first record that is kept │   └── RangeGone              a planned range's file was dropped since; plan it
-again ├── DataflowError │   ├── DataflowNotFound · DataflowExists · DataflowBusy                 exit code 2 │   ├──
-ChainNotFound · ChainExists                                       exit code 2 │   ├── EditConflict           somebody
-else has edited the dataflow's config meanwhile        exit code 2 │   ├── StaleOwner             another worker owns
-the task's streams now │   ├── DecisionUnknown        whether a sink with a transaction coordinator has committed a
-round is not known yet: take over again │   ├── DecisionMissing        the system that decides about a prepared round
-does not know it any more │   ├── TransformationFailed   the user's code raised; carries their traceback and the
-record's position │   ├── RecordRefused          a sink cannot take a record as it is │   ├── TooManyBadRecords
-more bad records in a round than the error route allows │   ├── TableFailed            Spark could not read or write a
-table of `kind: spark`; says what its system said │   └── CommitTooLarge         a round's transaction would exceed what
-the registry takes ├── SystemUnreachable          the system of a source or sink (a broker) does not answer; tried again
-and again │   └── OutOfRoom              a disk or a quota is full; the same ├── LauncherError              a container
-could not be started │   └── ContainerUnreachable   it was told to end, and its machine does not say that it has ├──
-SparkUnavailable           no Java, or Spark did not start └── ServerError                a server for tests and
-benchmarks (scribengin_dev.servers) ├── ArtifactUnavailable    its jars cannot be fetched, or are not those of the lock
-file └── ServerDown             it did not start, or has ended; carries the end of its log"""
+ScribenginError
+├── RegistryError ...          drawn in scribengin_registry.errors
+├── ConfigError                what a user wrote cannot be used; exit code 2, nothing was created
+│   ├── ConfigInvalid          an unknown key, a wrong type, a missing value
+│   ├── PackageInvalid         the transformation's package or function cannot be imported
+│   ├── SourceMissing          a source names something that does not exist
+│   ├── ResourceTaken          another dataflow owns the sink
+│   └── NotNarrow              the transformation needs a shuffle; names the operator
+├── DescriptorUnreadable       a registry node does not hold what it should
+├── LogError
+│   ├── LogNotFound · LogExists · InvalidLogName · NamespaceNotBound     exit code 2
+│   ├── StoreNotMounted        the directory of a namespace is another one, or empty, on this machine
+│   ├── LogBusy                the log cannot be changed so while somebody uses it            exit code 2
+│   │   └── ReaderBehind       a registered reader has not read what was to be given up
+│   ├── ConfigConflict         somebody else has changed the log's configuration meanwhile
+│   ├── OwnershipAcquireFailed the log's lock was not to be had in time
+│   ├── Fenced                 another writer owns the log now; what was not acked may be lost
+│   ├── LogWriteFailed         the disk refused (full, failed fsync); the segment is never written again
+│   ├── TransactionIdOutOfOrder · RecordTooLarge
+│   ├── OverCapacity           too many records are unacknowledged; nothing was queued
+│   ├── EndOfStream            the log was sealed, and everything in it was read
+│   ├── LogClosed              a writer or reader was used after close()
+│   │   └── ReadCancelled      it was closed while a call waited
+│   ├── ReaderIdle             nothing came for too long, though the log has a writer
+│   ├── ReaderLockLost         the session that held a subscriber's lock ended
+│   ├── DamagedEntry           an entry's checksum does not hold; carries its position
+│   ├── InconsistentLog        the list of segments has a gap or contradicts itself
+│   ├── RecoveryRefused        valid entries follow the damage, or a pending round cannot be resolved
+│   ├── PositionTruncated      the position lies before the first record that is kept
+│   └── RangeGone              a planned range's file was dropped since; plan it again
+├── DataflowError
+│   ├── DataflowNotFound · DataflowExists · DataflowBusy                 exit code 2
+│   ├── ChainNotFound · ChainExists                                       exit code 2
+│   ├── EditConflict           somebody else has edited the dataflow's config meanwhile        exit code 2
+│   ├── StaleOwner             another worker owns the task's streams now
+│   ├── DecisionUnknown        whether a coordinator has committed a round is not known yet: take over again
+│   ├── DecisionMissing        the coordinator of a prepared round does not know it any more
+│   ├── TransformationFailed   the user's code raised; carries their traceback and the record's position
+│   ├── RecordRefused          a sink cannot take a record as it is
+│   ├── TooManyBadRecords      more bad records in a round than the error route allows
+│   ├── TableFailed            Spark could not read or write a table of `kind: spark`; says what its system said
+│   └── CommitTooLarge         a round's transaction would exceed what the registry takes
+├── SystemUnreachable          the system of a source or sink (a broker) does not answer; tried again and again
+│   └── OutOfRoom              a disk or a quota is full; the same
+├── LauncherError              a container could not be started
+│   └── ContainerUnreachable   it was told to end, and its machine does not say that it has
+├── SparkUnavailable           no Java, or Spark did not start
+└── ServerError                a server for tests and benchmarks (scribengin_dev.servers)
+    ├── ArtifactUnavailable    its jars cannot be fetched, or are not those of the lock file
+    └── ServerDown             it did not start, or has ended; carries the end of its log
+"""
 
 from __future__ import annotations
 
@@ -242,7 +258,7 @@ class StaleOwner(DataflowError):
 
 
 class DecisionUnknown(DataflowError):
-    """Whether a sink with a transaction coordinator has committed a round is not known, or another owner has fenced it
+    """Whether a transaction coordinator has committed a round is not known, or another owner has fenced it
     there. Nothing may be concluded: take the task over again, which fences it and then asks."""
 
 

@@ -5,7 +5,7 @@ in one transaction, each with a version check; that transaction *is* the commit.
 last committed round made durable (`CommitDescriptor`), so that whoever finds staged output can tell whether it
 belongs to a commit or not.
 
-A task with a sink with a transaction coordinator (a system whose own transaction must commit, Kafka) commits in three
+A task with a transaction coordinator (a system whose own transaction must commit, as Kafka's) commits in three
 steps: its commit logs say what they would become (`prepared`), the other system's transaction commits, carrying a
 `Decision`, and the commit logs move. Whoever finds a prepared round asks the other system, after fencing it there, and
 `resolve_prepared` says what follows."""

@@ -10,7 +10,7 @@ The mistakes this contract invites:
 - A sink that finds out in `complete_commit` that something is missing. Whatever can fail must fail in `prepare_commit`.
 - A `recover` that rolls back before the caller has fenced the commit log. Fence, then look: the caller does the first.
 - A source whose `plan` depends on anything but the position and the limits: a range must read the same records again.
-- A sink with a transaction coordinator (`TransactionCoordinator`) that asks its system before it has fenced it there,
+- A `TransactionCoordinator` that asks its system before it has fenced it there,
   or takes "I do not know" for "no".
 
 Not promised: that `complete_commit` is called by the process that called `prepare_commit`, or only once.

@@ -56,7 +56,7 @@ def finish_rounds(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:
     """Take every task over and give it back: what was committed is visible afterwards, and nothing else is staged.
 
     A worker that was killed between its commit and the completion leaves such a round, and only the commit logs know of
-    it; so does one that was killed before a sink with a transaction coordinator had decided. Sources need not be there
+    it; so does one that was killed before a transaction coordinator had decided. Sources need not be there
     any more: their commit logs move along, and nothing is read. What waits to be merged is merged: the next dataflow
     that writes there knows nothing of it. A log that was deleted meanwhile has nothing to complete. Raises what opening
     and recovering the sinks raises."""

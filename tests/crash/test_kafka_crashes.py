@@ -1,4 +1,4 @@
-"""Exactly once with a sink with a transaction coordinator: the same harness as test_round_crashes, for a flow whose
+"""Exactly once with a transaction coordinator: the same harness as test_round_crashes, for a flow whose
 rounds Kafka decides.
 
 One task writes a topic and a log in every round. Whatever happens to its owner, both must hold every record once, as

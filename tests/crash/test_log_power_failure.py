@@ -50,7 +50,7 @@ def test_whatever_a_power_failure_leaves_every_promise_is_kept(
     seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
 ) -> None:
     states = list(crash_states(recorded(tmp_path, registry, seed), seed, at_most=4))
-    assert len(states) > 150  # how many there are depends on which records a group took
+    assert len(states) > 100  # how many there are depends on which records a group took
     wrong = all_wrong(tmp_path, registry_hosts, states)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
 

@@ -1,4 +1,4 @@
-"""The sink with a transaction coordinator's protocol, half by half, on a real broker and a real registry.
+"""The transaction coordinator's protocol, half by half, on a real broker and a real registry.
 
 `tests/crash/test_kafka_crashes.py` kills and stalls processes at every step; here stands what else can happen between
 Kafka and the registry. What readers see is told by kafka-python.

@@ -2,7 +2,7 @@
 
 The owner of a task is always in one of three conditions, and `take_over` leads to the second from each of them:
 
-    not owning      at first, after `release`, and after any error that leaves something short_leaderships
+    not owning      at first, after `release`, and after any error that leaves something open
     owning          nothing is staged, everything committed is complete: `run_round` may be called
     in a round      inside `run_round`
 

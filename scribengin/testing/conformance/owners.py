@@ -42,7 +42,7 @@ class CheckedStream:
 
     def take(self) -> ConformanceOwner:
         """What a new owner does: fence the commit log, then open a writer, in a process of its own, and recover. Before
-        that a sink with a transaction coordinator is asked about what is prepared."""
+        that a transaction coordinator is asked about what is prepared."""
         log, version = self._log()
         log = log.model_copy(update={"epoch": log.epoch + 1, "owner": f"owner-{log.epoch + 1}"})
         version = self._registry.set(self._node, log.to_bytes(), version)

@@ -107,7 +107,7 @@ def a_crash_at_any_step_is_recovered(stream: CheckedStream) -> None:
             owner.leave()
 
     def settle() -> None:
-        """Which way it went, its commit log says: after a crash within a sink with a transaction coordinator's commit
+        """Which way it went, its commit log says: after a crash within a transaction coordinator's commit
         it may be either."""
         stream.take().leave()
         for prepared, payloads in tried:

@@ -1,4 +1,4 @@
-"""The sink with a transaction coordinator: one Kafka transaction a round for all topics of a task, and how its outcome
+"""Kafka as the transaction coordinator: one transaction a round for all topics of a task, and how its outcome
 is found out later.
 
 Only the producer that opened a transaction can commit it, so the registry cannot decide about a round alone. Every
