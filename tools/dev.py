@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP, DOCS_STAMP = VENV / "dev-stamp", VENV / "docs-stamp"
-SITE = ROOT / "build" / "site"
+SITE, SITE_CONFIG = ROOT / "build" / "site", ROOT / "tools" / "mkdocs.yml"
 SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.log"
 JAVA_MAJOR_MIN = 17
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
@@ -198,7 +198,8 @@ def docs(arguments: Sequence[str]) -> int:
             install("docs")
             DOCS_STAMP.write_text(stamp)
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # the theme's makers advertise their next one
-    code = run([str(VENV_PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)], folder=ROOT)
+    build = [str(VENV_PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet"]
+    code = run([*build, "--config-file", str(SITE_CONFIG), "--site-dir", str(site)], folder=ROOT)
     if code == 0:
         say(f"the site begins with {site / 'index.html'}")
     return code

@@ -170,3 +170,10 @@ def test_the_rules_see_words() -> None:
 def _found(rule: object) -> list[str]:
     assert callable(rule)
     return [f"{path.relative_to(ROOT)}:{line}" for path in PROSE for line in rule(path.read_text(encoding="utf-8"))]
+
+
+def test_the_top_level_is_what_was_agreed() -> None:
+    folders = {"scribengin", "registry", "dataflows", "deploy", "tests", "tools", "docs"}
+    files = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"}
+    here = {path.relative_to(ROOT).parts for path in text_files()}
+    expect_none(sorted({parts[0] for parts in here if not parts[0].startswith(".")} - folders - files))

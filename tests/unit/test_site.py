@@ -15,7 +15,7 @@ PAGE = site.DOCS / "internals" / "round.md"
 def test_links_within_docs_stay_and_others_are_only_named() -> None:
     text = (
         "[a](recovery.md#what) [b](../reference/) [c](https://example.org) [d](#here) "
-        "[e](../../tests/README.md) ![f](../../tools/overviews/web.png)"
+        "[e](../../tests/README.md) ![f](../../tools/web.png)"
     )
     assert site.rewritten(text, PAGE) == (
         "[a](recovery.md#what) [b](../reference/README.md) [c](https://example.org) [d](#here) e "
@@ -41,10 +41,10 @@ def test_the_site_fetches_nothing_from_elsewhere() -> None:
         """Of what mkdocs alone understands, nothing."""
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
-    config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
+    config = yaml.load((ROOT / "tools" / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
     assert config["theme"]["font"] is False
     assert {"search", "offline"} <= {plugin for plugin in config["plugins"] if isinstance(plugin, str)}
     polyfills = config["extra"]["polyfills"]
     assert polyfills, "the theme would add one of its own, from elsewhere"
-    assert all(Path(ROOT / config["docs_dir"] / script).is_file() for script in polyfills)
+    assert all(Path(ROOT / "tools" / config["docs_dir"] / script).is_file() for script in polyfills)
     assert "http" not in "".join(polyfills)

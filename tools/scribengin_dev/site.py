@@ -1,6 +1,6 @@
 """What mkdocs asks of us as it builds the site: the pages that stand in no file, and links that leave docs/.
 
-mkdocs.yml names this file as a hook. It runs in the environment of `python3 tools/dev.py docs`, and imports nothing of
+tools/mkdocs.yml names this file as a hook. It runs in the environment of `python3 tools/dev.py docs`, and imports nothing of
 ours: the site is made from the texts of the tree.
 """
 
