@@ -1,7 +1,7 @@
 """What mkdocs asks of us as it builds the site: the pages that stand in no file, and links that leave docs/.
 
-tools/mkdocs.yml names this file as a hook. It runs in the environment of `python3 tools/dev.py docs`, and imports nothing of
-ours: the site is made from the texts of the tree.
+tools/mkdocs.yml names this file as a hook. It runs in the environment of `python3 tools/dev.py docs`, and imports
+nothing of ours: the site is made from the texts of the tree.
 """
 
 from __future__ import annotations
