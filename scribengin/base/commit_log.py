@@ -8,7 +8,8 @@ belongs to a commit or not.
 A task with a transaction coordinator (a system whose own transaction must commit, as Kafka's) commits in three
 steps: its commit logs say what they would become (`prepared`), the other system's transaction commits, carrying a
 `Decision`, and the commit logs move. Whoever finds a prepared round asks the other system, after fencing it there, and
-`resolve_prepared` says what follows."""
+`resolve_prepared` says what follows.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class Decision(Descriptor):
     committed.
 
     `coordinator` is where it says so (of Kafka: the group). `epoch` is that under which the round was prepared. Epoch
-    and round 0 stand for no round at all."""
+    and round 0 stand for no round at all.
+    """
 
     coordinator: str
     epoch: int
@@ -93,7 +95,8 @@ class CommitLog(Descriptor):
     it is made durable only by the round that follows (None: nothing yet).
 
     `prepared` is a round that a transaction coordinator decides about: until it has, nobody may complete or roll back
-    what is staged here. `decided` is the last such round that came to be."""
+    what is staged here. `decided` is the last such round that came to be.
+    """
 
     format: int = 2
     dataflow: str
@@ -144,7 +147,8 @@ def resolve_prepared(logs: Mapping[str, CommitLog], coordinator: str, said: Deci
 
     The commit logs were fenced, and then the transaction coordinator: nothing can be committed there any more by
     anybody else. That it says nothing is never taken for "not committed": an owner tells it of the last decision before
-    it prepares anything, so it must have forgotten. Raises DecisionMissing."""
+    it prepares anything, so it must have forgotten. Raises DecisionMissing.
+    """
     prepared = {path: log.prepared for path, log in logs.items() if log.prepared is not None}
     known = [log.decided for log in logs.values() if log.decided is not None and log.decided.coordinator == coordinator]
     last = max(

@@ -4,7 +4,8 @@ Everything the connector does to files goes through these classes, so that anoth
 the failpoints of a round (`files.*`) are the same ones whatever the files stand on. Paths are absolute strings in the
 file system's own form. A missing file is FileNotFoundError everywhere, a name that is taken FileExistsError; whatever
 else the system raises becomes a DataflowError that names the path, or SystemUnreachable when it is not to be had just
-now."""
+now.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def finish_rounds(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:
     it; so does one that was killed before a transaction coordinator had decided. Sources need not be there
     any more: their commit logs move along, and nothing is read. What waits to be merged is merged: the next dataflow
     that writes there knows nothing of it. A log that was deleted meanwhile has nothing to complete. Raises what opening
-    and recovering the sinks raises."""
+    and recovering the sinks raises.
+    """
     head = view.placement_head()
     generation = head.value.next_generation
     view.commit_placement(

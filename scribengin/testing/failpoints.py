@@ -4,7 +4,8 @@
         owner.run_round()
 
 A stop is `<effect>:before` or `<effect>:after`. For your own connector: put its failpoints in `with failpoint("..."):`,
-run it under `record_stops()` once to learn the stops that it passes, and then again with each of them."""
+run it under `record_stops()` once to learn the stops that it passes, and then again with each of them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The external failpoints of the tree (scribengin/base/failpoints.py), found by reading it.
 
 The crash tests stop a process before and after each of `failpoint_names()`; `test_failpoints.py` fails when something
-in the rooms of the round changes the outside world without such a name."""
+in the rooms of the round changes the outside world without such a name.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ deleted: a process that nobody could reach may think that it is the deleted one'
 
 What a deleted dataflow has used up to is kept: of its workers and masters by its name, of generations for the whole
 registry, because a sink may go from one dataflow to another. Epochs are never below generations (ownership.py), so they
-grow with them."""
+grow with them.
+"""
 
 from __future__ import annotations
 

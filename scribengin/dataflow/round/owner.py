@@ -2,7 +2,8 @@
 
 Taking over is one order, whoever does it and whatever came before: lock, fence the commit logs, bring a prepared round
 to its end (fence its transaction coordinator, ask it, write down what it said), recover every sink with what its commit
-log then names. Every step may be the last before a crash, and the next owner begins at the first again."""
+log then names. Every step may be the last before a crash, and the next owner begins at the first again.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ page cache instead of heap. Few records are faster without the second Python wor
 Several outputs are made by one job, as one DataFrame, with one current_timestamp.
 
 Outputs may have other columns than each other. The unioned frame has one column for each name and type there is, so
-that outputs of payloads share theirs, and rows hold nulls in the columns of others. MARK says whose a row is."""
+that outputs of payloads share theirs, and rows hold nulls in the columns of others. MARK says whose a row is.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ class OutputSpec:
 
     `raw`: the output's `payload`, as binary. `json`: its columns as one JSON object, the payload. Beside it the columns
     of `side_columns` that the output has (as `_<name>` with `json`), in the types of `side_columns`. `columns`: the
-    output's own columns, names and types unchanged."""
+    output's own columns, names and types unchanged.
+    """
 
     name: str
     format: str = "raw"

@@ -31,7 +31,8 @@ class SoakMeasurement:
     """All that a soak has found. `failure`: what did not happen, and then there may be no verdict.
 
     `server_before` and `server_after` are ZooKeeper's figures with the chain whole, before the first act and after the
-    last."""
+    last.
+    """
 
     seed: int
     length_s: float

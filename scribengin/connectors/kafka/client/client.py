@@ -1,7 +1,8 @@
 """What a source asks of a Kafka cluster beside records: topics, offsets, groups. One control client for all that asks.
 
 `KafkaControl.of` shares one client among everything in this process that means the same connection. Whatever goes wrong
-is raised as one of our errors, in one line: SystemUnreachable for what will pass, ConfigInvalid for what will not."""
+is raised as one of our errors, in one line: SystemUnreachable for what will pass, ConfigInvalid for what will not.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ One fleet a master process; launchers look at it. What a crash leaves, at each s
 | ended, and YARN's word not written yet          | YARN's word, given again                   | how it ended   |
 
 Nothing is ever started whose record does not say where. A container of an earlier attempt that no record knows, or
-whose record says that it has ended, is given back, which kills it."""
+whose record says that it has ended, is given back, which kills it.
+"""
 
 from __future__ import annotations
 
