@@ -114,7 +114,7 @@ class Roster(ABC, Generic[MemberT]):
 
     def _create(self, member: MemberT) -> None:
         """Leave the first record of a container, before anything else of it is. Raises as `ContainerRecords.create`."""
-        with failpoint("yarn.record"):
+        with failpoint("yarn.trace"):
             self._records.create(member.record)
 
     def _await_end(self, member: MemberT) -> None:
