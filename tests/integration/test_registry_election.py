@@ -28,7 +28,7 @@ PATH = "/flows/flights/master"
 
 LEADING_PROCESS = """
 import sys, time
-from scribengin_registry.election import Election, Standing
+from scribengin_registry.election import Election
 from scribengin_registry.zookeeper.registry import connect
 
 registry = connect(sys.argv[1], session_timeout_s=1.0)

@@ -34,11 +34,11 @@ import sys
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import load_config
-from scribengin.dataflow.opened import Resources
-from scribengin.dataflow.round.runner import TaskOwner
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.spark.session.session import start_session
 from scribengin.spark.transform.transformation import Transformation
-from scribengin.testing.failpoints import failpoint, kill_this_process
+from scribengin.testing.failpoints import at_failpoint, kill_this_process
 from scribengin_registry.zookeeper.registry import connect
 
 hosts, descriptor, stop, generation = sys.argv[1:]
@@ -46,15 +46,15 @@ config = load_config(descriptor)
 session = start_session("owner", conf=config.spark.conf)
 with (
     connect(hosts, session_timeout_s=60) as registry,
-    Resources(config, Environment(registry, config.name)) as resources,
+    OpenedDataflow(config, Environment(registry, config.name)) as resources,
 ):
-    owner = TaskOwner(
+    owner = RoundRunner(
         registry, config.name, resources.tasks()[0], owner=stop, generation=int(generation), sources=resources.sources,
         sinks=resources.sinks, transform=Transformation.load(resources.transformation_spec(), session),
         round_config=config.round, errors=config.errors, clock=SYSTEM_CLOCK,
     )
     owner.take_over()
-    with failpoint(stop, kill_this_process, occurrence=2):
+    with at_failpoint(stop, kill_this_process, occurrence=2):
         while owner.run_round() is not None:
             pass
     owner.release()
