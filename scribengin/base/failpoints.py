@@ -1,4 +1,4 @@
-"""Names for the external failpoints of a round, so that a test can stop the process before and after each of them.
+"""Names for the external effects of a round, so that a test can stop the process before and after each of them.
 
 Everything in the rooms of the round (log, connectors, dataflow) that changes the world outside the process, a write, an
 fsync, a rename, a registry change, stands in `with failpoint("name"):`. `tests/house` fails when one does not, and the

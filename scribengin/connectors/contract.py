@@ -74,7 +74,7 @@ class SinkConfig(Config):
 
     format: Literal["raw", "json"] = "raw"
     """`raw`: the transformation's output has a `payload` column (string or binary), and what else the sink carries
-    beside it. `json`: the output's columns become one JSON object a record; what is side_columns is called
+    beside it. `json`: the output's columns become one JSON object a record; what is a side column is called
     `_<name>`."""
 
 

@@ -1,7 +1,7 @@
 """What the file connector asks of a file system: a little for reading, a little more for writing exactly once.
 
 Everything the connector does to files goes through these classes, so that another file system is one more subclass, and
-the failpoints of a round (`files.*`) are the same ones whatever the files stand on. Paths are absolute strings in the
+the effects of a round (`files.*`) are the same ones whatever the files stand on. Paths are absolute strings in the
 file system's own form. A missing file is FileNotFoundError everywhere, a name that is taken FileExistsError; whatever
 else the system raises becomes a DataflowError that names the path, or SystemUnreachable when it is not to be had just
 now.
@@ -210,7 +210,7 @@ class DurableFileSystem(FileSystem):
         FileNotFoundError, and never in silence.
         """
 
-    # What a subclass does; errors as above, failpoints and sentences are the caller's.
+    # What a subclass does; errors as above, effects and sentences are the caller's.
 
     @abstractmethod
     def _make_directory(self, path: str) -> None: ...

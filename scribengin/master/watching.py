@@ -22,7 +22,7 @@ _REFUSAL_MAX = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """Look again at the config, the list of workers, or one worker's generation or report."""
+    """Look again at the config, the list of workers, or one worker's session or report."""
 
     at: Literal["config", "workers", "session", "report"]
     worker: str = ""

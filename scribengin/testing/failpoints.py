@@ -3,7 +3,7 @@
     with failpoint("round.commit:after", kill_this_process):
         owner.run_round()
 
-A stop is `<effect>:before` or `<effect>:after`. For your own connector: put its failpoints in `with failpoint("..."):`,
+A stop is `<effect>:before` or `<effect>:after`. For your own connector: put its effects in `with failpoint("..."):`,
 run it under `record_stops()` once to learn the stops that it passes, and then again with each of them.
 """
 

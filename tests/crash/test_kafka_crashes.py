@@ -48,7 +48,7 @@ STAGED = Stop("kafka.prepare:after", "kill", occurrence=2)
 COMMITTED = Stop("round.commit:after", "kill", occurrence=2)
 BASES = (STAGED, PREPARED, DECIDED, COMMITTED)
 
-# Kafka's failpoints that no round of this flow meets, and where they are stopped instead.
+# Kafka's effects that no round of this flow meets, and where they are stopped instead.
 ELSEWHERE = {
     "kafka.abort": "a round that is rolled back by its owner: check_sink crashes there, in test_sink_conformance",
     "kafka.produce_at_once": "at least once, where a crash may leave records twice: test_kafka_sink",

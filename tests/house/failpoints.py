@@ -22,7 +22,7 @@ _EFFECT = "scribengin.base.failpoints.failpoint"
 
 @dataclass(frozen=True, slots=True)
 class OutsideCall:
-    """A call that changes the outside world: what it calls, in which function, where, whether an failpoint names it."""
+    """A call that changes the outside world: what it calls, in which function, where, whether a failpoint names it."""
 
     what: str
     function: str
@@ -59,7 +59,7 @@ def misused_failpoints(file: SourceFile) -> list[str]:
     for call in calls:
         name = _literal(call)
         if name is None or not name or ":" in name:
-            wrong.append(f"{file.path}:{call.lineno} the name of an failpoint is a literal without a colon")
+            wrong.append(f"{file.path}:{call.lineno} the name of a failpoint is a literal without a colon")
     return wrong
 
 
@@ -74,7 +74,7 @@ def outside_calls(file: SourceFile) -> Iterator[OutsideCall]:
         elif isinstance(node, ast.Lambda):  # it runs later, when the block around it may be over
             yield from visit(node.body, function, False)
         elif isinstance(node, ast.With):
-            for item in node.items:  # from left to right: an failpoint names what is opened after it
+            for item in node.items:  # from left to right: a failpoint names what is opened after it
                 yield from visit(item.context_expr, function, named)
                 named = named or _is_failpoint(item.context_expr, meant)
             yield from visit_all(node.body, function, named)

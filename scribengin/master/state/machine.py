@@ -382,7 +382,7 @@ class MasterState:
         self.pool.removed(worker, now_s)
         return self.placement.remove(worker.name)
 
-    # -- ending, and publisher
+    # -- ending, and telling
 
     def _end(self, goal: DataflowState, now_s: float) -> None:
         if self._last_maintenance.to_ask():

@@ -84,7 +84,7 @@ def a_stale_owner_that_comes_back_destroys_nothing(stream: CheckedStream) -> Non
 
 
 def a_crash_at_any_step_is_recovered(stream: CheckedStream) -> None:
-    """The steps are the failpoints that the sink names: `with failpoint("..."):` in its code, see
+    """The steps are the effects that the sink names: `with failpoint("..."):` in its code, see
     scribengin.base.failpoints."""
     wanted: list[bytes] = []
 
