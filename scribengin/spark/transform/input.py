@@ -21,7 +21,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
@@ -29,8 +29,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import ConfigInvalid
+
+if TYPE_CHECKING:  # Spark's Python workers import this module, and shall not import every connector
+    from scribengin.connectors.contract import RecordSplit
 
 FORMAT = "scribengin_round"
 BATCH_BYTES_MAX = 4 * 1024 * 1024
