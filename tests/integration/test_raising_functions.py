@@ -63,7 +63,7 @@ BATCHES = """
         for batch in batches:
             if pc.any(pc.starts_with(batch.column("payload"), b"bad")).as_py():
                 raise ValueError("bad")
-            yield batch
+            yield batch.select(["payload"])
 
     def transform(inputs, context):
         frame = inputs["src"].select("payload").mapInArrow(strict, "payload binary")
