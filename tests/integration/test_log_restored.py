@@ -16,6 +16,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_tools.logs.checks import LogCheck, checks
+from tests.registry_copies import restore, saved
 
 LOG = "flights/ä"
 SMALL = LogConfig(segment_bytes_max=4096)
@@ -33,21 +34,6 @@ def stop(_name: str) -> None:
 @pytest.fixture
 def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG, config=SMALL)
-
-
-def saved(registry: Registry, path: str = "/logs") -> dict[str, bytes]:
-    """Every node from `path` on that outlives its session."""
-    node = registry.get(path)
-    found = {} if node.owner_session else {path: node.data}
-    for child in registry.children(path):
-        found |= saved(registry, f"{path}/{child}")
-    return found
-
-
-def restore(registry: Registry, nodes: dict[str, bytes]) -> None:
-    registry.delete(next(iter(nodes)), recursive=True)
-    for path, data in nodes.items():
-        registry.create(path, data)
 
 
 def write(namespace: LogNamespace, first: int, count: int) -> list[bytes]:

@@ -19,6 +19,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, forge_segments, payload_batch, payloads_read
 from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
+from tests.registry_copies import restore, saved
 
 LOG = "flüge/0"
 SMALL = LogConfig(segment_bytes_max=4096)
@@ -77,21 +78,6 @@ def fill(namespace: LogNamespace, segments: int) -> list[bytes]:
 def look(namespace: LogNamespace) -> None:
     """Become the writer, who writes nothing."""
     namespace.open_writer(LOG, steal=True).close()
-
-
-def saved(registry: Registry, path: str = "/logs") -> dict[str, bytes]:
-    """Every node from `path` on that outlives its session."""
-    node = registry.get(path)
-    found = {} if node.owner_session else {path: node.data}
-    for child in registry.children(path):
-        found |= saved(registry, f"{path}/{child}")
-    return found
-
-
-def restore(registry: Registry, nodes: dict[str, bytes]) -> None:
-    registry.delete(next(iter(nodes)), recursive=True)
-    for path, data in nodes.items():
-        registry.create(path, data)
 
 
 def set_aside(namespace: LogNamespace) -> list[str]:
