@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 import pytest
@@ -37,6 +39,18 @@ def expect_output(right: bool, said: str) -> None:
     """Raises WrongOutput, with what is wrong, unless what came out is right."""
     if not right:
         raise WrongOutput(said)
+
+
+@contextmanager
+def output_awaited() -> Iterator[None]:
+    """Around a wait for all that was put in: one that was in vain is a loss as any other. A standstill is no excuse,
+    since it does not use up the wait's time."""
+    try:
+        yield
+    except WrongOutput:
+        raise
+    except AssertionError as error:
+        raise WrongOutput(str(error)) from None
 
 
 class Watch:
@@ -91,14 +105,13 @@ class Again:
     def __init__(self) -> None:
         self._watch = Watch()
         self._path: object = None
-        self._earlier: list[pytest.Item] = []
 
     @pytest.hookimpl
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Run a test, and again if it failed in a file in which the machine stood still: a file's tests share servers,
         which are started anew then. What fails in another try in which the machine ran has failed."""
         if item.path != self._path:
-            self._path, self._earlier = item.path, []
+            self._path = item.path
             self._watch.forget()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         limit = Limit()
@@ -109,25 +122,18 @@ class Again:
                 break
             item.user_properties.append((_AGAIN, f"after {still_s:.1f} s of standstill: {_said(failed)}"))
             reports = self._again(item, nextitem, limit)
-        self._earlier.append(item)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
     def _again(self, item: pytest.Item, nextitem: pytest.Item | None, limit: Limit) -> list[pytest.TestReport]:
-        """All that the tests of the run share begins anew, and so does a file whose tests follow from each other."""
+        """All that the tests of the run share begins anew."""
         limit.begin()
         _end_all_fixtures(item)
         self._watch.forget()
-        tests = [*(self._earlier if item.get_closest_marker("in_order") else ()), item]
-        reports: list[pytest.TestReport] = []
-        for test, following in zip(tests, [*tests[1:], nextitem], strict=True):
-            limit.begin()
-            reports = runtestprotocol(test, log=False, nextitem=following)
-            if _failure(reports) is not None:
-                break
-        return reports
+        limit.begin()
+        return runtestprotocol(item, log=False, nextitem=nextitem)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -31,7 +31,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 from tests.servers.kafka_clients import visible_records
 from tests.servers.kafka_side import KafkaSide
-from tests.stalls import expect_output
+from tests.stalls import WrongOutput, expect_output
 
 STREAMS = 2
 LIMIT_S = 420.0
@@ -111,7 +111,7 @@ class Pipeline(ABC):
             wait_until(all_came, LIMIT_S, f"{self._fed} records out of {self.name}")
         except AssertionError as error:
             words = "\n".join(f"{flow.status.model_dump_json()}\n{flow.words()[-6000:]}" for flow in self.flows)
-            raise AssertionError(f"{error}; {output.total()} came\n{words}") from None
+            raise WrongOutput(f"{error}; {output.total()} came\n{words}") from None
         self._compare(output)
 
     def compare(self) -> None:

@@ -29,7 +29,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, VersionConflict
 from scribengin_registry.zookeeper.registry import connect
-from tests.stalls import expect_output
+from tests.stalls import expect_output, output_awaited
 
 TIMEOUT_S = 180.0
 """A limit, not an expectation: it must hold on a machine that is busy with other things."""
@@ -183,7 +183,8 @@ class Flow:
             there = all(found.total() >= want.total() for found in self.delivered().values())
             return there or threading.Event().wait(_LOOK_S)  # a look reads everything: leave the machine to the others
 
-        self.wait(all_there, f"{want.total()} records")
+        with output_awaited():
+            self.wait(all_there, f"{want.total()} records")
         for sink, found in self.delivered().items():
             expect_output(found == want, f"{sink}: {found - want} too often, {want - found} missing")
 

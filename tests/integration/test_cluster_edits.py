@@ -1,7 +1,7 @@
 """A dataflow under steady load whose config is edited, as processes, on Spark: nothing is lost, nothing comes twice,
 and what an edit does not touch goes on.
 
-One dataflow lives through all of these tests, each of which leaves it running; the last one stops it.
+One dataflow lives through all of it, step by step; the last step stops it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ from tests.integration import edited_flow
 from tests.integration.cluster import Cluster, Flow
 from tests.integration.edited_flow import LOGS, Commits, accepted, at_least, steady_load, watched
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 cluster, flow = edited_flow.cluster, edited_flow.flow
 
 
-def test_scaling_from_one_worker_to_two_and_back_at_steady_load_loses_nothing(flow: Flow, cluster: Cluster) -> None:
+def test_edits_under_load_lose_and_repeat_nothing_and_leave_alone_what_they_do_not_touch(
+    flow: Flow, cluster: Cluster
+) -> None:
+    scaling_from_one_worker_to_two_and_back_at_steady_load_loses_nothing(flow, cluster)
+    the_limits_of_a_round_change_while_the_task_goes_on(flow, cluster)
+    a_paused_source_is_not_read_until_it_is_resumed(flow, cluster)
+    every_edit_stands_in_the_history_with_what_it_did(flow)
+    stopping_leaves_every_record_once(flow, cluster)
+
+
+def scaling_from_one_worker_to_two_and_back_at_steady_load_loses_nothing(flow: Flow, cluster: Cluster) -> None:
     flow.wait_until_delivered(*LOGS)
     flow.wait_for_workers(1)
     with steady_load(cluster):
@@ -70,7 +80,7 @@ def gaps(calm: Commits, moving: Commits, kept: set[str]) -> str:
     return f"p99 of a round before {p99:.2f} s; longest gap of what stayed {stayed:.2f} s, of what moved {moved:.2f} s"
 
 
-def test_the_limits_of_a_round_change_while_the_task_goes_on(flow: Flow, cluster: Cluster) -> None:
+def the_limits_of_a_round_change_while_the_task_goes_on(flow: Flow, cluster: Cluster) -> None:
     workers, commits = flow.ready_workers(), Commits(flow)
     commits.look()
     flow.edit(round=RoundConfig(records_max=7))
@@ -95,7 +105,7 @@ def rounds_of_seventy(flow: Flow, cluster: Cluster, commits: Commits) -> int:
     return min(commits.rounds[log] - before[log] for log in LOGS)
 
 
-def test_a_paused_source_is_not_read_until_it_is_resumed(flow: Flow, cluster: Cluster) -> None:
+def a_paused_source_is_not_read_until_it_is_resumed(flow: Flow, cluster: Cluster) -> None:
     source = flow.view.config().value.sources["src"]
     flow.edit(sources={"src": source.model_copy(update={"paused": True})})
     flow.wait(lambda: accepted(flow), "the edit")
@@ -112,14 +122,14 @@ def paused_everywhere(flow: Flow, cluster: Cluster) -> bool:
     return all((report.lag_records or 0) >= 3 for report in reports) or threading.Event().wait(0.5)
 
 
-def test_every_edit_stands_in_the_history_with_what_it_did(flow: Flow) -> None:
+def every_edit_stands_in_the_history_with_what_it_did(flow: Flow) -> None:
     told = [(edit.outcome, edit.changes, edit.author) for edit in edits(flow.view)]
     assert ("accepted", ("workers: 1 -> 2",), None) in told
     assert ("accepted", ("round.records_max: 7 -> 1000",), None) in told
     assert all(outcome == "accepted" for outcome, _, _ in told)
 
 
-def test_stopping_leaves_every_record_once(flow: Flow, cluster: Cluster) -> None:
+def stopping_leaves_every_record_once(flow: Flow, cluster: Cluster) -> None:
     flow.edit(desired_state="stopped")
     flow.wait_for_state("stopped")
     flow.wait(lambda: not flow.containers(), "all processes to leave")

@@ -1,7 +1,7 @@
 """A dataflow under load whose workers are replaced, whose streams are grouped anew, and whose tasks are balanced: as
 processes, on Spark; nothing is lost, nothing comes twice.
 
-One dataflow lives through all of these tests, each of which leaves it running; the last one stops it.
+One dataflow lives through all of it, step by step; the last step stops it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ from tests.integration import edited_flow
 from tests.integration.cluster import Cluster, Flow
 from tests.integration.edited_flow import LOGS, LOOK_S, steady_load
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 cluster, flow = edited_flow.cluster, edited_flow.flow
 
 
-def test_other_containers_replace_the_workers_one_after_the_other(flow: Flow, cluster: Cluster) -> None:
+def test_workers_are_replaced_and_tasks_regrouped_and_parted_under_load_without_a_loss(
+    flow: Flow, cluster: Cluster
+) -> None:
+    other_containers_replace_the_workers_one_after_the_other(flow, cluster)
+    streams_are_grouped_into_fewer_tasks_and_back(flow, cluster)
+    tasks_that_read_much_are_parted_and_stay_so(flow, cluster)
+    stopping_leaves_every_record_once(flow, cluster)
+
+
+def other_containers_replace_the_workers_one_after_the_other(flow: Flow, cluster: Cluster) -> None:
     flow.wait_for_workers(1)
     before = flow.ready_workers()
     with steady_load(cluster):
@@ -30,7 +39,7 @@ def test_other_containers_replace_the_workers_one_after_the_other(flow: Flow, cl
     flow.wait_until_delivered(*LOGS)
 
 
-def test_streams_are_grouped_into_fewer_tasks_and_back(flow: Flow, cluster: Cluster) -> None:
+def streams_are_grouped_into_fewer_tasks_and_back(flow: Flow, cluster: Cluster) -> None:
     for tasks in (2, 4):
         for log in LOGS:
             cluster.append(log, 100)
@@ -41,7 +50,7 @@ def test_streams_are_grouped_into_fewer_tasks_and_back(flow: Flow, cluster: Clus
     flow.wait_until_delivered(*LOGS)
 
 
-def test_tasks_that_read_much_are_parted_and_stay_so(flow: Flow, cluster: Cluster) -> None:
+def tasks_that_read_much_are_parted_and_stay_so(flow: Flow, cluster: Cluster) -> None:
     flow.edit(workers=2)
     flow.wait_for_workers(2)
     busy = {p.assignment.task for p in flow.view.assignments(flow.ready_workers()[0], "executor-1")}
@@ -71,7 +80,7 @@ def has_tasks(flow: Flow, count: int) -> bool:
     return len(flow.view.tasks()) == count
 
 
-def test_stopping_leaves_every_record_once(flow: Flow, cluster: Cluster) -> None:
+def stopping_leaves_every_record_once(flow: Flow, cluster: Cluster) -> None:
     flow.edit(desired_state="stopped")
     flow.wait_for_state("stopped")
     flow.wait(lambda: not flow.containers(), "all processes to leave")

@@ -12,7 +12,7 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 NEVER_12 = """
     SELECT payload, 12 / (12 - CAST(get_json_object(CAST(payload AS STRING), '$.n') AS INT)) AS quotient FROM src
 """
@@ -38,7 +38,13 @@ def flow(cluster: Cluster) -> Flow:
     ).up()
 
 
-def test_a_paused_dataflow_reads_nothing_and_goes_on_where_it_was(flow: Flow, cluster: Cluster) -> None:
+def test_a_dataflow_pauses_loses_a_worker_that_was_told_to_end_and_finishes(flow: Flow, cluster: Cluster) -> None:
+    a_paused_dataflow_reads_nothing_and_goes_on_where_it_was(flow, cluster)
+    a_worker_that_is_told_to_end_gives_its_tasks_back_and_another_one_takes_its_place(flow, cluster)
+    a_dataflow_whose_sources_have_ended_finishes_and_leaves(flow, cluster)
+
+
+def a_paused_dataflow_reads_nothing_and_goes_on_where_it_was(flow: Flow, cluster: Cluster) -> None:
     flow.wait_until_delivered("in/0", "in/1")
     workers = flow.ready_workers()
     before = cluster.expected("in/0", "in/1")
@@ -51,7 +57,7 @@ def test_a_paused_dataflow_reads_nothing_and_goes_on_where_it_was(flow: Flow, cl
     assert flow.ready_workers() == workers
 
 
-def test_a_worker_that_is_told_to_end_gives_its_tasks_back_and_another_one_takes_its_place(
+def a_worker_that_is_told_to_end_gives_its_tasks_back_and_another_one_takes_its_place(
     flow: Flow, cluster: Cluster
 ) -> None:
     (worker,) = flow.ready_workers()
@@ -66,7 +72,7 @@ def test_a_worker_that_is_told_to_end_gives_its_tasks_back_and_another_one_takes
     assert (how.kind, how.code) == ("exited", 0)
 
 
-def test_a_dataflow_whose_sources_have_ended_finishes_and_leaves(flow: Flow, cluster: Cluster) -> None:
+def a_dataflow_whose_sources_have_ended_finishes_and_leaves(flow: Flow, cluster: Cluster) -> None:
     cluster.append("in/0", 50)
     cluster.seal("in/0")
     cluster.seal("in/1")

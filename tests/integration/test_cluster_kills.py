@@ -1,6 +1,6 @@
 """A dataflow with two workers, as processes, on Spark: everything arrives exactly once whatever is killed.
 
-One dataflow lives through all of these tests, each of which leaves it running; the last one stops it.
+One dataflow lives through all of it, step by step; the last step stops it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
 
 
@@ -53,13 +53,26 @@ def feed(cluster: Cluster) -> None:
         cluster.append(log, 200)
 
 
-def test_what_stands_in_the_logs_comes_out_of_both_sinks(flow: Flow) -> None:
+def test_everything_arrives_once_whatever_is_killed(flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper) -> None:
+    what_stands_in_the_logs_comes_out_of_both_sinks(flow)
+    a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow, cluster)
+    a_killed_master_is_replaced_while_the_workers_go_on(flow, cluster)
+    master_and_worker_killed_at_once_are_both_replaced(flow, cluster)
+    a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(flow, cluster)
+    a_registry_that_is_started_again_costs_nobody_anything(flow, cluster, server)
+    fewer_workers_take_all_tasks_over_without_a_loss(flow, cluster)
+    a_bad_edit_changes_nothing_and_is_shown(flow)
+    a_new_stream_gets_a_task_while_the_others_go_on(flow, cluster)
+    stopping_drains_everything_and_leaves_nothing_behind(flow, cluster)
+
+
+def what_stands_in_the_logs_comes_out_of_both_sinks(flow: Flow) -> None:
     flow.wait_until_delivered(*LOGS)
     flow.wait_for_workers(2)
     flow.wait_for_state("running")
 
 
-def test_a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow: Flow, cluster: Cluster) -> None:
+def a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow: Flow, cluster: Cluster) -> None:
     flow.wait_for_workers(2)
     victim = flow.ready_workers()[0]
     feed(cluster)
@@ -69,7 +82,7 @@ def test_a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flo
     flow.wait(lambda: any(e.kind == "recovered" for e in flow.view.history().events), "the history to say so")
 
 
-def test_a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster: Cluster) -> None:
+def a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster: Cluster) -> None:
     flow.wait_for_workers(2)
     leader, workers = flow.master(), flow.ready_workers()
     flow.kill_master()
@@ -79,7 +92,7 @@ def test_a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster
     assert flow.ready_workers() == workers
 
 
-def test_master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster: Cluster) -> None:
+def master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster: Cluster) -> None:
     flow.master()
     flow.wait_for_workers(2)
     victim = flow.ready_workers()[0]
@@ -90,7 +103,7 @@ def test_master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster:
     flow.wait_until_replaced(victim, workers=2)
 
 
-def test_a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(
+def a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(
     flow: Flow, cluster: Cluster
 ) -> None:
     flow.wait_for_workers(2)
@@ -108,7 +121,7 @@ def test_a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_not
     flow.wait_until_delivered(*LOGS)
 
 
-def test_a_registry_that_is_started_again_costs_nobody_anything(
+def a_registry_that_is_started_again_costs_nobody_anything(
     flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper
 ) -> None:
     flow.wait_for_workers(2)
@@ -121,14 +134,14 @@ def test_a_registry_that_is_started_again_costs_nobody_anything(
     flow.wait(lambda: flow.view.placement_head().value.master == leader, "the master to lead on")
 
 
-def test_fewer_workers_take_all_tasks_over_without_a_loss(flow: Flow, cluster: Cluster) -> None:
+def fewer_workers_take_all_tasks_over_without_a_loss(flow: Flow, cluster: Cluster) -> None:
     flow.edit(workers=1)
     feed(cluster)
     flow.wait(lambda: len([c for c in flow.containers() if c.name.startswith("worker-")]) == 1, "one worker")
     flow.wait_until_delivered(*LOGS)
 
 
-def test_a_bad_edit_changes_nothing_and_is_shown(flow: Flow) -> None:
+def a_bad_edit_changes_nothing_and_is_shown(flow: Flow) -> None:
     before = flow.config.sql
     flow.edit(sql={"out": "SELECT payload FROM src LIMIT 1", "files": "SELECT payload FROM src"})
     flow.wait(lambda: "sql.out cannot be edited" in (flow.status.config_error or ""), "the refusal")
@@ -137,13 +150,13 @@ def test_a_bad_edit_changes_nothing_and_is_shown(flow: Flow) -> None:
     flow.wait(lambda: flow.status.config_error is None, "the refusal to go")
 
 
-def test_a_new_stream_gets_a_task_while_the_others_go_on(flow: Flow, cluster: Cluster) -> None:
+def a_new_stream_gets_a_task_while_the_others_go_on(flow: Flow, cluster: Cluster) -> None:
     cluster.append("in/4", 100)
     flow.wait(lambda: len(flow.view.tasks()) == 5, "a fifth task")
     flow.wait_until_delivered(*LOGS, "in/4")
 
 
-def test_stopping_drains_everything_and_leaves_nothing_behind(flow: Flow, cluster: Cluster) -> None:
+def stopping_drains_everything_and_leaves_nothing_behind(flow: Flow, cluster: Cluster) -> None:
     flow.edit(desired_state="stopped")
     flow.wait_for_state("stopped")
     flow.wait(lambda: not flow.containers(), "all processes to leave")

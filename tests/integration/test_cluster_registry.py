@@ -1,7 +1,7 @@
 """A dataflow whose registry is restarted under it, server by server, and then cut off for a minute, as processes, on
 Spark: it stops when its generations end, goes on by itself, and every record is there once.
 
-One dataflow lives through all of these tests, each of which leaves it running; the last one stops it.
+One dataflow lives through all of it, step by step; the last step stops it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.zookeeper.registry import connect
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LOGS = ("in/0", "in/1")
 AWAY_S = 60.0
 SESSION_TIMEOUT_S = 8.0
@@ -78,7 +78,15 @@ def feed(cluster: Cluster) -> None:
         cluster.append(log, 200)
 
 
-def test_a_rolling_restart_of_three_servers_costs_no_record(
+def test_a_dataflow_outlives_its_registrys_restarts_and_a_minute_without_it(
+    flow: Flow, cluster: Cluster, zookeeper_quorum: ZooKeeperServers, direct: Registry, proxies: list[ChaosProxy]
+) -> None:
+    a_rolling_restart_of_three_servers_costs_no_record(flow, cluster, zookeeper_quorum)
+    cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(flow, cluster, direct, proxies)
+    stopping_leaves_every_record_once(flow, cluster)
+
+
+def a_rolling_restart_of_three_servers_costs_no_record(
     flow: Flow, cluster: Cluster, zookeeper_quorum: ZooKeeperServers
 ) -> None:
     flow.wait_until_delivered(*LOGS)
@@ -94,7 +102,7 @@ def test_a_rolling_restart_of_three_servers_costs_no_record(
     flow.wait_for_workers(1)
 
 
-def test_cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
+def cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
     flow: Flow, cluster: Cluster, direct: Registry, proxies: list[ChaosProxy]
 ) -> None:
     flow.wait_for_workers(1)
@@ -119,7 +127,7 @@ def test_cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
     assert masters & {c.name for c in flow.containers()} == masters, "masters stand for election again"
 
 
-def test_stopping_leaves_every_record_once(flow: Flow, cluster: Cluster) -> None:
+def stopping_leaves_every_record_once(flow: Flow, cluster: Cluster) -> None:
     flow.edit(desired_state="stopped")
     flow.wait_for_state("stopped")
     flow.wait(lambda: not flow.containers(), "all processes to leave")

@@ -1,6 +1,6 @@
 """A dataflow from logs to Kafka, with processes and Spark, on a real broker: everything arrives exactly once.
 
-One dataflow lives through these tests, in order. kafka-python reads what it has committed.
+One dataflow lives through all of it, step by step. kafka-python reads what it has committed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.servers.kafka_clients import committed_records
+from tests.stalls import output_awaited
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 LOGS = ("in/0", "in/1")
 START_S = SYSTEM_CLOCK.now_ms() // 1000 - 3600  # neither in the future nor so old that the broker deletes it
 SQL = f"""
@@ -75,7 +76,8 @@ def delivered(flow: Flow, kafka: KafkaServer) -> list[Any]:
         found = committed_records(kafka.bootstrap, "out")
         return len(found) >= wanted or threading.Event().wait(0.5)
 
-    flow.wait(all_there, f"{wanted} records in the topic")
+    with output_awaited():
+        flow.wait(all_there, f"{wanted} records in the topic")
     return found
 
 
@@ -83,7 +85,14 @@ def numbers(records: list[Any]) -> Counter[tuple[str, int]]:
     return Counter((value["log"], value["n"]) for value in (json.loads(record.value) for record in records))
 
 
-def test_what_stands_in_the_logs_comes_out_of_the_topic_with_its_columns(
+def test_what_stands_in_the_logs_is_in_the_topic_once_though_a_worker_is_killed(
+    flow: Flow, cluster: Cluster, kafka: KafkaServer
+) -> None:
+    what_stands_in_the_logs_comes_out_of_the_topic_with_its_columns(flow, cluster, kafka)
+    a_worker_that_is_killed_leaves_nothing_out_and_nothing_twice(flow, cluster, kafka)
+
+
+def what_stands_in_the_logs_comes_out_of_the_topic_with_its_columns(
     flow: Flow, cluster: Cluster, kafka: KafkaServer
 ) -> None:
     flow.wait(lambda: flow.status.state == "running", "the dataflow to run")
@@ -97,7 +106,7 @@ def test_what_stands_in_the_logs_comes_out_of_the_topic_with_its_columns(
         assert told == (value["log"].encode(), [("n", str(n).encode())], (START_S + n) * 1000, n % 3)
 
 
-def test_a_worker_that_is_killed_leaves_nothing_out_and_nothing_twice(
+def a_worker_that_is_killed_leaves_nothing_out_and_nothing_twice(
     flow: Flow, cluster: Cluster, kafka: KafkaServer
 ) -> None:
     flow.wait_for_workers(1)

@@ -1,6 +1,6 @@
 """A dataflow from Kafka to logs, with processes and Spark, on a real broker: everything arrives exactly once.
 
-One dataflow lives through these tests, in order. kafka-python writes the records, Kafka's tools look at the offsets.
+One dataflow lives through all of it, step by step. kafka-python writes the records, Kafka's tools look at the offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster, start
 from tests.servers.kafka_side import KafkaSide, transactional
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 TOPIC = "in"
 
 
@@ -79,7 +79,18 @@ def outputs(cluster: Cluster) -> list[dict[str, object]]:
     return found
 
 
-def test_what_stands_in_the_topic_comes_out_of_the_logs_with_its_columns(flow: Flow, cluster: Cluster) -> None:
+def test_what_stands_in_kafka_arrives_once_whatever_happens_to_the_topic_and_its_broker(
+    flow: Flow, cluster: Cluster, side: KafkaSide, kafka: KafkaServer
+) -> None:
+    what_stands_in_the_topic_comes_out_of_the_logs_with_its_columns(flow, cluster)
+    a_partition_that_is_added_gets_a_task_while_the_others_go_on(flow, cluster, side)
+    only_what_was_committed_there_is_delivered(flow, cluster, side, kafka)
+    kafkas_own_tool_sees_that_nothing_is_left(flow, kafka)
+    a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(flow, cluster, kafka, side)
+    stopping_delivers_everything(flow, cluster, side)
+
+
+def what_stands_in_the_topic_comes_out_of_the_logs_with_its_columns(flow: Flow, cluster: Cluster) -> None:
     flow.wait_until_delivered(f"{TOPIC}/0", f"{TOPIC}/1")
     for record in outputs(cluster):
         assert record["same"] is True
@@ -87,9 +98,7 @@ def test_what_stands_in_the_topic_comes_out_of_the_logs_with_its_columns(flow: F
         assert record["_timestamp"]
 
 
-def test_a_partition_that_is_added_gets_a_task_while_the_others_go_on(
-    flow: Flow, cluster: Cluster, side: KafkaSide
-) -> None:
+def a_partition_that_is_added_gets_a_task_while_the_others_go_on(flow: Flow, cluster: Cluster, side: KafkaSide) -> None:
     side.add_partitions(TOPIC, 3)
     for partition in range(3):
         feed(cluster, side, partition, 100)
@@ -97,7 +106,7 @@ def test_a_partition_that_is_added_gets_a_task_while_the_others_go_on(
     flow.wait_until_delivered(*(f"{TOPIC}/{partition}" for partition in range(3)))
 
 
-def test_only_what_was_committed_there_is_delivered(
+def only_what_was_committed_there_is_delivered(
     flow: Flow, cluster: Cluster, side: KafkaSide, kafka: KafkaServer
 ) -> None:
     with transactional(kafka.bootstrap, "the other side") as writer:
@@ -115,7 +124,7 @@ def test_only_what_was_committed_there_is_delivered(
     flow.wait_until_delivered(*(f"{TOPIC}/{partition}" for partition in range(3)))
 
 
-def test_kafkas_own_tool_sees_that_nothing_is_left(flow: Flow, kafka: KafkaServer) -> None:
+def kafkas_own_tool_sees_that_nothing_is_left(flow: Flow, kafka: KafkaServer) -> None:
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     told = ""
 
@@ -128,7 +137,7 @@ def test_kafkas_own_tool_sees_that_nothing_is_left(flow: Flow, kafka: KafkaServe
     wait_until(shows_no_lag, TIMEOUT_S, "a LAG of 0 in all three partitions")
 
 
-def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
+def a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
     flow: Flow, cluster: Cluster, kafka: KafkaServer, side: KafkaSide
 ) -> None:
     feed(cluster, side, 0, 500)
@@ -139,7 +148,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
     flow.wait_until_delivered(*(f"{TOPIC}/{partition}" for partition in range(3)))
 
 
-def test_stopping_delivers_everything(flow: Flow, cluster: Cluster, side: KafkaSide) -> None:
+def stopping_delivers_everything(flow: Flow, cluster: Cluster, side: KafkaSide) -> None:
     feed(cluster, side, 2, 100)
     flow.wait_until_delivered(*(f"{TOPIC}/{partition}" for partition in range(3)))
     flow.edit(desired_state="stopped")

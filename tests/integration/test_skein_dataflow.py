@@ -1,7 +1,7 @@
 """A dataflow as a real skein application: everything arrives exactly once, also when skein's own application master
 dies and takes all that runs with it: what the next one starts goes by the registry.
 
-One dataflow lives through these tests, in this order; the last ones kill it, start it again and stop it.
+One dataflow lives through all of it, step by step; the last steps kill it, start it again and stop it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.shipped_flow import feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, yarn_cluster
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LOGS = ("in/0", "in/1")
 DIFFERENCES = """
 import sys
@@ -110,7 +110,18 @@ def since(killed_ms: int, what: str) -> None:
     print(f"{what}: {(SYSTEM_CLOCK.now_ms() - killed_ms) / 1000:.1f} s")
 
 
-def test_a_dataflow_with_a_package_comes_up_as_a_skein_application(flow: YarnFlow) -> None:
+def test_a_dataflow_lives_as_a_skein_application_through_kills_and_a_restart(flow: YarnFlow, cluster: Cluster) -> None:
+    a_dataflow_with_a_package_comes_up_as_a_skein_application(flow)
+    what_the_command_line_prints_is_what_was_submitted(flow)
+    a_killed_worker_is_replaced(flow, cluster)
+    a_killed_master_is_replaced_and_its_workers_never_stop(flow, cluster)
+    skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_the_registry(flow, cluster)
+    status_and_logs_show_the_application_and_its_processes(flow)
+    kill_ends_everything_also_where_the_master_hangs(flow)
+    started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow, cluster)
+
+
+def a_dataflow_with_a_package_comes_up_as_a_skein_application(flow: YarnFlow) -> None:
     flow.wait_until_delivered(*LOGS)
     flow.wait_for_workers(1)
     flow.wait_for_state("running")
@@ -119,7 +130,7 @@ def test_a_dataflow_with_a_package_comes_up_as_a_skein_application(flow: YarnFlo
     assert {name: application[name] for name in wanted} == wanted
 
 
-def test_what_the_command_line_prints_is_what_was_submitted(flow: YarnFlow) -> None:
+def what_the_command_line_prints_is_what_was_submitted(flow: YarnFlow) -> None:
     descriptor = flow.cluster.home / "flow.json"
     descriptor.write_text(flow.config.model_dump_json())
     printed = flow.command("yarn", "spec", str(descriptor))
@@ -128,7 +139,7 @@ def test_what_the_command_line_prints_is_what_was_submitted(flow: YarnFlow) -> N
     assert flow.run_with(printed, "-c", DIFFERENCES, *files) == ""
 
 
-def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
+def a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     (victim,) = flow.ready_workers()
     feed(cluster, LOGS)
     killed_ms = SYSTEM_CLOCK.now_ms()
@@ -139,7 +150,7 @@ def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     flow.wait_for_event(victim, "SIGKILL")
 
 
-def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
+def a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
     workers, leader = flow.worker_pids(), flow.status.master
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(flow.master_pid(), signal.SIGKILL)
@@ -151,7 +162,7 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
     assert [app["state"] for app in flow.applications()] == ["RUNNING"]
 
 
-def test_skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_the_registry(
+def skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_the_registry(
     flow: YarnFlow, cluster: Cluster
 ) -> None:
     ours, (victim,) = flow.processes(), flow.ready_workers()
@@ -168,7 +179,7 @@ def test_skeins_own_master_takes_all_with_it_and_the_next_attempt_goes_on_from_t
     assert attempt_of_skein(flow) == 2
 
 
-def test_status_and_logs_show_the_application_and_its_processes(flow: YarnFlow) -> None:
+def status_and_logs_show_the_application_and_its_processes(flow: YarnFlow) -> None:
     (application,) = flow.applications()
     status = flow.command("status", "flow")
     assert f"{application['id']}, RUNNING" in status, status
@@ -177,7 +188,7 @@ def test_status_and_logs_show_the_application_and_its_processes(flow: YarnFlow) 
         assert f"== {name} on localhost:" in said, (name, said)
 
 
-def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
+def kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
     psutil.Process(flow.master_pid()).suspend()
     said = flow.command("kill", "flow")
     assert "application_" in said, said
@@ -186,9 +197,7 @@ def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> Non
     assert flow.status.state == "killed"
 
 
-def test_started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(
-    flow: YarnFlow, cluster: Cluster
-) -> None:
+def started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow: YarnFlow, cluster: Cluster) -> None:
     feed(cluster, LOGS)
     flow.command("start", "flow")
     flow.wait_until_delivered(*LOGS)

@@ -1,6 +1,6 @@
 """A dataflow on a real YARN: everything arrives exactly once, whatever is killed, and its workers outlive its master.
 
-One dataflow lives through these tests, in this order; the last ones kill it, start it again and stop it.
+One dataflow lives through kills and restarts, step by step; two others fail and keep to their nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.shipped_flow import feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 
-pytestmark = [pytest.mark.in_order, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LOGS = ("in/0", "in/1", "in/2", "in/3")
 
 
@@ -41,7 +41,16 @@ def await_new_master(flow: YarnFlow, before: str | None) -> None:
     flow.wait(lambda: flow.status.master not in (None, before), "the next attempt to lead")
 
 
-def test_a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None:
+def test_a_dataflow_lives_as_an_application_through_kills_and_a_restart(flow: YarnFlow, cluster: Cluster) -> None:
+    a_dataflow_with_a_package_comes_up_as_an_application(flow)
+    a_killed_worker_is_replaced(flow, cluster)
+    a_killed_master_is_replaced_and_its_workers_never_stop(flow, cluster)
+    master_and_worker_killed_at_once_are_both_replaced(flow, cluster)
+    kill_ends_everything_also_where_the_master_hangs(flow)
+    started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow, cluster)
+
+
+def a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None:
     flow.wait_until_delivered(*LOGS)
     flow.wait_for_workers(2)
     flow.wait_for_state("running")
@@ -56,7 +65,7 @@ def test_a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) ->
     assert {name: application[name] for name in wanted} == wanted
 
 
-def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
+def a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     victim, pid = next(iter(flow.worker_pids().items()))
     feed(cluster, LOGS)
     os.kill(pid, signal.SIGKILL)
@@ -65,7 +74,7 @@ def test_a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     flow.wait_for_event(victim, "SIGKILL")
 
 
-def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
+def a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, cluster: Cluster) -> None:
     workers, leader = flow.worker_pids(), flow.status.master
     killed_ms = SYSTEM_CLOCK.now_ms()
     os.kill(flow.master_pid(), signal.SIGKILL)
@@ -80,7 +89,7 @@ def test_a_killed_master_is_replaced_and_its_workers_never_stop(flow: YarnFlow, 
     assert [app["state"] for app in flow.applications()] == ["RUNNING"]
 
 
-def test_master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, cluster: Cluster) -> None:
+def master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, cluster: Cluster) -> None:
     leader, (victim, pid) = flow.status.master, next(iter(flow.worker_pids().items()))
     feed(cluster, LOGS)
     os.kill(flow.master_pid(), signal.SIGKILL)
@@ -90,7 +99,7 @@ def test_master_and_worker_killed_at_once_are_both_replaced(flow: YarnFlow, clus
     flow.wait_until_replaced(victim, workers=2)
 
 
-def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
+def kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> None:
     hanging = psutil.Process(flow.master_pid())
     hanging.suspend()
     said = flow.command("kill", "flow")
@@ -100,9 +109,7 @@ def test_kill_ends_everything_also_where_the_master_hangs(flow: YarnFlow) -> Non
     assert flow.status.state == "killed"
 
 
-def test_started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(
-    flow: YarnFlow, cluster: Cluster
-) -> None:
+def started_again_it_goes_on_where_it_was_and_its_end_is_the_applications(flow: YarnFlow, cluster: Cluster) -> None:
     feed(cluster, LOGS)
     flow.command("start", "flow")
     flow.wait_until_delivered(*LOGS)
