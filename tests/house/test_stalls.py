@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -109,36 +110,50 @@ def test_another(server):
 """
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A file of tests: how often the one that stands still is tried, whether it fails, and why it is run again."""
+
+    program: str
+    tries: int
+    failed: bool = False
+    said: str = ""
+
+
+SAMPLES = {
+    "late_once": Sample(LATE_ONCE, 2, said="AssertionError: too late"),
+    "unready_once": Sample(UNREADY_ONCE, 2, said="OSError: it does not answer"),
+    "wrong_and_late": Sample(WRONG_AND_LATE, 3, failed=True, said="AssertionError: wrong"),
+    "late_then_wrong": Sample(LATE_THEN_WRONG, 2, failed=True, said="AssertionError: wrong"),
+    "output_is_wrong": Sample(OUTPUT_IS_WRONG, 1, failed=True),
+    "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
+    "hangs_afterwards": Sample(HANGS_AFTERWARDS, 2, failed=True, said="AssertionError: too late"),
+    "late_before": Sample(LATE_BEFORE, 2, said="AssertionError: what stood still shows late"),
+    "wrong": Sample(WRONG, 1, failed=True),
+}
+
+
 @pytest.mark.parametrize(
-    ("program", "tries", "failed", "said"),
-    [
-        (LATE_ONCE, 2, False, "AssertionError: too late"),
-        (UNREADY_ONCE, 2, False, "OSError: it does not answer"),
-        (WRONG_AND_LATE, 3, True, "AssertionError: wrong"),
-        (LATE_THEN_WRONG, 2, True, "AssertionError: wrong"),
-        (OUTPUT_IS_WRONG, 1, True, ""),
-        (HANGS_AFTERWARDS, 2, True, "AssertionError: too late"),
-        (AWAITS_IN_VAIN, 1, True, ""),
-        (LATE_BEFORE, 2, False, "AssertionError: what stood still shows late"),
-        (WRONG, 1, True, ""),
-    ],
-    ids=[
-        *("late once", "a server that was late", "wrong, and late", "late, then wrong", "its output is wrong"),
-        *("hangs afterwards", "its output never came", "late before", "wrong"),
-    ],
+    ("names", "processes"),
+    [(("late_once", "output_is_wrong"), 0), (tuple(SAMPLES), 4)],
+    ids=["alone", "side by side"],
 )
-@pytest.mark.parametrize("side_by_side", [False, True], ids=["alone", "side by side"])
 def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
-    tmp_path: Path, program: str, tries: int, failed: bool, said: str, side_by_side: bool
+    tmp_path: Path, names: tuple[str, ...], processes: int
 ) -> None:
-    file = tmp_path / "test_sample.py"
-    file.write_text(STANDS_STILL + program)
-    ended = run_tests(file, side_by_side=side_by_side)
-    assert len(file.with_suffix(".tries").read_text()) == tries, ended.stdout
-    assert ended.returncode == int(failed), ended.stdout
-    again = [line for line in ended.stdout.splitlines() if line.startswith("run again")]
-    assert len(again) == tries - 1
-    assert all("test_it, after" in line and line.endswith(said) for line in again), again
+    files = {name: tmp_path / f"test_{name}.py" for name in names}
+    for name, file in files.items():
+        file.write_text(STANDS_STILL + SAMPLES[name].program)
+    ended = run_tests(*files.values(), processes=processes)
+    for name, file in files.items():
+        sample = SAMPLES[name]
+        mine = [line for line in ended.stdout.splitlines() if f"{file.name}::test_it" in line]
+        again = [line for line in mine if line.startswith("run again")]
+        failed = [line for line in mine if line.startswith("FAILED")]
+        tries = len(file.with_suffix(".tries").read_text())
+        assert (name, tries, bool(failed)) == (name, sample.tries, sample.failed), ended.stdout
+        assert len(again) == sample.tries - 1, ended.stdout
+        assert all("test_it, after" in line and line.endswith(sample.said) for line in again), again
 
 
 def test_a_standstill_is_no_excuse_for_another_file(tmp_path: Path) -> None:
@@ -151,11 +166,11 @@ def test_a_standstill_is_no_excuse_for_another_file(tmp_path: Path) -> None:
     assert "run again" not in ended.stdout
 
 
-def run_tests(*files: Path, side_by_side: bool = False) -> subprocess.CompletedProcess[str]:
+def run_tests(*files: Path, processes: int = 0) -> subprocess.CompletedProcess[str]:
     """Run pytest on files that are none of the project's, with the plugin."""
     folder = files[0].parent
     words = ["-p", "tests.stalls", "-c", "/dev/null", f"--rootdir={folder}", "-p", "no:cacheprovider"]
-    shared = ["-n", "1"] if side_by_side else []
+    shared = ["-n", f"{processes}", "--dist", "loadfile"] if processes else []
     command = [sys.executable, "-m", "pytest", *words, *shared, *map(str, files)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
