@@ -22,8 +22,8 @@ from scribengin.log.format.records import LogRecord
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 from scribengin.log.store import announced
 from scribengin.log.store.file import read_tail
+from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
 from tests.crash.disk_recorder import Mark, Operation, RecordedDisk, Write
 from tests.crash.disk_states import Disk, Tree
 from tests.crash.log_script import COMMIT_LOG, LOG, NAMESPACE, Expectation, all_records, commit_log_of, open_namespace
@@ -304,15 +304,15 @@ class Bootable(Protocol):
 
 def all_wrong(
     directory: Path,
-    hosts: str,
     states: Sequence[CrashState],
     make: Callable[[Path, Registry], Bootable] = Machine,
 ) -> list[str]:
     """What is wrong with any of the states, tried on several machines at a time."""
+    ensemble = MemoryEnsemble()
     with ExitStack() as stack, ThreadPoolExecutor(_MACHINES) as pool:
         machines: queue.SimpleQueue[Bootable] = queue.SimpleQueue()
         for number in range(_MACHINES):
-            session = stack.enter_context(connect(f"{hosts}/machine-{number}", session_timeout_s=100))
+            session = stack.enter_context(ensemble.connect(f"/machine-{number}"))
             machines.put(make(directory / f"machine-{number}", session))
         stack.enter_context(instant_syncs())
 

@@ -91,11 +91,11 @@ def states_of(operations: list[Operation], seed: int, states_max: int) -> list[C
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_a_power_failure_leaves_every_record_is_there_once(
-    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+    seed: int, memory_registry: Registry, tmp_path: Path
 ) -> None:
-    states = states_of(recorded(tmp_path, registry, seed), seed, STATES_MAX)
+    states = states_of(recorded(tmp_path, memory_registry, seed), seed, STATES_MAX)
     assert len(states) > 30
-    wrong = all_wrong(tmp_path, registry_hosts, states, FilesMachine)
+    wrong = all_wrong(tmp_path, states, FilesMachine)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
 
 
@@ -112,7 +112,7 @@ def test_whatever_a_power_failure_leaves_every_record_is_there_once(
     ids=["what was staged", "what was committed", "what was written", "final files"],
 )
 def test_a_disk_that_only_says_it_synced_is_found_out(
-    lie: Callable[[Operation], bool], registry: Registry, registry_hosts: str, tmp_path: Path
+    lie: Callable[[Operation], bool], memory_registry: Registry, tmp_path: Path
 ) -> None:
-    operations = [operation for operation in recorded(tmp_path, registry, 0) if not lie(operation)]
-    assert all_wrong(tmp_path, registry_hosts, states_of(operations, 0, LIES_MAX), FilesMachine)
+    operations = [operation for operation in recorded(tmp_path, memory_registry, 0) if not lie(operation)]
+    assert all_wrong(tmp_path, states_of(operations, 0, LIES_MAX), FilesMachine)

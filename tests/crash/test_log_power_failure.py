@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
 from tests.crash.disk_recorder import Operation, RecordedDisk, Sync, SyncDirectory
 from tests.crash.log_script import LogScript
 from tests.crash.power_failures import (
@@ -47,61 +47,61 @@ def recorded(directory: Path, registry: Registry, seed: int, *, fsync: bool = Tr
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_a_power_failure_leaves_every_promise_is_kept(
-    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+    seed: int, memory_registry: Registry, tmp_path: Path
 ) -> None:
-    states = list(crash_states(recorded(tmp_path, registry, seed), seed, at_most=4))
+    states = list(crash_states(recorded(tmp_path, memory_registry, seed), seed, at_most=4))
     assert len(states) > 100  # how many there are depends on which records a group took
-    wrong = all_wrong(tmp_path, registry_hosts, states)
+    wrong = all_wrong(tmp_path, states)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("seed", [1, *FULL])
 def test_power_that_fails_again_during_recovery_changes_nothing(
-    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+    seed: int, memory_registry: Registry, tmp_path: Path
 ) -> None:
-    states = list(crash_states(recorded(tmp_path, registry, seed), seed, at_most=3))
+    states = list(crash_states(recorded(tmp_path, memory_registry, seed), seed, at_most=3))
     undecided = [state for state in states if state.expected.possible] or states
     again = []
-    with instant_syncs(), connect(f"{registry_hosts}/again", session_timeout_s=100) as session:
+    with instant_syncs(), MemoryEnsemble().connect() as session:
         machine = Machine(tmp_path / "again", session)
         for state in random.Random(seed).sample(undecided, min(len(undecided), 24)):
             again.extend(states_of_recovery(machine, state, at_most=3))
     assert len(again) > 60
-    wrong = all_wrong(tmp_path, registry_hosts, again)
+    wrong = all_wrong(tmp_path, again)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("seed", [1, *FULL])
 def test_without_fsync_what_is_left_is_the_beginning_of_what_was_written(
-    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+    seed: int, memory_registry: Registry, tmp_path: Path
 ) -> None:
-    operations = recorded(tmp_path, registry, seed, fsync=False)
+    operations = recorded(tmp_path, memory_registry, seed, fsync=False)
     states = list(crash_states(operations, seed, at_most=2, fsync=False))
-    wrong = all_wrong(tmp_path, registry_hosts, states)
+    wrong = all_wrong(tmp_path, states)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_registry_that_is_older_than_what_a_power_failure_leaves_hides_nothing(
-    seed: int, registry: Registry, registry_hosts: str, tmp_path: Path
+    seed: int, memory_registry: Registry, tmp_path: Path
 ) -> None:
-    states = list(states_of_older_registries(recorded(tmp_path, registry, seed), seed, at_most=6))
+    states = list(states_of_older_registries(recorded(tmp_path, memory_registry, seed), seed, at_most=6))
     assert len(states) > 150
     some = random.Random(seed).sample(states, min(len(states), 300))
-    wrong = all_wrong(tmp_path, registry_hosts, some, MachineWithOlderRegistry)
+    wrong = all_wrong(tmp_path, some, MachineWithOlderRegistry)
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
 
 
 def test_an_announcement_that_a_disk_only_says_it_synced_is_found_out(
-    registry: Registry, registry_hosts: str, tmp_path: Path
+    memory_registry: Registry, tmp_path: Path
 ) -> None:
     def lie(operation: Operation) -> bool:
         return isinstance(operation, SyncDirectory) and operation.path.endswith("/.made")
 
-    operations = [operation for operation in recorded(tmp_path, registry, 0) if not lie(operation)]
+    operations = [operation for operation in recorded(tmp_path, memory_registry, 0) if not lie(operation)]
     states = list(states_of_older_registries(operations, 0, at_most=6))
     some = random.Random(0).sample(states, min(len(states), 300))
-    assert all_wrong(tmp_path, registry_hosts, some, MachineWithOlderRegistry)
+    assert all_wrong(tmp_path, some, MachineWithOlderRegistry)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_an_announcement_that_a_disk_only_says_it_synced_is_found_out(
     ids=["what was written", "the log's directory", "a segment's file"],
 )
 def test_a_disk_that_only_says_it_synced_is_found_out(
-    lie: Callable[[Operation], bool], registry: Registry, registry_hosts: str, tmp_path: Path
+    lie: Callable[[Operation], bool], memory_registry: Registry, tmp_path: Path
 ) -> None:
-    operations = [operation for operation in recorded(tmp_path, registry, 0) if not lie(operation)]
+    operations = [operation for operation in recorded(tmp_path, memory_registry, 0) if not lie(operation)]
     states = list(crash_states(operations, 0, at_most=3))
-    assert all_wrong(tmp_path, registry_hosts, random.Random(0).sample(states, 80))
+    assert all_wrong(tmp_path, random.Random(0).sample(states, 80))
