@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from scribengin.dataflow.config import load_config
+from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry.descriptors import Origin
 from scribengin.dataflow.registry.edit_log import edits, write_edit
 from scribengin.dataflow.registry.view import DataflowView
@@ -136,6 +136,24 @@ def test_what_another_operator_has_edited_otherwise_is_not_overwritten_and_nothi
     assert f"version 1 by bob@there: {told}" in done.err
     assert view.config().version == 1
     assert masters(view)
+
+
+def test_another_number_of_tasks_that_a_reader_would_see_out_of_order_is_refused_before_anything_is_stopped(
+    line: CommandLine, view: DataflowView, flow: Path
+) -> None:
+    hasty = {**FLOW, "name": "hasty", "sources": {"words": {"kind": "log", "logs": "loud/*", "retention_hold": False}}}
+    hasty |= {"sinks": {"loud": {"kind": "log", "log": "louder"}}, "transformation": None, "sql": "SELECT * FROM words"}
+    reader = DataflowConfig.parse(hasty, source="the test")
+    DataflowView(view.registry, "hasty").submit(reader, [], 1)
+    flow.write_text(yaml.safe_dump({**FLOW, "tasks": 2}))
+    for asked in (("--set", "tasks=2"), (str(flow),)):
+        done = line("restart", "quiet", *asked, "--no-check")
+        assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+        assert "'hasty' reads log loud, which 'quiet' writes, and nobody waits for it" in done.err
+        assert (view.config().version, view.status().state) == (0, "starting")
+        assert masters(view)
+    line.ok("restart", "quiet", "--set", "tasks=2", "--no-check", "--force")
+    wait_until(lambda: view.config_in_force().value.tasks == 2, timeout_s=60, what="the new config")
 
 
 def test_one_that_has_ended_is_only_started(line: CommandLine, view: DataflowView) -> None:
