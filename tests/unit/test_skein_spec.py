@@ -57,6 +57,15 @@ def test_what_skein_cannot_say_is_refused(setting: dict[str, int]) -> None:
         application_spec(yarn, kit_of(yarn, {}), MASTER, WORKER)
 
 
+def run_as_a_worker(directory: Path, *argv: str) -> int:
+    """Run a program of Python's as skein runs a worker, with its logs in `directory`. Returns the exit code."""
+    script = application_spec(YarnConfig(), kit_of(YarnConfig(), {}), MASTER, WORKER)["services"]["worker"]["script"]
+    value = program_words([sys.executable, "-c", *argv])
+    outer = f'export {PROGRAM_VARIABLE}="{value}"\nexec bash -c "$SCRIPT"\n'  # as YARN writes a variable
+    environment = {**os.environ, "LOG_DIRS": f"{directory},/nowhere", "SCRIPT": script}
+    return subprocess.run(["bash", "-c", outer], env=environment, cwd=directory, check=False).returncode
+
+
 @pytest.mark.parametrize(
     ("program", "code"),
     [
@@ -66,14 +75,26 @@ def test_what_skein_cannot_say_is_refused(setting: dict[str, int]) -> None:
 )
 def test_a_worker_runs_what_it_is_told_and_leaves_output_and_code(tmp_path: Path, program: str, code: int) -> None:
     word = 'it\'s a "word" of $HOME, `date`, {{PWD}} and å'
-    script = application_spec(YarnConfig(), kit_of(YarnConfig(), {}), MASTER, WORKER)["services"]["worker"]["script"]
-    value = program_words([sys.executable, "-c", program, word])
-    outer = f'export {PROGRAM_VARIABLE}="{value}"\nexec bash -c "$SCRIPT"\n'  # as YARN writes a variable
-    environment = {**os.environ, "LOG_DIRS": f"{tmp_path},/nowhere", "SCRIPT": script}
-    done = subprocess.run(["bash", "-c", outer], env=environment, cwd=tmp_path, check=False)
-    assert done.returncode == code
+    assert run_as_a_worker(tmp_path, program, word) == code
     assert (tmp_path / "stdout").read_text() == f"{word}\n"
-    assert (tmp_path / "exit").read_text() == f"{code}\n"
+    assert (tmp_path / "exit").read_text().split() == [str(code)]
+
+
+def test_the_code_of_a_worker_is_written_where_there_was_room_for_it(tmp_path: Path) -> None:
+    """A disk that the worker has filled takes no new file, and no block more."""
+    exit_file = tmp_path / "exit"
+    looks = f"import os; one = os.stat({str(exit_file)!r}); print(one.st_ino, one.st_size); raise SystemExit(7)"
+    assert run_as_a_worker(tmp_path, looks) == 7
+    after = exit_file.stat()
+    assert (tmp_path / "stdout").read_text().split() == [str(after.st_ino), str(after.st_size)]
+    assert int(exit_file.read_bytes()) == 7
+
+
+def test_a_worker_that_was_ended_before_it_could_say_how_has_said_nothing(tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    assert run_as_a_worker(tmp_path, f"import shutil; shutil.copy({str(tmp_path / 'exit')!r}, {str(before)!r})") == 0
+    failed = Instance("worker_3", "FAILED", "container_1_0001_02_000005", "node:1", "see logs")
+    assert exit_of_instance(failed, before.read_bytes(), "", 128).kind == "lost"
 
 
 @pytest.mark.parametrize(

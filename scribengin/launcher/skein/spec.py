@@ -29,10 +29,12 @@ EXIT_LOG = "exit"
 _BEGINNING = 'mkdir -p tmp\nlogs="${LOG_DIRS%%,*}"\n'
 _OUTPUT = '>"$logs/stdout" 2>"$logs/stderr"'
 # A signal is the program's business, which ends what is below it: until then YARN must not see this shell end.
+# The code takes the place of blanks (`<>` cuts nothing off): on a disk that is full by then, it needs no room.
 _WORKER_SCRIPT = f"""{_BEGINNING}trap : TERM
+echo '   ' >"$logs/{EXIT_LOG}"
 eval "${PROGRAM_VARIABLE}" {_OUTPUT}
 code=$?
-echo $code >"$logs/{EXIT_LOG}"
+printf '%3d\\n' $code 1<>"$logs/{EXIT_LOG}"
 exit $code
 """
 
