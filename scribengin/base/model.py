@@ -81,7 +81,8 @@ def _entry(value: str) -> str:
     return path_within(value)
 
 
-def _absolute(value: str) -> str:
+def absolute_path(value: str) -> str:
+    """`value`, a whole path without detours, as a node names it. Raises ValueError."""
     if not value.startswith("/"):
         raise ValueError(f"'{value}' is no absolute path: somebody has changed the node")
     path_within(value[1:] or ".")
@@ -92,8 +93,6 @@ PathWithin = Annotated[str, AfterValidator(path_within)]
 """A path as a node names it, below a directory that is known: wherever whoever wrote the node wants to lead."""
 EntryName = Annotated[str, AfterValidator(_entry)]
 """The same, right below that directory."""
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-"""A directory by its whole path, without detours."""
 
 
 def node_name(name: str) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from contextlib import suppress
-from pathlib import Path
 
 from scribengin.base.failpoints import failpoint
-from scribengin.errors import ConfigInvalid, LogWriteFailed, NamespaceNotBound
+from scribengin.errors import ConfigInvalid, NamespaceNotBound
 from scribengin.log.metadata.names import NamespaceUri
 from scribengin.log.metadata.segments import ATTEMPTS_MAX, NamespaceDescriptor
-from scribengin.log.store.directories import make_directory, sync_directory
-from scribengin.log.store.mark import MARK, check_mark, read_mark
+from scribengin.log.store.opening import DEFAULT_STORE, open_store, store_kind
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 
@@ -45,22 +41,41 @@ def bound(registry: Registry, path: str, uri: str) -> NamespaceDescriptor:
     node = registry.find(path)
     if node is None or not node.data:
         raise NamespaceNotBound(f"{uri} is bound to no store: bind it with LogNamespace.bind, or run a sandbox")
-    return NamespaceDescriptor.from_bytes(node.data, path=path)
+    descriptor = NamespaceDescriptor.from_bytes(node.data, path=path)
+    store = NamespaceUri.parse(uri).store
+    if store not in (None, descriptor.store):
+        raise NamespaceNotBound(f"{uri} is bound to the store '{descriptor.store}', and not to '{store}'")
+    return descriptor
 
 
-def bind(registry: Registry, path: str, location: str) -> NamespaceDescriptor:
-    """Make the namespace's node, its store's directory with its mark, and the node its logs stand below. Idempotent.
+def chosen_store(uri: str, store: str | None) -> str:
+    """The kind of store that a namespace is to be bound to: the URI's, or else `store`. Raises ConfigInvalid."""
+    said = NamespaceUri.parse(uri).store
+    if said is not None and store not in (None, said):
+        raise ConfigInvalid(f"'{uri}' names the store '{said}', and not '{store}': say one of them")
+    chosen = said or store or DEFAULT_STORE
+    try:
+        store_kind(chosen)
+    except ValueError as error:
+        raise ConfigInvalid(f"'{uri}': {error}") from None
+    return chosen
 
-    Raises NamespaceNotBound (it is bound to another directory), StoreNotMounted (to this one, which is another one on
-    this machine), LogWriteFailed.
+
+def bind(registry: Registry, path: str, store: str, location: str) -> NamespaceDescriptor:
+    """Make the namespace's node, its place in the store with its token, and the node its logs stand below. Idempotent.
+
+    Raises NamespaceNotBound (it is bound to another place), StoreNotMounted (to this one, which is another one on this
+    machine), LogWriteFailed.
     """
+    kind = store_kind(store)
+    location = kind.resolved(location)
     for _attempt in range(ATTEMPTS_MAX):
         node = registry.find(path)
         if node is not None and node.data:
             there = NamespaceDescriptor.from_bytes(node.data, path=path)
             break
-        token = mark_directory(Path(location))  # first, so that a node never names a directory that has no mark
-        wanted = NamespaceDescriptor(store="file", location=location, token=token)
+        token = kind.prepare(location)  # first, so that a node never names a place that has no token
+        wanted = NamespaceDescriptor(store=store, location=location, token=token)
         try:
             if node is None:
                 with failpoint("log.bind_create"):
@@ -72,34 +87,9 @@ def bind(registry: Registry, path: str, location: str) -> NamespaceDescriptor:
             registry.sync()  # somebody else binds it, or our reply was lost: look again
     else:
         raise NamespaceNotBound(f"{path} keeps changing and could not be bound; see who else binds it, and try again")
-    if there.location != location:
+    if (there.store, there.location) != (store, location):
         raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
-    check_mark(Path(location), there.token)
+    open_store(store, location, there.token).check_mounted()
     with suppress(NodeExists), failpoint("log.bind_logs"):
         registry.create(f"{path}/logs")
     return there
-
-
-def mark_directory(directory: Path) -> str:
-    """Make the directory, and its mark if it has none; the token that stands there. Raises LogWriteFailed.
-
-    Whoever finds none adds a line, the first whole one counts: so all who do it at once get the same token. What is
-    there is synced, too: whoever wrote it may have died before that.
-    """
-    try:
-        make_directory(directory)
-        with failpoint("log.mark"):
-            file = os.open(directory / MARK, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                if read_mark(directory) is None:
-                    os.write(file, f"\n{uuid.uuid4().hex}\n".encode("ascii"))
-                os.fsync(file)
-            finally:
-                os.close(file)
-        sync_directory(directory)
-        token = read_mark(directory)
-    except OSError as error:
-        raise LogWriteFailed(f"cannot mark {directory} as the directory of a namespace: {error.strerror}") from error
-    if token is None:
-        raise LogWriteFailed(f"cannot mark {directory}: what was written to {MARK} is not there; look at its disk")
-    return token

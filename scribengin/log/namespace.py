@@ -15,6 +15,7 @@ from scribengin.base.commit_log import check_commit_log
 from scribengin.base.model import from_node_name
 from scribengin.base.threads import BackgroundWork
 from scribengin.errors import (
+    ConfigInvalid,
     EndOfStream,
     LogClosed,
     LogExists,
@@ -22,7 +23,7 @@ from scribengin.errors import (
     PositionTruncated,
     SegmentsMoved,
 )
-from scribengin.log.binding import bind, bound, session_for
+from scribengin.log.binding import bind, bound, chosen_store, session_for
 from scribengin.log.config import LogConfig, ReaderConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.records import LogRecord
@@ -50,7 +51,7 @@ from scribengin.log.retention.compression import Codec, Stopping, compress_segme
 from scribengin.log.retention.holds import RegisteredReaders, records_behind
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName
-from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.store.opening import open_store
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
@@ -87,19 +88,23 @@ class LogNamespace(ClosedAtExit):
         self._own_registry = own
         self._create_if_missing = create_if_missing
         self._limiter = limiter
-        self._store = FileSegmentStore(descriptor.location, descriptor.token)
+        self._store = open_store(descriptor.store, descriptor.location, descriptor.token)
         self._closed = False
 
     @classmethod
-    def bind(cls, uri: str, store_dir: str | Path, *, registry: Registry | None = None) -> NamespaceDescriptor:
+    def bind(
+        cls, uri: str, store_dir: str | Path, *, registry: Registry | None = None, store: str | None = None
+    ) -> NamespaceDescriptor:
         """Create the namespace, with its segments in the directory `store_dir`. Idempotent for the same directory.
 
-        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another directory), StoreNotMounted
-        (it was bound to this one, which is not the same any more), LogWriteFailed.
+        With a `store` (or a URI) that names another kind than files, `store_dir` is a place in that. Raises
+        ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another place), StoreNotMounted (it was
+        bound to this one, which is not the same any more), LogWriteFailed.
         """
+        kind = chosen_store(uri, store)
         session, path, own = session_for(uri, registry)
         try:
-            return bind(session, path, str(Path(store_dir).resolve()))
+            return bind(session, path, kind, str(store_dir))
         finally:
             if own:
                 session.close()
@@ -127,7 +132,7 @@ class LogNamespace(ClosedAtExit):
         session, path, own = session_for(uri, registry)
         try:
             descriptor = bound(session, path, uri)
-            FileSegmentStore(descriptor.location, descriptor.token).check_mounted()
+            open_store(descriptor.store, descriptor.location, descriptor.token).check_mounted()
         except BaseException:
             if own:
                 session.close()
@@ -147,6 +152,22 @@ class LogNamespace(ClosedAtExit):
             create_if_missing=create_if_missing,
             limiter=limiter,
         )
+
+    def why_unwritable(self) -> str | None:
+        """Why this user cannot keep logs in the namespace's store, for people; None: nothing is known to be in the
+        way."""
+        return self._store.why_unwritable()
+
+    @property
+    def local_directory(self) -> Path:
+        """The directory of a store of files. Raises ConfigInvalid for one that has no directory."""
+        directory = self.descriptor.directory
+        if directory is None:
+            raise ConfigInvalid(
+                f"{self.path} keeps its logs in the store '{self.descriptor.store}', which is no directory of this "
+                "machine: use a namespace that is bound to one"
+            )
+        return directory
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
         """Create a log. Raises InvalidLogName, LogExists, LogWriteFailed."""

@@ -25,8 +25,7 @@ from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound, DescriptorUnreadable, LogNotFound
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace
-from scribengin.log.metadata.segments import NamespaceDescriptor
+from scribengin.log import LogNamespace, NamespaceDescriptor
 from scribengin.operations.chain.registry import chain_names, get_chain
 from scribengin.operations.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.contract import Registry
@@ -63,7 +62,7 @@ def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> It
         step = "nobody can say whether they were committed: keep what you need of them, and remove the rest by hand"
         yield Leftover("unclaimed files", f"{files} below {path}, which no claim names", next_step=step)
     for path, descriptor in namespaces(registry):
-        yield from _of_namespace(registry, path, Path(descriptor.location), clock.now_ms() / 1000)
+        yield from _of_namespace(registry, path, descriptor, clock.now_ms() / 1000)
     yield from _containers(registry, home)
 
 
@@ -131,8 +130,9 @@ def _unless_back(registry: Registry, dataflow: str, remove: Callable[[], object]
         remove()
 
 
-def _of_namespace(registry: Registry, path: str, store: Path, now_s: float) -> Iterator[Leftover]:
-    directories = sorted(entry for entry in store.glob("*") if entry.is_dir())
+def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now_s: float) -> Iterator[Leftover]:
+    store = bound.directory
+    directories = sorted(entry for entry in store.glob("*") if entry.is_dir()) if store is not None else []
     with LogNamespace.open(path, registry=registry) as namespace:
         readers = [(log, reader) for log in namespace.names() for reader in _readers(namespace, log)]
         known = set(dataflow_names(registry)) | _to_come(registry)

@@ -112,7 +112,7 @@ def test_reading_behind_the_end_gives_what_there_is(store: SegmentStore) -> None
 def test_what_is_read_from_the_disk_is_what_was_written(store: SegmentStore, size: int) -> None:
     store.create(NAME, fsync=True).close()
     whole = (bytes(range(256)) * (size // 256 + 1))[:size]
-    Path(store.path(NAME)).write_bytes(whole)
+    Path(str(store.location(NAME))).write_bytes(whole)
     store.make_durable(NAME)
     view, mapped = store.open(NAME, from_disk=True), store.open(NAME)
     assert mapped.read(0, size).to_pybytes() == whole
@@ -130,7 +130,7 @@ def test_what_is_read_from_the_disk_is_what_was_written(store: SegmentStore, siz
 def test_a_short_read_from_the_disk_goes_on(store: SegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create(NAME, fsync=True).close()
     whole = bytes(range(256)) * 400
-    Path(store.path(NAME)).write_bytes(whole)
+    Path(str(store.location(NAME))).write_bytes(whole)
     whole_read = os.preadv
 
     def short(file: int, buffers: list[memoryview], offset: int) -> int:
@@ -144,7 +144,7 @@ def test_a_file_system_without_direct_reads_is_read_through_its_cache(
     store: SegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.create(NAME, fsync=True).close()
-    Path(store.path(NAME)).write_bytes(b"what there is")
+    Path(str(store.location(NAME))).write_bytes(b"what there is")
     opened = os.open
 
     def refuse(path: str, flags: int, *more: int) -> int:
@@ -187,7 +187,7 @@ def test_segments_are_listed_and_removed_with_all_that_stands_beside_them(store:
 def test_what_a_crash_left_of_a_removed_segment_is_listed_still(store: SegmentStore) -> None:
     store.create(NAME, fsync=True).close()
     store.save_index(NAME, b"index")
-    os.remove(store.path(NAME))
+    os.remove(str(store.location(NAME)))
     assert store.names(NAME.directory) == [NAME]
     store.remove(NAME)
     assert store.names(NAME.directory) == []

@@ -26,6 +26,12 @@ def test_clients_of_optional_systems_are_imported_in_one_place() -> None:
     expect_none(line for file in shipped_files() for line in stray_clients(file))
 
 
+def test_only_the_list_of_stores_knows_the_store_of_files() -> None:
+    store = "scribengin.log.store.file"
+    importers = {file.module for file in shipped_files() for module, _line in imported_modules(file) if module == store}
+    assert importers == {"scribengin.log.store.opening"}
+
+
 def test_nothing_that_ships_imports_the_tests() -> None:
     importers = [file.path for file in shipped_files() if "from tests" in file.text or "import tests" in file.text]
     expect_none(importers)

@@ -23,8 +23,7 @@ from scribengin.errors import (
     StoreNotMounted,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
-from scribengin.log.binding import mark_directory
-from scribengin.log.store.mark import MARK
+from scribengin.log.store.mark import MARK, mark_directory
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read

@@ -45,7 +45,6 @@ from scribengin.errors import (
     SourceMissing,
     StaleOwner,
 )
-from scribengin.filesystems.local import why_unwritable
 from scribengin.log import (
     DLSN,
     FIRST,
@@ -235,7 +234,7 @@ class LogSink(Sink):
         return f"log:{self._namespace.path}/{self._config.log.strip('/')}"
 
     def refuse_unwritable(self) -> None:
-        why = why_unwritable(self._namespace.descriptor.location)
+        why = self._namespace.why_unwritable()
         if why is not None:
             raise ConfigInvalid(
                 f"sinks.{self._name}: the store of {self._namespace.path}: {why}: let this user write there"

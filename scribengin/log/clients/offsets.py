@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, field_serializer, field_validator
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, node_name
 from scribengin.errors import LogWriteFailed
+from scribengin.filesystems.directories import make_directory, sync_directory
 from scribengin.log import DLSN
-from scribengin.log.store.directories import make_directory, sync_directory
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeExists, NodeMissing
 

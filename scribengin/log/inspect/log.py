@@ -169,7 +169,7 @@ class LogInspection:
         for name in self.unnamed():
             with suppress(LogNotFound):
                 yield Finding(
-                    f"the file {self._store.path(name)} holds {records_in(self._store, name):,} records that the "
+                    f"the file {self._store.location(name)} holds {records_in(self._store, name):,} records that the "
                     "registry does not name: it went back, as to an older backup; `scribengin log recover` takes them "
                     "back",
                     name.segment,
@@ -220,7 +220,7 @@ class LogInspection:
     def _report(
         self, segment: SegmentDescriptor, start_txid: int, *, bodies: bool, progress: Progress | None
     ) -> SegmentReport | None:
-        path = self._store.path(segment.file)
+        path = str(self._store.location(segment.file))
         view = self._opened(segment.file)
         if view is None:
             now = self._metadata.completed_segment(segment.segment)
@@ -256,7 +256,7 @@ class LogInspection:
         view = self._opened(name)
         if view is None:
             if self._metadata.completed_segment(segment.segment) is not None:
-                yield _missing(segment, self._store.path(name), "its copy")
+                yield _missing(segment, str(self._store.location(name)), "its copy")
             return
         try:
             audit = self._audit(segment, view, replace(_said_end(segment), end=made.bytes), start_txid, bodies=bodies)

@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 from scribengin.base.model import node_name
 from scribengin.errors import ConfigInvalid, InvalidLogName, LogError
+from scribengin.log.store.opening import store_kind
 
 WILDCARD = re.compile(r"[*?\[]")
 """What makes a name a pattern, as fnmatch takes it."""
 _NODE_NAME_BYTES_MAX = 200
 """A log's name becomes one node and one directory, and file systems take 255 bytes."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_URI = re.compile(r"distributedlog(-[a-z]+)?://([^/]+)(/.*)?")
+_URI = re.compile(r"distributedlog(?:-([a-z]+))?://([^/]+)(/.*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceUri:
-    """`distributedlog-file://hosts/path`, taken apart. `hosts` is empty if the URI was a bare path."""
+    """`distributedlog-file://hosts/path`, taken apart. `hosts` is empty if the URI was a bare path; `store` is None
+    where it names none."""
 
     hosts: str
     path: str
+    store: str | None = None
 
     @classmethod
     def parse(cls, uri: str) -> NamespaceUri:
@@ -35,9 +38,12 @@ class NamespaceUri:
                 "as in distributedlog-file://localhost:2181/logs"
             )
         store, hosts, path = match[1], match[2], match[3] or "/"
-        if store not in (None, "-file"):
-            raise ConfigInvalid(f"'{uri}': the store '{store[1:]}' is not supported; use distributedlog-file://")
-        return cls(hosts, _node_path(path, uri))
+        try:
+            if store is not None:
+                store_kind(store)
+        except ValueError:
+            raise ConfigInvalid(f"'{uri}': the store '{store}' is not supported; use distributedlog-file://") from None
+        return cls(hosts, _node_path(path, uri), store)
 
 
 def check_log_name(name: str) -> str:

@@ -16,11 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
+
+from pydantic import ValidationInfo, field_validator
 
 from scribengin.base.commit_log import CommitLogPath
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import AbsolutePath, Descriptor, EntryName, node_name
+from scribengin.base.model import Descriptor, EntryName, node_name
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -28,6 +31,7 @@ from scribengin.log.format.entry import DECODED_BYTES_MAX
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.segment_list import SegmentList
 from scribengin.log.store.contract import SegmentName
+from scribengin.log.store.opening import DEFAULT_STORE, store_kind
 from scribengin_registry.contract import Create, Delete, Operation, Registry, Set, Watch
 from scribengin_registry.errors import (
     NodeExists,
@@ -47,9 +51,27 @@ _REVISED_KEPT = 64
 class NamespaceDescriptor(Descriptor):
     """What a namespace is bound to: a store, where it keeps its segments, and the token that the place holds, too."""
 
-    store: Literal["file"]
-    location: AbsolutePath
+    store: str
+    location: str
     token: str
+
+    @property
+    def directory(self) -> Path | None:
+        """Where a store of files keeps them; None: this is no store of files."""
+        return Path(self.location) if self.store == DEFAULT_STORE else None
+
+    @field_validator("store")
+    @classmethod
+    def _is_there(cls, store: str) -> str:
+        store_kind(store)
+        return store
+
+    @field_validator("location")
+    @classmethod
+    def _is_a_place(cls, location: str, others: ValidationInfo) -> str:
+        if "store" in others.data:  # else that is refused
+            store_kind(others.data["store"]).check_location(location)
+        return location
 
 
 class LogDescriptor(Descriptor):

@@ -70,7 +70,7 @@ class SegmentReader:
     def __init__(self, log: str, store: SegmentStore, segment: SegmentDescriptor) -> None:
         self.segment = segment
         self._store = store
-        self.path = store.path(segment.file)
+        self.location = store.location(segment.file)
         self._log = log
         self._view = store.open(segment.file)
         self._index = SegmentIndex(self._view, store.load_index(segment.file))

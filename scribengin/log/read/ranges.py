@@ -1,4 +1,5 @@
-"""Ranges of a log for a round: planned from headers alone, read by any process of the machine without a registry.
+"""Ranges of a log for a round: planned from headers alone, read by any process that reaches the store, without a
+registry.
 
 The mistake to avoid: a plan that depends on how the log was cut into entries *later*. Entries never change, so a range
 between two positions reads the same records for ever, or raises.
@@ -16,7 +17,7 @@ from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, read_body, to_records
 from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.log.read.catalog import LogCatalog, damaged, misplaced
-from scribengin.log.store.file import FileView
+from scribengin.log.store.contract import SegmentLocation, SegmentView
 from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 
 SPLIT_BYTES_MIN = 4 * 1024 * 1024
@@ -54,16 +55,16 @@ def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """A run of entries of one segment, some of whose records are wanted. Picklable; `read` needs the file, nothing
-    else.
+    """A run of entries of one segment, some of whose records are wanted. Picklable; `read` needs the store,
+    and no registry.
 
-    The bytes [offset, end) of the file at `path` hold entries `first_entry` and following; of the first entry the
-    slots before `first_slot` are left out, of the last one those from `last_slot_end` on. No body expands to more than
-    `decoded_bytes_max`.
+    The bytes [offset, end) of the segment at `location` hold entries `first_entry` and following. Of the first entry
+    the slots before `first_slot` are left out, of the last one those from `last_slot_end` on. No body expands to more
+    than `decoded_bytes_max`.
     """
 
     log: str
-    path: str
+    location: SegmentLocation
     segment: int
     epoch: int
     first_entry: int
@@ -105,7 +106,7 @@ class EntryRange:
         Raises as `read`.
         """
         try:
-            view = FileView(self.path)
+            view = self.location.open()
         except LogNotFound as error:
             raise RangeGone(f"log '{self.log}', segment {self.segment}: {error}; or plan the range again") from None
         try:
@@ -124,7 +125,7 @@ class EntryRange:
             view.close()
 
     def _body(
-        self, view: FileView, place: EntryPlace | DamagePlace, entry: int, sequence: int | None
+        self, view: SegmentView, place: EntryPlace | DamagePlace, entry: int, sequence: int | None
     ) -> pa.RecordBatch | None:
         if isinstance(place, DamagePlace):
             raise self._damaged(entry, place.offset, place.damage)
@@ -173,7 +174,7 @@ def _planned(catalog: LogCatalog, planner: _Planner) -> RangePlan | None:
         end = catalog.end(segment)
         if planner.position.entry < end.entries:
             reader = catalog.reader(segment)
-            planner.open_segment(catalog.log.name, reader.path, segment)
+            planner.open_segment(catalog.log.name, reader.location, segment)
             place = reader.find_entry(planner.position.entry, end.end)
             if place is not None:
                 _take(planner, reader.entries(place.offset, end.end, place.header.entry))
@@ -218,13 +219,13 @@ class _Planner:
         self._records_left = max(1, records_max)
         self._bytes_left = bytes_max
         self._splits: list[EntryRange] = []
-        self._file = ("", "", 0, 0, 0)
+        self._source: tuple[str, SegmentLocation, SegmentDescriptor] | None = None
         self._run: _Run | None = None
 
-    def open_segment(self, log: str, path: str, segment: SegmentDescriptor) -> None:
-        """What is added from now on stands in that file."""
+    def open_segment(self, log: str, location: SegmentLocation, segment: SegmentDescriptor) -> None:
+        """What is added from now on stands in that segment."""
         self._close_split()
-        self._file = (log, path, segment.segment, segment.epoch, segment.decoded_bytes_max)
+        self._source = (log, location, segment)
 
     def add(self, place: EntryPlace) -> None:
         header = place.header
@@ -264,11 +265,16 @@ class _Planner:
         self._run.records += slot_end - first_slot
 
     def _close_split(self) -> None:
-        if self._run is None:
+        if self._run is None or self._source is None:
             return
-        log, path, segment, epoch, bound = self._file
+        log, location, segment = self._source
         place = EntryRange(
-            log=log, path=path, segment=segment, epoch=epoch, decoded_bytes_max=bound, **asdict(self._run)
+            log=log,
+            location=location,
+            segment=segment.segment,
+            epoch=segment.epoch,
+            decoded_bytes_max=segment.decoded_bytes_max,
+            **asdict(self._run),
         )
         self._splits.append(place)
         self._run = None

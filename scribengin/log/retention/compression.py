@@ -223,8 +223,8 @@ def _compare(
         pairs = zip_longest(_entries(log, raw, segment, segment.bytes), _entries(log, copy, segment, size))
         if not all(one is not None and two is not None and _same(raw, one, copy, two) for one, two in pairs):
             raise LogWriteFailed(
-                f"log '{log}': the copy {store.path(name)} does not hold what its segment does; nothing was dropped: "
-                "check the machine's memory and disk"
+                f"log '{log}': the copy {store.location(name)} does not hold what its segment does; nothing was "
+                "dropped: check the machine's memory and disk"
             )
     finally:
         copy.close()

@@ -24,8 +24,8 @@ from pathlib import Path
 from scribengin.base.failpoints import failpoint
 from scribengin.base.private import PRIVATE_MODE
 from scribengin.filesystems.birth import file_status
+from scribengin.filesystems.directories import sync_directory
 from scribengin.log.store.contract import Announced
-from scribengin.log.store.directories import sync_directory
 
 _PLACE = ".made"
 _NAME = re.compile(r"(\d+)-(\d{18})")

@@ -141,6 +141,18 @@ class SegmentView(ABC):
         """Release everything. Idempotent."""
 
 
+class SegmentLocation(ABC):
+    """Where a segment is, and how it is opened: picklable, and small, so that any process that reaches the store reads
+    the segment without a registry. As text it is what people look for it by: a path, or what the store has for one."""
+
+    @abstractmethod
+    def open(self) -> SegmentView:
+        """The segment there, for reading. Raises LogNotFound."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
 class SegmentStore(ABC):
     """Where the segments of a namespace are kept."""
 
@@ -148,6 +160,10 @@ class SegmentStore(ABC):
     def check_mounted(self) -> None:
         """Raises StoreNotMounted where this process sees another place than the one that the namespace is bound to.
         Whatever makes, lists or removes something looks first, and so does what misses something."""
+
+    @abstractmethod
+    def why_unwritable(self) -> str | None:
+        """Why this user cannot keep logs there, for people; None: nothing is known to be in the way."""
 
     @abstractmethod
     def create_log(self, directory: str) -> None:
@@ -184,8 +200,8 @@ class SegmentStore(ABC):
         """
 
     @abstractmethod
-    def path(self, name: SegmentName) -> str:
-        """Where any local process may map the segment."""
+    def location(self, name: SegmentName) -> SegmentLocation:
+        """Where that segment is, whether it is there or not."""
 
     @abstractmethod
     def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:

@@ -26,6 +26,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ from crc32c import crc32c
 
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import Fenced, LogClosed, LogNotFound, LogWriteFailed
+from scribengin.filesystems.directories import make_directory, sync_directory
+from scribengin.filesystems.local import why_unwritable
 from scribengin.log.store import inotify as tail_watch
 from scribengin.log.store.announced import announce, announced
 from scribengin.log.store.contract import (
@@ -40,12 +43,12 @@ from scribengin.log.store.contract import (
     IndexKind,
     PlacedEntry,
     SegmentAppender,
+    SegmentLocation,
     SegmentName,
     SegmentStore,
     SegmentView,
     Tail,
 )
-from scribengin.log.store.directories import make_directory, sync_directory
 from scribengin.log.store.index import INTERVAL_BYTES, IndexRow
 from scribengin.log.store.mark import check_mark
 
@@ -63,6 +66,19 @@ SLOT_BYTES = _SLOT.size
 TAIL_BYTES = 2 * SLOT_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class FileLocation(SegmentLocation):
+    """The path of a segment's file, which any process of the machine maps."""
+
+    path: str
+
+    def open(self) -> SegmentView:
+        return FileView(self.path)
+
+    def __str__(self) -> str:
+        return self.path
+
+
 class FileSegmentStore(SegmentStore):
     """Segments as files under one root directory. With a `token`, only while that stands there (mark.py)."""
 
@@ -73,6 +89,9 @@ class FileSegmentStore(SegmentStore):
     def check_mounted(self) -> None:
         if self._token is not None:
             check_mark(self._root, self._token)
+
+    def why_unwritable(self) -> str | None:
+        return why_unwritable(str(self._root))
 
     def create_log(self, directory: str) -> None:
         self.check_mounted()
@@ -144,7 +163,11 @@ class FileSegmentStore(SegmentStore):
             self.check_mounted()
             raise
 
+    def location(self, name: SegmentName) -> FileLocation:
+        return FileLocation(self.path(name))
+
     def path(self, name: SegmentName) -> str:
+        """The segment's file; what else there is of it stands beside it."""
         return f"{self._root / str(name)}.log"
 
     def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from pathlib import Path
 
-from scribengin.errors import StoreNotMounted
+from scribengin.base.failpoints import failpoint
+from scribengin.errors import LogWriteFailed, StoreNotMounted
+from scribengin.filesystems.directories import make_directory, sync_directory
 
 MARK = ".namespace"
 STORES_VARIABLE = "SCRIBENGIN_STORES"
@@ -30,6 +33,31 @@ def read_mark(directory: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found[0] if found is not None else None
+
+
+def mark_directory(directory: Path) -> str:
+    """Make the directory, and its mark if it has none; the token that stands there. Raises LogWriteFailed.
+
+    Whoever finds none adds a line, the first whole one counts: so all who do it at once get the same token. What is
+    there is synced, too: whoever wrote it may have died before that.
+    """
+    try:
+        make_directory(directory)
+        with failpoint("log.mark"):
+            file = os.open(directory / MARK, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                if read_mark(directory) is None:
+                    os.write(file, f"\n{uuid.uuid4().hex}\n".encode("ascii"))
+                os.fsync(file)
+            finally:
+                os.close(file)
+        sync_directory(directory)
+        token = read_mark(directory)
+    except OSError as error:
+        raise LogWriteFailed(f"cannot mark {directory} as the directory of a namespace: {error.strerror}") from error
+    if token is None:
+        raise LogWriteFailed(f"cannot mark {directory}: what was written to {MARK} is not there; look at its disk")
+    return token
 
 
 def check_mark(directory: Path, token: str) -> None:

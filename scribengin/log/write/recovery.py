@@ -100,7 +100,7 @@ def _end_of(log: str, store: SegmentStore, segment: SegmentDescriptor, start_txi
         view.close()
     if isinstance(end, Refusal):
         raise RecoveryRefused(
-            f"log '{log}', segment {segment.segment} ({store.path(segment.file)}): {end.reason}; "
+            f"log '{log}', segment {segment.segment} ({store.location(segment.file)}): {end.reason}; "
             "nothing was cut: bring the file back from a copy, or delete the log"
         )
     return end

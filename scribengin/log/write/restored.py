@@ -266,7 +266,7 @@ class Restoration:
         store, directory = self._store, self._owner.directory
         begin = _first_header(store, name)
         if begin is None:
-            raise RecoveryRefused(f"{store.path(name)} does not begin with an entry; it is left there")
+            raise RecoveryRefused(f"{store.location(name)} does not begin with an entry; it is left there")
         segment = SegmentDescriptor(
             segment=name.segment,
             epoch=name.epoch,
@@ -300,7 +300,7 @@ class Restoration:
         finally:
             view.close()
         if isinstance(end, Refusal):
-            raise RecoveryRefused(f"{store.path(segment.file)}: {end.reason}; it is left as it was")
+            raise RecoveryRefused(f"{store.location(segment.file)}: {end.reason}; it is left as it was")
         return end
 
     def _committed(self, segment: SegmentDescriptor, found: Found, following: SegmentName | None) -> StagedRange | None:

@@ -236,7 +236,7 @@ def prepared(options: LogWriteOptions, folder: str) -> TaskFiles:
                 )
             with suppress(LogExists):  # somebody else has just done the same
                 namespace.create(log)
-        folders = Path(namespace.descriptor.location) / ".spark"
+        folders = namespace.local_directory / ".spark"
     (folders / folder).mkdir(parents=True, exist_ok=True)
     remove_abandoned(folders, SYSTEM_CLOCK)
     return TaskFiles(str(folders / folder), len(options.logs))

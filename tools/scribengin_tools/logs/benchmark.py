@@ -95,7 +95,7 @@ def scratch_namespace(registry: Registry, directory: Path) -> Iterator[LogNamesp
 def measure(namespace: LogNamespace, records: int, record_bytes: int, clock: Clock = SYSTEM_CLOCK) -> LogMeasurement:
     """Fill a log of its own, read it, delete it. Raises what writing and reading raise."""
     log = f"bench-{uuid.uuid4().hex[:12]}"
-    directory = Path(namespace.descriptor.location)
+    directory = namespace.local_directory
     namespace.create(log)
     try:
         append_s = _seconds(clock, lambda: fill(namespace, log, record_bytes, records))

@@ -1,0 +1,72 @@
+"""Which stores there are: the one place that names them. Everybody else opens what a namespace's node says.
+
+A kind is what the node says in `store`, and what stands in a URI behind `distributedlog-`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from scribengin.base.model import absolute_path
+from scribengin.log.store.contract import SegmentStore
+from scribengin.log.store.file import FileSegmentStore
+from scribengin.log.store.mark import mark_directory
+
+DEFAULT_STORE = "file"
+"""What a namespace is bound to where nobody says otherwise."""
+
+
+class StoreKind(ABC):
+    """How a namespace gets a place in one kind of store, and how that is opened."""
+
+    @abstractmethod
+    def resolved(self, location: str) -> str:
+        """The location as a node names it, for whoever reads that from anywhere. Raises ConfigInvalid."""
+
+    @abstractmethod
+    def check_location(self, location: str) -> None:
+        """Raises ValueError for what no node of such a namespace says."""
+
+    @abstractmethod
+    def prepare(self, location: str) -> str:
+        """Make the place, and return its token: 32 hexadecimal digits, the same however often and by whomever it is
+        asked for. Raises LogWriteFailed."""
+
+    @abstractmethod
+    def open(self, location: str, token: str | None) -> SegmentStore:
+        """The store at that place, which holds that token. Does not look: see `SegmentStore.check_mounted`."""
+
+
+class _FileKind(StoreKind):
+    def resolved(self, location: str) -> str:
+        return str(Path(location).resolve())
+
+    def check_location(self, location: str) -> None:
+        absolute_path(location)
+
+    def prepare(self, location: str) -> str:
+        return mark_directory(Path(location))
+
+    def open(self, location: str, token: str | None) -> SegmentStore:
+        return FileSegmentStore(location, token)
+
+
+_KINDS: dict[str, StoreKind] = {DEFAULT_STORE: _FileKind()}
+
+
+def add_store_kind(name: str, kind: StoreKind) -> None:
+    """Let namespaces of this process be bound to a store of somebody else's, as to one in memory in a test."""
+    _KINDS[name] = kind
+
+
+def store_kind(name: str) -> StoreKind:
+    """The kind of that name. Raises ValueError if there is none."""
+    if name not in _KINDS:
+        raise ValueError(f"there is no store '{name}' here, but {', '.join(_KINDS)}")
+    return _KINDS[name]
+
+
+def open_store(kind: str, location: str, token: str | None = None) -> SegmentStore:
+    """The store of that kind at that place; with a `token`, only while that stands there. Raises ValueError."""
+    return store_kind(kind).open(location, token)
