@@ -50,9 +50,25 @@ RECORD_BYTES_MAX = 16 * 1024 * 1024
 Guarantee = Literal["exactly once", "at least once"]
 
 
-class SourceConfig(Config):
-    """The part of a source's configuration that every connector has. Subclasses add a `kind` literal."""
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a source or a sink is, told from its configuration alone. Two sinks with one endpoint write one thing."""
 
+    noun: str
+    """What the system calls such a thing: `log`, `topic`, `files`."""
+    system: str = ""
+    """Which of several systems it is in: a namespace, a cluster's brokers; "" where a name says all."""
+    name: str = ""
+    """Its name there; of a source that reads several, as it names them. "": its configuration does not tell."""
+
+    def __str__(self) -> str:
+        return f"{self.noun} {self.name}".rstrip()
+
+
+class SourceConfig(Config):
+    """The part of a source's configuration that every connector has. Subclasses make `kind` a literal."""
+
+    kind: str
     format: Literal["raw", "json"] = "raw"
     """`raw`: the transformation sees the source's columns. `json`: payloads are decoded to `schema_ddl`, and
     the other columns are seen as `_<name>`."""
@@ -67,15 +83,49 @@ class SourceConfig(Config):
             raise ValueError("schema_ddl goes with format: json, and only with it")
         return self
 
+    def endpoint(self) -> Endpoint:
+        """Where it reads."""
+        return Endpoint(self.kind)
+
+    def reads(self, thing: Endpoint) -> bool:
+        """Whether it reads that very thing."""
+        return False
+
+    def meets(self, sink: Endpoint) -> bool:
+        """Whether it reads what a sink with that endpoint writes."""
+        return self.reads(sink)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether what it reads is held back until it was read, so that others can wait for it."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """A source of what a sink writes, and which of its streams are the sink's: a pattern that a whole name matches."""
+
+    source: SourceConfig
+    streams: str
+
 
 class SinkConfig(Config):
-    """The part of a sink's configuration that every connector has. Subclasses add a `kind` literal. A connector of
+    """The part of a sink's configuration that every connector has. Subclasses make `kind` a literal. A connector of
     columns adds `columns` to the choices of `format`: the output's columns reach the writer as they are."""
 
+    kind: str
     format: Literal["raw", "json"] = "raw"
     """`raw`: the transformation's output has a `payload` column (string or binary), and what else the sink carries
     beside it. `json`: the output's columns become one JSON object a record; what is a side column is called
     `_<name>`."""
+
+    def endpoint(self) -> Endpoint:
+        """Where it writes."""
+        return Endpoint(self.kind)
+
+    def read_back(self) -> ReadBack | None:
+        """How all that it writes is read as a source. None: only `Sink.committed` tells."""
+        return None
 
 
 class SourceStreamDescriptor(Descriptor):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scribengin.base.model import Part
-from scribengin.connectors.log.holds import RetentionHold, hold_for, release_holds
+from scribengin.connectors.log.holds import Holds, RetentionHold, release_holds
 from scribengin.connectors.log.source import LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry import paths
 from scribengin.errors import NamespaceNotBound
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
@@ -24,7 +25,7 @@ def register_holds(registry: Registry, config: DataflowConfig) -> None:
             continue
         with LogNamespace.open(source.namespace, registry=registry) as namespace:
             for log in namespace.names():
-                hold_for(namespace, log, [RetentionHold(config.name, name, source.logs)])
+                Holds(paths.STREAM_NODES).hold_for(namespace, log, [RetentionHold(config.name, name, source.logs)])
 
 
 class HeldLog(Part):

@@ -23,6 +23,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.containers import master_request, worker_request
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent, PlacementHead
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
@@ -242,6 +243,7 @@ class Leadership:
             registry=self._registry,
             clock=self._clock,
             dataflow=self._settings.dataflow,
+            nodes=STREAM_NODES,
             # Also while they are regrouped, when there are none: what comes then is no beginning.
             has_tasks=lambda: (
                 bool(self._state.tasks) or self._state.head.next_generation > self._state.head.first_generation

@@ -11,6 +11,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
 from scribengin.dataflow.round.owner import TaskOwner
@@ -67,7 +68,7 @@ def finish_rounds(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:
         Versioned(head.value.model_copy(update={"next_generation": generation + 1}), head.version), []
     )
     config = view.config_in_force().value
-    environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock)
+    environment = Environment(registry=view.registry, dataflow=view.dataflow, nodes=STREAM_NODES, clock=clock)
     with OpenedDataflow(config.model_copy(update={"sources": {}}), environment) as resources:
         for task in view.tasks().values():
             owned = TaskOwner(

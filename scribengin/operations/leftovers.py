@@ -19,7 +19,6 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
 from scribengin.connectors.log.holds import RetentionHold
-from scribengin.connectors.names import SOURCES_NODE
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
@@ -34,7 +33,6 @@ from scribengin_registry.errors import NodeMissing
 SETTLED_S = 3600.0
 """What is younger may be in the making."""
 _DEPTH_MAX = 6
-_SINKS_NODE = f"{paths.ROOT}/locks/sinks"
 _INDEX_DRAFT = re.compile(r".+\.(?:idx|keys)-\d+")
 _SINGLE_JOB = re.compile(r"job-[0-9a-f]{32}")
 
@@ -83,21 +81,21 @@ def namespaces(
 
 def _of_dataflows(registry: Registry) -> Iterator[Leftover]:
     """Positions and claims of dataflows that are not there, and dataflows that are half deleted."""
-    sources = {child: from_node_name(child).split(".", 1)[0] for child in _children(registry, SOURCES_NODE)}
+    sources = {child: paths.reader_of_source(child) for child in _children(registry, paths.SOURCES)}
     sinks: dict[str, str] = {}
-    for child in _children(registry, _SINKS_NODE):
-        node = registry.find(f"{_SINKS_NODE}/{child}")
+    for child in _children(registry, paths.SINKS):
+        node = registry.find(f"{paths.SINKS}/{child}")
         if node is not None and (owner := owner_of_resource(node)):
             sinks[child] = owner
     there = dataflow_names(registry)
     for child, owner in sources.items():
         if owner not in there:
-            remove = partial(_delete, registry, f"{SOURCES_NODE}/{child}")
+            remove = partial(_delete, registry, f"{paths.SOURCES}/{child}")
             yield Leftover("positions", f"{from_node_name(child)}, of dataflow '{owner}', which is not there", remove)
     logs = [path for path, _ in namespaces(registry)]
     for child, owner in sinks.items():
         if owner not in there:
-            yield from _of_claim(registry, f"{_SINKS_NODE}/{child}", owner, logs)
+            yield from _of_claim(registry, f"{paths.SINKS}/{child}", owner, logs)
     for name in there:
         with suppress(DataflowNotFound, DescriptorUnreadable):
             if DataflowView(registry, name).status().state == "deleting":

@@ -20,6 +20,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
 from scribengin_registry.contract import Create, Delete, Operation, Set
@@ -64,7 +65,9 @@ class Rewind:
                 f"dataflow '{view.dataflow}' has no source '{source}' (it has {', '.join(config.sources)})"
             )
         wanted = {name: value for name, value in config.sources.items() if source in (None, name)}
-        environment = Environment(registry=view.registry, dataflow=view.dataflow, clock=clock, has_tasks=lambda: True)
+        environment = Environment(
+            registry=view.registry, dataflow=view.dataflow, nodes=STREAM_NODES, clock=clock, has_tasks=lambda: True
+        )
         only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
         self._at = at
         self._open = partial(OpenedDataflow, only_sources, environment)

@@ -30,6 +30,7 @@ from scribengin.dataflow.registry.descriptors import (
     with_bounded_details,
     with_bounded_errors,
 )
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.bad_records import Isolating
 from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
@@ -132,7 +133,9 @@ class WorkerProcess:
                 raise
 
     def _environment(self) -> Environment:
-        return Environment(registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow)
+        return Environment(
+            registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow, nodes=STREAM_NODES
+        )
 
     def _start_spark(self, resources: OpenedDataflow) -> RoundTransform:
         config = self._config

@@ -9,11 +9,12 @@ import pytest
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.connectors.contract import SinkStreamDescriptor
-from scribengin.connectors.log.holds import RetentionHold
+from scribengin.connectors.log.holds import Holds, RetentionHold
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
@@ -50,7 +51,7 @@ class Chain:
         for reader, log in (("second", "a"), ("third", "b")):
             for k in range(2):
                 held_by = RetentionHold(reader, "src", f"{log}/*")
-                namespace.register_reader(f"{log}/{k}", held_by.reader, commit_log=held_by.commit_log(f"{log}/{k}"))
+                Holds(STREAM_NODES).hold_for(namespace, f"{log}/{k}", [held_by])
 
     def write(self, log: str, records: int) -> None:
         with self.namespace.open_writer(log) as writer:
@@ -118,7 +119,7 @@ def test_a_reader_that_was_deleted_holds_up_nobody(chain: Chain) -> None:
 
 def test_dataflows_that_feed_each_other_come_to_an_end(chain: Chain) -> None:
     held_by = RetentionHold("second", "back", "c/*")
-    chain.namespace.register_reader("c/0", held_by.reader, commit_log=held_by.commit_log("c/0"))
+    Holds(STREAM_NODES).hold_for(chain.namespace, "c/0", [held_by])
     chain.write("a/0", 1)
     followers = chain.followers(task(0))
     for _ in range(2):

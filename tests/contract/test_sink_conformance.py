@@ -10,6 +10,7 @@ from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.log.source import LogSinkConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
 from scribengin_dev.servers.kafka import KafkaServer
@@ -18,7 +19,7 @@ from scribengin_registry.contract import Registry
 
 @pytest.fixture
 def environment(registry: Registry) -> Environment:
-    return Environment(registry=registry, dataflow="conformance")
+    return Environment(registry=registry, dataflow="conformance", nodes=STREAM_NODES)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,10 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamDescriptor, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
+from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import ConfigInvalid, DataflowError, OutOfRoom, StaleOwner
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
-
-SINKS = "/sinks"
 
 
 class Directory:
@@ -38,7 +37,7 @@ class Directory:
 
     def sink(self, **settings: Any) -> FileSink:
         value = {"kind": "hdfs", "path": str(self.path), "format": "json", **settings}
-        sink = FileSink("out", FileSinkConfig.parse(value, source="a test"), self.registry, SINKS, self)
+        sink = FileSink("out", FileSinkConfig.parse(value, source="a test"), self.registry, STREAM_NODES, self)
         sink.create(sink.streams(1))
         return sink
 
@@ -247,7 +246,7 @@ def test_a_path_that_cannot_be_a_sink_is_refused(
 
 def test_a_stream_that_was_not_created_says_so(directory: Directory) -> None:
     config = FileSinkConfig(kind="hdfs", path=str(directory.path))
-    sink = FileSink("out", config, directory.registry, SINKS, SYSTEM_CLOCK)
+    sink = FileSink("out", config, directory.registry, STREAM_NODES, SYSTEM_CLOCK)
     with pytest.raises(DataflowError, match="submit the dataflow, which creates the streams"):
         directory.owner(sink)
     sink.maintain(directory.registry, idle=True)

@@ -21,6 +21,7 @@ from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter
 from scribengin.connectors.files import FileSinkConfig
 from scribengin.connectors.files.formats import parquet as parquet_writing
 from scribengin.connectors.files.sink import sink as sink_module
+from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowError, RecordTooLarge
 from scribengin.filesystems.fsspec import FsspecDurableFileSystem
 from scribengin.testing import check_sink
@@ -38,7 +39,9 @@ class Output:
         config = FileSinkConfig.parse({"kind": "hdfs", "path": str(path), **settings}, source="a test")
         self.registry = registry
         self.path = path
-        self.sink: Sink = open_sink("out", config, Environment(registry=registry, dataflow="formats"))
+        self.sink: Sink = open_sink(
+            "out", config, Environment(registry=registry, dataflow="formats", nodes=STREAM_NODES)
+        )
         self.stream = self.sink.streams(1)[0]
         self.sink.create([self.stream])
         self.writer: SinkStreamWriter = self.sink.open_writer(self.stream, Attempt("owner", self._epoch(), "/log"))
@@ -258,8 +261,7 @@ def test_many_slow_partitions_beside_a_busy_one_leave_a_small_manifest(registry:
 
 def manifests(registry: Registry) -> list[str]:
     """The `merge` nodes of all streams."""
-    sinks = Environment(registry=registry, dataflow="formats").sinks_node
-    resources = [f"{sinks}/{resource}" for resource in registry.children(sinks)]
+    resources = [f"{SINKS}/{resource}" for resource in registry.children(SINKS)]
     return [f"{resource}/{stream}/merge" for resource in resources for stream in registry.children(resource)]
 
 
@@ -274,7 +276,7 @@ def manifests(registry: Registry) -> list[str]:
 )
 def test_every_format_keeps_what_a_sink_promises(registry: Registry, tmp_path: Path, settings: dict[str, Any]) -> None:
     config = FileSinkConfig.parse({"kind": "hdfs", "path": str(tmp_path / "out"), **settings}, source="a test")
-    environment = Environment(registry=registry, dataflow="formats")
+    environment = Environment(registry=registry, dataflow="formats", nodes=STREAM_NODES)
     check_sink(lambda: open_sink("out", config, environment), registry, of_columns=config.format == "columns")
 
 
@@ -287,7 +289,7 @@ def test_what_fsspec_opens_keeps_what_a_sink_promises(
         monkeypatch.setattr(sink_module, "durable_file_system", lambda path: (files, path))
     url = str(tmp_path / "out") if protocol == "file" else f"memory://{tmp_path.name}/out"
     config = FileSinkConfig(kind="hdfs", path=url, merge_bytes=100, merge_age_s=0)
-    environment = Environment(registry=registry, dataflow="formats")
+    environment = Environment(registry=registry, dataflow="formats", nodes=STREAM_NODES)
     check_sink(lambda: open_sink("out", config, environment), registry)
 
 

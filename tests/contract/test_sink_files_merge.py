@@ -18,12 +18,12 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.testing.failpoints import at_failpoint, kill_this_process, record_stops
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 from scribengin_registry.zookeeper.registry import connect
 
-SINKS = "/sinks"
 WANTED = [f"{number}" for number in range(12)]
 MERGE_BYTES = 8
 
@@ -91,7 +91,7 @@ class Case:
 
 def open_sink(registry: Registry, path: Path) -> FileSink:
     config = FileSinkConfig(kind="hdfs", path=str(path), merge_bytes=MERGE_BYTES)
-    return FileSink("out", config, registry, SINKS, SYSTEM_CLOCK)
+    return FileSink("out", config, registry, STREAM_NODES, SYSTEM_CLOCK)
 
 
 def passings(case: Case) -> Iterator[tuple[str, int]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.contract import Attempt, RoundLimits
 from scribengin.connectors.files import FileSink, FileSinkConfig, FileSource, FileSourceConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin_registry.contract import Registry
 
 ROUNDS = 60
@@ -22,7 +23,7 @@ def test_readers_see_a_growing_prefix_whatever_is_going_on(registry: Registry, t
     config = FileSinkConfig(kind="hdfs", path=str(tmp_path / "out"), merge_bytes=40, merge_age_s=0)
 
     def open_sink() -> FileSink:
-        return FileSink("out", config, registry, "/sinks", SYSTEM_CLOCK)
+        return FileSink("out", config, registry, STREAM_NODES, SYSTEM_CLOCK)
 
     stream = open_sink().streams(1)[0]
     open_sink().create([stream])

@@ -12,7 +12,9 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
+from scribengin.connectors.log.holds import Holds
 from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSource, LogSourceConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import DataflowError, Fenced, InvalidLogName, LogNotFound, StaleOwner
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
@@ -29,7 +31,7 @@ def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
 
 def sink(registry: Registry, log: str = "out", **settings: Any) -> LogSink:
     config = LogSinkConfig.parse({"kind": "log", "log": log, **settings}, source="a test")
-    return LogSink("out", config, registry, SYSTEM_CLOCK)
+    return LogSink("out", config, registry, SYSTEM_CLOCK, Holds(STREAM_NODES))
 
 
 def write_commit_log(registry: Registry, epoch: int, committed: CommitDescriptor | None = None) -> None:

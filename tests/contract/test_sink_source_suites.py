@@ -18,6 +18,7 @@ from scribengin.connectors.files.formats.growing import FileSplit
 from scribengin.connectors.files.formats.lines import decode
 from scribengin.connectors.files.sink.writer import FileSinkWriter
 from scribengin.connectors.files.source.stream import FileStreamReader
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ScribenginError
 from scribengin.testing import check_sink, check_source
 from scribengin_registry.contract import Registry
@@ -94,7 +95,7 @@ def test_a_sink_that_breaks_a_promise_is_found(
     broken(monkeypatch)
     config = FileSinkConfig(kind="hdfs", path=str(tmp_path / "out"))
     with pytest.raises(AssertionError, match=said):
-        check_sink(lambda: FileSink("out", config, registry, "/sinks", SYSTEM_CLOCK), registry)
+        check_sink(lambda: FileSink("out", config, registry, STREAM_NODES, SYSTEM_CLOCK), registry)
 
 
 def skips_a_record(patch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RECORD_SCHEMA, RoundLimits, Source
 from scribengin.connectors.files import FileSourceConfig
 from scribengin.connectors.log.source import LogSourceConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.filesystems.contract import DurableFileSystem
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogConfig, LogNamespace
@@ -31,7 +32,7 @@ STREAMS = 2
 
 @pytest.fixture
 def environment(registry: Registry) -> Environment:
-    return Environment(registry=registry, dataflow="conformance")
+    return Environment(registry=registry, dataflow="conformance", nodes=STREAM_NODES)
 
 
 def name_in(stream: str, streams: int) -> str:

@@ -14,13 +14,13 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.log.holds import RetentionHold
+from scribengin.connectors.log.holds import Holds, RetentionHold
 from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.registry.paths import DataflowPaths
+from scribengin.dataflow.registry.paths import STREAM_NODES, DataflowPaths
 from scribengin.dataflow.retention_holds import register_holds, release_all_holds
 from scribengin.errors import ReaderBehind
 from scribengin.log import LogConfig, LogNamespace
@@ -55,7 +55,7 @@ def test_retention_keeps_what_a_reader_that_stands_still_has_not_committed(
     registry: Registry, namespace: LogNamespace
 ) -> None:
     namespace.create("mid/0", NOTHING_IS_KEPT)
-    environment = Environment(registry=registry, dataflow="flow")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
     with closing(open_source("src", source_config(), environment)) as source:
         (stream,) = source.streams()
         with closing(source.open_reader(stream)) as reader:
@@ -79,7 +79,7 @@ def test_retention_keeps_what_a_reader_that_stands_still_has_not_committed(
 def test_a_position_in_a_log_that_was_deleted_since_lets_nothing_of_its_successor_go(
     registry: Registry, namespace: LogNamespace
 ) -> None:
-    environment = Environment(registry=registry, dataflow="flow")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
     for _ in range(2):
         namespace.create("mid/0", LogConfig(segment_bytes_max=4096))
         fill(namespace, "mid/0")
@@ -107,7 +107,7 @@ def commit(registry: Registry, log: str, position: Position) -> None:
 def test_who_only_looks_or_does_not_want_to_holds_nothing_back(registry: Registry, namespace: LogNamespace) -> None:
     namespace.create("mid/0", NOTHING_IS_KEPT)
     for config, looking in ((source_config(), True), (source_config(retention_hold=False), False)):
-        environment = Environment(registry=registry, dataflow="flow", looking=looking)
+        environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES, looking=looking)
         with closing(open_source("src", config, environment)) as source:
             source.open_reader(source.streams()[0]).close()
     assert namespace.registered_readers("mid/0") == {}
@@ -124,7 +124,7 @@ def test_a_sink_s_further_logs_are_like_its_first_one_and_held_back_for_the_same
     for held_by in (pattern, name):
         namespace.register_reader("mid/0", held_by.reader)
     namespace.register_reader("mid/0", "somebody else")
-    sink = LogSink("out", LogSinkConfig(kind="log", log="mid"), registry, SYSTEM_CLOCK)
+    sink = LogSink("out", LogSinkConfig(kind="log", log="mid"), registry, SYSTEM_CLOCK, Holds(STREAM_NODES))
     with closing(sink):
         sink.create(sink.streams(2))
     assert namespace.info("mid/1").log.config == NOTHING_IS_KEPT
@@ -143,7 +143,9 @@ def test_what_others_write_is_held_back_from_when_the_master_finds_it_and_not_fr
         known.update({task.name: task for task in event.tasks})
 
     look = find_streams(registry, lambda: Grouping(known, anew=False), told)
-    with OpenedDataflow(reading_config(), Environment(registry=registry, dataflow="flow")) as resources:
+    with OpenedDataflow(
+        reading_config(), Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
+    ) as resources:
         look(resources, "streams")
         namespace.create("mid/1", NOTHING_IS_KEPT)  # by somebody who knows nothing of the dataflow
         look(resources, "streams")

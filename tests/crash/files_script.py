@@ -20,13 +20,13 @@ from scribengin.base.clock import SystemClock
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
+from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import ScribenginError
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import Operation, RecordedDisk
 from tests.crash.log_script import Crash
 from tests.crash.recorded_registry import RecordedRegistry
 
-SINKS = "/sinks"
 COMMIT_LOG = "/commit-log"
 OUT = "deep/out"
 _SHAPES: list[dict[str, Any]] = [
@@ -58,7 +58,7 @@ class OneStream:
     def __init__(self, registry: Registry, root: Path, settings: dict[str, Any]) -> None:
         self.registry = registry
         config = FileSinkConfig.parse({"kind": "hdfs", "path": str(root / OUT), **settings}, source="a test")
-        self.sink = FileSink("out", config, registry, SINKS, SystemClock())
+        self.sink = FileSink("out", config, registry, STREAM_NODES, SystemClock())
         self.writer: SinkStreamWriter | None = None
 
     @property

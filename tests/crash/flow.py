@@ -20,6 +20,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit, Sink, SinkStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
@@ -137,7 +138,7 @@ def run_to_the_end(registry: Registry, place: Place, generation: int, owner: str
 
 def environment_of(registry: Registry, place: Place) -> Environment:
     """What connectors need from the process."""
-    return Environment(registry=registry, dataflow=FLOW)
+    return Environment(registry=registry, dataflow=FLOW, nodes=STREAM_NODES)
 
 
 def outputs(registry: Registry, place: Place) -> dict[str, list[Any]]:

@@ -20,6 +20,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import DataflowStatus
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, tail_of_log
 from scribengin.launcher.local.launcher import LocalLauncher
@@ -166,7 +167,9 @@ class Flow:
 
     def delivered(self) -> dict[str, Counter[tuple[str, int]]]:
         """What readers of each sink see, by sink."""
-        environment = Environment(registry=self.cluster.registry, clock=SYSTEM_CLOCK, dataflow=self.config.name)
+        environment = Environment(
+            registry=self.cluster.registry, clock=SYSTEM_CLOCK, dataflow=self.config.name, nodes=STREAM_NODES
+        )
         found: dict[str, Counter[tuple[str, int]]] = {}
         with OpenedDataflow(self.config, environment) as resources:
             count = len(self.view.tasks())

@@ -21,6 +21,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskReport, WorkerDescriptor, WorkerReport
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import (
     ContainerDescriptor,
@@ -311,7 +312,7 @@ def _submit(registry: Registry, namespace: LogNamespace, name: str, folder: Path
         },
         source="the test",
     )
-    with OpenedDataflow(config, Environment(registry=registry, dataflow=name)) as resources:
+    with OpenedDataflow(config, Environment(registry=registry, dataflow=name, nodes=STREAM_NODES)) as resources:
         DataflowView(registry, name).submit(config, [s.resource for s in resources.sinks.values()], 1)
         for sink in resources.sinks.values():
             sink.create([stream for task in resources.tasks() for stream in task.sinks])

@@ -15,6 +15,7 @@ from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.log import LogNamespace
@@ -79,7 +80,7 @@ class Flow:
             "errors": dict(errors),
         }
         self.config = DataflowConfig.parse(value, source="the test")
-        self.opened = OpenedDataflow(self.config, Environment(registry, FLOW, clock))
+        self.opened = OpenedDataflow(self.config, Environment(registry, FLOW, STREAM_NODES, clock))
         self.generation = 0
         self.written = 0
 

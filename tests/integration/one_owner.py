@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.spark.transform.transformation import Transformation
 from scribengin_registry.contract import Registry
@@ -29,7 +30,7 @@ def run_until_drained(
     registry: Registry, spark: SparkSession, flow: DataflowConfig, generation: int = 1
 ) -> Iterator[OpenedDataflow]:
     """Run all rounds as the owner of that generation, give the task back, and yield what the dataflow has open."""
-    with OpenedDataflow(flow, Environment(registry=registry, dataflow=flow.name)) as resources:
+    with OpenedDataflow(flow, Environment(registry=registry, dataflow=flow.name, nodes=STREAM_NODES)) as resources:
         owner = taken_over(registry, resources, spark, generation)
         while owner.run_round() is not None:
             pass

@@ -16,6 +16,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.retention_holds import register_holds
 from scribengin.log import LogNamespace
@@ -59,7 +60,7 @@ class Worker:
         opened: ExitStack,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        environment = Environment(registry=registry, dataflow=config.name, clock=clock)
+        environment = Environment(registry=registry, dataflow=config.name, nodes=STREAM_NODES, clock=clock)
         resources = opened.enter_context(OpenedDataflow(config, environment))
         self.owners = owners_of(
             registry, resources, Through(), owner=f"worker-{generation}", generation=generation, clock=clock
@@ -113,7 +114,7 @@ def chain(request: pytest.FixtureRequest, registry: Registry, namespace: LogName
     create_between(registry, chain)
     for config in chain.dataflows.values():
         register_holds(registry, config)
-        with OpenedDataflow(config, Environment(registry=registry, dataflow=config.name)) as opened:
+        with OpenedDataflow(config, Environment(registry=registry, dataflow=config.name, nodes=STREAM_NODES)) as opened:
             claims = [sink.resource for sink in opened.sinks.values()]
         DataflowView(registry, config.name).submit(config, claims, 1)
     return chain

@@ -12,6 +12,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
@@ -152,7 +153,7 @@ def of_somebody_else(registry: Registry, line: CommandLine) -> Iterator[Dataflow
     with connect(line.hosts, auth="ada:secret") as session:
         view = submitted(session)
         session.create(f"{view.paths.master}/somebody", ephemeral=True)
-        with OpenedDataflow(CONFIG, Environment(registry=session, dataflow=NAME)) as opened:
+        with OpenedDataflow(CONFIG, Environment(registry=session, dataflow=NAME, nodes=STREAM_NODES)) as opened:
             view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
         yield view
         for path in ("/scribengin", "/logs/logs"):

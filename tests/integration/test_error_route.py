@@ -17,6 +17,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogConfig, LogNamespace
@@ -97,7 +98,7 @@ def opened(
         },
         source="the test",
     )
-    return OpenedDataflow(config, Environment(registry=registry, dataflow="flow"))
+    return OpenedDataflow(config, Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES))
 
 
 def seen(resources: OpenedDataflow, sink: str) -> list[bytes]:

@@ -13,6 +13,7 @@ import pytest
 
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogNamespace
@@ -52,7 +53,7 @@ def explained(registry: Registry, config: DataflowConfig, **options: Any) -> tup
         asked.append(1)
         return CheckedPlan({}, {}, ())
 
-    environment = Environment(registry=registry, dataflow=config.name)
+    environment = Environment(registry=registry, dataflow=config.name, nodes=STREAM_NODES)
     return explain(registry, config, environment, by_spark, **options)[0].problems, len(asked)
 
 

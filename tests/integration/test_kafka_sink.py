@@ -21,6 +21,7 @@ from scribengin.connectors.kafka.sink import sink as sink_module
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.kafka.sink.records import HEADERS
 from scribengin.connectors.kafka.sink.sink import KafkaSink
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid, DataflowError, RecordTooLarge, SystemUnreachable
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
@@ -35,7 +36,7 @@ class Rounds:
     def __init__(self, registry: Registry, kafka: KafkaServer, **settings: Any) -> None:
         value = {"kind": "kafka", "bootstrap": kafka.bootstrap, "topic": f"t-{uuid.uuid4().hex[:8]}", "create": {}}
         self.config = KafkaSinkConfig.parse({**value, **settings}, source="a test")
-        sink = open_sink("out", self.config, Environment(registry=registry, dataflow="flow"))
+        sink = open_sink("out", self.config, Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES))
         assert isinstance(sink, KafkaSink)
         self.sink = sink
         self.rounds = 0
@@ -218,7 +219,7 @@ def test_a_topic_is_made_as_configured_and_only_then(rounds: Any, registry: Regi
     assert "12345678" in found
     admin.close()
     missing = KafkaSinkConfig.parse({"kind": "kafka", "bootstrap": kafka.bootstrap, "topic": "no"}, source="a test")
-    sink = open_sink("out", missing, Environment(registry=registry, dataflow="flow"))
+    sink = open_sink("out", missing, Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES))
     with pytest.raises(ConfigInvalid, match=f"sink 'out': there is no topic no at {kafka.bootstrap}; make it, or have"):
         assert sink.resource
 
@@ -228,7 +229,7 @@ def test_a_cluster_that_forgets_too_soon_is_refused(
 ) -> None:
     monkeypatch.setattr(sink_module, "RETENTION_MINUTES_MIN", 7 * 24 * 60 + 1)  # the brokers' default is seven days
     value = {"kind": "kafka", "bootstrap": kafka.bootstrap, "topic": "forgotten", "create": {}}
-    environment = Environment(registry=registry, dataflow="flow")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
     sink = open_sink("out", KafkaSinkConfig.parse(value, source="a test"), environment)
     with pytest.raises(ConfigInvalid, match="forget offsets after 10080 minutes and transactional ids after 604800000"):
         assert sink.resource
@@ -249,7 +250,7 @@ def test_at_least_once_is_visible_before_the_round_commits_and_says_so(rounds: A
 
 def test_a_broker_that_does_not_answer_is_one_clear_line(registry: Registry) -> None:
     config = KafkaSinkConfig.parse({"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t"}, source="a test")
-    sink = open_sink("out", config, Environment(registry=registry, dataflow="flow"))
+    sink = open_sink("out", config, Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES))
     with pytest.raises(SystemUnreachable, match=r"^Kafka at 127.0.0.1:1, asking for the cluster's id: .*$"):
         assert sink.resource
 

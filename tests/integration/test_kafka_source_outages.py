@@ -20,6 +20,7 @@ from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.connectors.kafka.source.position import PartitionEnds
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid, ScribenginError, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.operations.submit.explain import explain
@@ -46,7 +47,7 @@ def test_explain_names_a_topic_that_is_not_there_and_a_broker_that_is_not(
     registry: Registry, kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     LogNamespace.bind("/logs", tmp_path, registry=registry)
-    environment = Environment(registry=registry, dataflow="flow")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
 
     def explained(bootstrap: str) -> list[str]:
         flow = DataflowConfig.parse(

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogNamespace
 from scribengin.spark.transform.transformation import Transformation
@@ -50,7 +51,7 @@ def opened(registry: Registry, errors: dict[str, Any]) -> OpenedDataflow:
         },
         source="the test",
     )
-    return OpenedDataflow(config, Environment(registry=registry, dataflow="poison"))
+    return OpenedDataflow(config, Environment(registry=registry, dataflow="poison", nodes=STREAM_NODES))
 
 
 def written(resources: OpenedDataflow, sink: str) -> list[dict[str, Any]]:

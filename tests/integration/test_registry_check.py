@@ -15,10 +15,11 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
-from scribengin.connectors.log.holds import RetentionHold
+from scribengin.connectors.log.holds import Holds, RetentionHold
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import as_json
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
@@ -99,7 +100,7 @@ def test_what_belongs_to_somebody_is_no_leftover(
     with namespace.open_writer("in/0") as writer:
         writer.write(bytes(range(256))).result(60)
     held_by = RetentionHold("quiet", "src", "in/*")
-    namespace.register_reader("in/0", held_by.reader, commit_log=held_by.commit_log("in/0"))
+    Holds(STREAM_NODES).hold_for(namespace, "in/0", [held_by])
     namespace.register_reader("in/0", "somebody's own reader")
     ran(launcher, registry.hosts, "quiet")
     elsewhere = ran(launcher, "elsewhere:1", "gone")
@@ -230,7 +231,7 @@ class Files:
 
     def __init__(self, registry: Registry, path: Path) -> None:
         self.registry, self.path = registry, path
-        self.sink = FileSink("out", file_sink(path), registry, SINKS, SYSTEM_CLOCK)
+        self.sink = FileSink("out", file_sink(path), registry, STREAM_NODES, SYSTEM_CLOCK)
         self.streams = self.sink.streams(1)
         self.claim = paths.sink_resource(self.sink.resource)
         registry.create(self.claim, b'{"dataflow": "gone"}', parents=True)

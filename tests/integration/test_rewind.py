@@ -16,6 +16,7 @@ from scribengin.connectors.contract import RoundLimits, SourceStreamDescriptor, 
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy
 from scribengin.log import DLSN, LogNamespace
@@ -61,7 +62,7 @@ def view(registry: Registry, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
     )
     view = DataflowView(registry, "flow")
     view.submit(config, ["log:/logs/out"], SYSTEM_CLOCK.now_ms())
-    with OpenedDataflow(config, Environment(registry=registry, dataflow="flow")) as opened:
+    with OpenedDataflow(config, Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)) as opened:
         view.commit_placement(view.placement_head(), view.creation_of_tasks(opened.tasks()))
         for name in STREAMS:
             stream = SourceStreamDescriptor(source="words", name=name)
@@ -93,7 +94,9 @@ def read_on(view: DataflowView, source: str, stream: str) -> list[bytes]:
     path = commit_log(view, source, stream)
     position = CommitLog.from_bytes(view.registry.get(path).data, path=path).position
     assert position is not None
-    with OpenedDataflow(view.config().value, Environment(registry=view.registry, dataflow="flow")) as opened:
+    with OpenedDataflow(
+        view.config().value, Environment(registry=view.registry, dataflow="flow", nodes=STREAM_NODES)
+    ) as opened:
         reader = opened.sources[source].open_reader(SourceStreamDescriptor(source=source, name=stream))
         plan = reader.plan(position, ALL)
         batches = [batch for split in plan.splits for batch in split.read()] if plan is not None else []
@@ -295,4 +298,5 @@ def of_files() -> Any:
     from scribengin.connectors.files import FileSourceConfig
 
     config = FileSourceConfig(kind="hdfs", path="/nowhere")
-    return open_source("files", config, Environment(registry=None, dataflow="flow"))  # type: ignore[arg-type]
+    environment = Environment(registry=None, dataflow="flow", nodes=STREAM_NODES)  # type: ignore[arg-type]
+    return open_source("files", config, environment)

@@ -14,6 +14,7 @@ from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskAssignment, WorkerDescriptor
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.dataflow.round.runner import RoundRunner
@@ -73,7 +74,7 @@ def resources(
         },
         source="the test",
     )
-    return OpenedDataflow(config, Environment(registry=registry, dataflow="flow"))
+    return OpenedDataflow(config, Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES))
 
 
 LOG_SINK = {"kind": "log", "log": "out"}

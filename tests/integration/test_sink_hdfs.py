@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, Sink
 from scribengin.connectors.files import FileSinkConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.testing import check_sink
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
@@ -37,7 +38,7 @@ class Output:
 
     def sink(self, **settings: Any) -> Sink:
         config = FileSinkConfig.parse({"kind": "hdfs", "path": self.url, **settings}, source="a test")
-        return open_sink("out", config, Environment(registry=self.registry, dataflow="hdfs"))
+        return open_sink("out", config, Environment(registry=self.registry, dataflow="hdfs", nodes=STREAM_NODES))
 
     def write(self, sink: Sink, *rounds: pa.RecordBatch, streams: int = 1) -> None:
         """Each batch is a round of one of the streams in turn, by one owner."""
@@ -89,7 +90,7 @@ def test_one_place_has_one_name_however_it_is_written(output: Output, hdfs: Hdfs
     assert resource == output.url
     for path in (f"{output.url}/", f"{hdfs.url}//sinks/./{output.path.rpartition('/')[2]}"):
         config = FileSinkConfig.parse({"kind": "hdfs", "path": path}, source="a test")
-        again = open_sink("out", config, Environment(registry=output.registry, dataflow="hdfs"))
+        again = open_sink("out", config, Environment(registry=output.registry, dataflow="hdfs", nodes=STREAM_NODES))
         assert again.resource == resource
 
 

@@ -21,6 +21,7 @@ from scribengin.connectors import Environment, open_sink, open_source
 from scribengin.connectors.contract import RECORD_SCHEMA, Attempt, PlannedRange, RoundLimits, SinkStreamWriter
 from scribengin.connectors.spark import SparkSink, SparkSinkConfig, SparkSource, SparkSourceConfig
 from scribengin.connectors.spark.contract import RowSpan, SparkTable
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable, TableFailed
 from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.tables import SessionTables
@@ -304,7 +305,7 @@ def test_a_system_that_does_not_answer_is_waited_for(spark: SparkSession) -> Non
 
 
 def test_the_guarantee_is_said_and_a_resource_tells_no_secret(registry: Registry) -> None:
-    environment = Environment(registry=registry, dataflow="flow")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
     url = "jdbc:postgresql://me:secret@host/db?password=secret"
     options: dict[str, Any] = {"url": url, "dbtable": "t", "password": "secret", "numPartitions": 2, "truncate": True}
     config = SparkSinkConfig.parse({"kind": "spark", "spark_format": "jdbc", "options": options}, source="a test")

@@ -46,7 +46,7 @@ config = load_config(descriptor)
 session = start_session("owner", conf=config.spark.conf)
 with (
     connect(hosts, session_timeout_s=60) as registry,
-    OpenedDataflow(config, Environment(registry, config.name)) as resources,
+    OpenedDataflow(config, Environment(registry, config.name, STREAM_NODES)) as resources,
 ):
     owner = RoundRunner(
         registry, config.name, resources.tasks()[0], owner=stop, generation=int(generation), sources=resources.sources,

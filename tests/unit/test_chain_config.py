@@ -10,7 +10,7 @@ import yaml
 
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
 from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
-from scribengin.dataflow.edges import Edge, meets, unawaited
+from scribengin.dataflow.edges import Edge, unawaited
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.chain.config import ChainConfig, is_chain, load_chain
 from scribengin.operations.chain.graph import graph_of
@@ -118,7 +118,7 @@ def test_topics_and_directories_join_dataflows_as_logs_do(tmp_path: Path) -> Non
 def test_a_source_reads_what_a_sink_writes_where_its_pattern_matches_a_stream(
     pattern: str, log: str, met: bool
 ) -> None:
-    assert meets(LogSinkConfig(kind="log", log=log), LogSourceConfig(kind="log", logs=pattern)) is met
+    assert LogSourceConfig(kind="log", logs=pattern).meets(LogSinkConfig(kind="log", log=log).endpoint()) is met
 
 
 def test_names_of_the_dataflows_are_those_of_the_chain_and_packages_lie_beside_the_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.operations.submit.explain import explain
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.memory_registry import MemoryEnsemble
@@ -32,7 +33,9 @@ def explained(folder: Path, transformation: str, package: str = "flow", *, code:
 
     with MemoryEnsemble().connect() as registry:
         config = DataflowConfig.parse(keys, source="the test")
-        found, _errors = explain(registry, config, Environment(registry=registry, dataflow="hot"), by_spark, code=code)
+        found, _errors = explain(
+            registry, config, Environment(registry=registry, dataflow="hot", nodes=STREAM_NODES), by_spark, code=code
+        )
     return found.problems, len(asked)
 
 

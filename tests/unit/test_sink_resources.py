@@ -8,6 +8,7 @@ import pytest
 
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.filesystems.hdfs import canonical_cluster
 from scribengin.filesystems.paths import durable_file_system
 from scribengin_registry.contract import Registry
@@ -73,7 +74,7 @@ def test_a_local_directory_has_one_name(registry: Registry, tmp_path: Path, monk
         "link/../real/out",
         f"//{tmp_path}/real//out",
     ]
-    environment = Environment(registry=registry, dataflow="flow")
+    environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
     found = set()
     for spelling in spellings:
         config = FileSinkConfig.parse({"kind": "hdfs", "path": spelling}, source="a test")

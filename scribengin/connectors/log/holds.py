@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from scribengin.base.model import node_name
-from scribengin.connectors.names import SOURCES_NODE
+from scribengin.connectors.opening import StreamNodes
 from scribengin.errors import LogBusy, LogNotFound
 from scribengin.log import LogNamespace
 
@@ -36,10 +35,6 @@ class RetentionHold:
         """The name of the registered reader."""
         return f"dataflow {self.dataflow}.{self.source} reads {self.logs}"
 
-    def commit_log(self, log: str) -> str:
-        """The registry path of what says how far the source has come in that log."""
-        return f"{SOURCES_NODE}/{node_name(f'{self.dataflow}.{self.source}')}/{node_name(log)}/commit-log"
-
     @classmethod
     def of(cls, reader: str) -> RetentionHold | None:
         """Whom the registered reader stands for; None if it is no dataflow's."""
@@ -47,29 +42,38 @@ class RetentionHold:
         return None if found is None else cls(*found.groups())
 
 
-def create_stream(namespace: LogNamespace, sink: str, log: str) -> None:
-    """Create one more log of the sink below `sink`: configured as its first one, held back for the same readers if
-    they read it, too. Raises LogExists and the like."""
-    first = f"{sink}/0"
-    if log == first or not namespace.exists(first):
-        namespace.create(log)
-        return
-    namespace.create(log, namespace.info(first).log.config)
-    hold_as_first(namespace, sink, log)
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """Registers dataflows as readers of logs. `nodes`: where the registry has what says how far a source has come."""
 
+    nodes: StreamNodes
 
-def hold_as_first(namespace: LogNamespace, sink: str, log: str) -> None:
-    """Hold the log back for those readers of the sink's first log that read it, too. Idempotent."""
-    first = f"{sink}/0"
-    if log != first and namespace.exists(first):
-        hold_for(namespace, log, (RetentionHold.of(reader) for reader in namespace.registered_readers(first)))
+    def create_stream(self, namespace: LogNamespace, sink: str, log: str) -> None:
+        """Create one more log of the sink below `sink`: configured as its first one, held back for the same readers if
+        they read it, too. Raises LogExists and the like."""
+        first = f"{sink}/0"
+        if log == first or not namespace.exists(first):
+            namespace.create(log)
+            return
+        namespace.create(log, namespace.info(first).log.config)
+        self.hold_as_first(namespace, sink, log)
 
+    def hold_as_first(self, namespace: LogNamespace, sink: str, log: str) -> None:
+        """Hold the log back for those readers of the sink's first log that read it, too. Idempotent."""
+        first = f"{sink}/0"
+        if log != first and namespace.exists(first):
+            readers = (RetentionHold.of(reader) for reader in namespace.registered_readers(first))
+            self.hold_for(namespace, log, readers)
 
-def hold_for(namespace: LogNamespace, log: str, readers: Iterable[RetentionHold | None]) -> None:
-    """Hold the log back for those that read it. Raises LogNotFound."""
-    for held_by in readers:
-        if held_by is not None and fnmatchcase(log, held_by.logs):
-            namespace.register_reader(log, held_by.reader, commit_log=held_by.commit_log(log))
+    def hold_for(self, namespace: LogNamespace, log: str, readers: Iterable[RetentionHold | None]) -> None:
+        """Hold the log back for those that read it. Raises LogNotFound."""
+        for held_by in readers:
+            if held_by is not None and fnmatchcase(log, held_by.logs):
+                namespace.register_reader(log, held_by.reader, commit_log=self.commit_log(held_by, log))
+
+    def commit_log(self, held_by: RetentionHold, log: str) -> str:
+        """The registry path of what says how far the source has come in that log."""
+        return self.nodes.commit_log(self.nodes.source_stream(held_by.dataflow, held_by.source, log))
 
 
 def release_holds(namespace: LogNamespace, dataflow: str) -> Iterator[str]:

@@ -6,7 +6,9 @@ A stream of a source is one log. A stream of a sink is one log, too: stream k of
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import pyarrow as pa
@@ -18,7 +20,9 @@ from scribengin.base.names import a_few
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
     Attempt,
+    Endpoint,
     PlannedRange,
+    ReadBack,
     RoundLimits,
     Sink,
     SinkConfig,
@@ -30,7 +34,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
-from scribengin.connectors.log.holds import RetentionHold, create_stream, hold_as_first, hold_for
+from scribengin.connectors.log.holds import Holds
 from scribengin.errors import (
     ConfigInvalid,
     DataflowError,
@@ -57,10 +61,13 @@ from scribengin.log import (
     Start,
     Time,
 )
+from scribengin.log.metadata.names import WILDCARD
 from scribengin.log.patterns import logs_matching
 from scribengin_registry.contract import Registry
 
 KIND = "log"
+NOUN = "log"
+STREAMS_TRIED = 1000
 DEFAULT_NAMESPACE = "/logs"
 
 
@@ -80,6 +87,22 @@ class LogSourceConfig(SourceConfig):
     """Let neither retention nor truncation take what the dataflow has not committed yet: it is a registered reader of
     its logs until it is deleted. False: what is gone unread is an error when its turn comes."""
 
+    def endpoint(self) -> Endpoint:
+        return Endpoint(NOUN, self.namespace, self.logs)
+
+    def reads(self, thing: Endpoint) -> bool:
+        return self._is_in(thing) and fnmatchcase(thing.name, self.logs)
+
+    def meets(self, sink: Endpoint) -> bool:
+        return self._is_in(sink) and _matches_a_stream(self.logs, sink.name)
+
+    @property
+    def awaited(self) -> bool:
+        return self.retention_hold
+
+    def _is_in(self, thing: Endpoint) -> bool:
+        return thing.noun == NOUN and thing.system == self.namespace
+
 
 class LogSinkConfig(SinkConfig):
     """Logs to write: stream k is the log `<log>/<k>`, and the dataflow is its writer as long as it runs."""
@@ -93,6 +116,24 @@ class LogSinkConfig(SinkConfig):
     create: bool = True
     """Create the logs that do not exist yet. False: they must be there."""
 
+    def endpoint(self) -> Endpoint:
+        return Endpoint(NOUN, self.namespace, self.log.strip("/"))
+
+    def read_back(self) -> ReadBack:
+        log = self.log.strip("/")
+        source = LogSourceConfig(kind="log", logs=f"{log}/*", namespace=self.namespace)
+        return ReadBack(source, rf"{re.escape(log)}/\d+")
+
+
+def _matches_a_stream(pattern: str, log: str) -> bool:
+    """Whether the pattern matches any of `<log>/0` and so on: how many streams a sink will have is not known here. Of a
+    hundred dataflows nearly all pairs differ before the first wildcard already, and trying a thousand names of each
+    would take seconds."""
+    begun, streams = WILDCARD.split(pattern, maxsplit=1)[0], f"{log}/"
+    if not (streams.startswith(begun) or begun.startswith(streams)):
+        return False
+    return any(fnmatchcase(f"{streams}{k}", pattern) for k in range(STREAMS_TRIED))
+
 
 class LogSource(Source):
     """The logs that a pattern matches."""
@@ -103,13 +144,13 @@ class LogSource(Source):
         config: LogSourceConfig,
         registry: Registry,
         clock: Clock,
-        dataflow: str | None = None,
         has_tasks: Callable[[], bool] = lambda: False,
+        hold_log: Callable[[LogNamespace, str], None] | None = None,
     ) -> None:
-        """`dataflow`: on whose behalf logs are held back; None holds nothing back. `has_tasks`: whether it has been
-        split already, so that what is found now is new. Raises ConfigInvalid, NamespaceNotBound."""
+        """`has_tasks`: whether the dataflow has been split already: what is found now is new. `hold_log`: has a log
+        keep what the dataflow has not committed; None: nobody does. Raises ConfigInvalid, NamespaceNotBound."""
         self._name = name
-        self._dataflow = dataflow if config.retention_hold else None
+        self._hold_log = hold_log
         self._config = config
         self._has_tasks = has_tasks
         self._found: frozenset[str] = frozenset()
@@ -139,9 +180,9 @@ class LogSource(Source):
         return [stream.model_copy(update={"data": self.position_at(stream, latest)}) for stream in streams]
 
     def retention_hold(self, streams: Sequence[SourceStreamDescriptor]) -> None:
-        if self._dataflow is not None:
+        if self._hold_log is not None:
             for stream in streams:
-                hold_for(self._namespace, stream.name, [RetentionHold(self._dataflow, self._name, self._config.logs)])
+                self._hold_log(self._namespace, stream.name)
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         self.retention_hold([stream])  # its master's word may be older than that a log is held back
@@ -221,11 +262,15 @@ class LogStreamReader(SourceStreamReader):
 class LogSink(Sink):
     """Logs below one name."""
 
-    def __init__(self, name: str, config: LogSinkConfig, registry: Registry, clock: Clock) -> None:
-        """Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+    def __init__(self, name: str, config: LogSinkConfig, registry: Registry, clock: Clock, holds: Holds) -> None:
+        """`holds`: holds further streams back as the first one.
+
+        Raises ConfigInvalid, NamespaceNotBound, InvalidLogName.
+        """
         self._name = name
         self._config = config
         self._registry = registry
+        self._holds = holds
         self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
         self._namespace.exists(self._log("0"))  # raises for a name that no log can have
 
@@ -247,7 +292,7 @@ class LogSink(Sink):
         for stream in streams:
             log = self._log(stream.name)
             if self._namespace.exists(log):
-                hold_as_first(self._namespace, self._config.log.strip("/"), log)  # whoever made it may have died there
+                self._holds.hold_as_first(self._namespace, self._config.log.strip("/"), log)  # its maker may have died
                 continue
             if not self._config.create:
                 raise LogNotFound(
@@ -255,7 +300,7 @@ class LogSink(Sink):
                     f"`scribengin log create {log}` makes it"
                 )
             try:
-                create_stream(self._namespace, self._config.log.strip("/"), log)
+                self._holds.create_stream(self._namespace, self._config.log.strip("/"), log)
             except LogExists:
                 continue  # somebody else has just done the same
 

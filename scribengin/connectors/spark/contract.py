@@ -11,6 +11,8 @@ import pyarrow as pa
 from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import SparkUnavailable
 
+NOUN = "table of Spark"
+"""What a sink or a source of Spark is called; which one it is, only its options tell, which may hold passwords."""
 WriteMode = Literal["append", "overwrite"]
 OptionValue = str | int | float | bool
 

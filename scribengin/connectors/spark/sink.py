@@ -20,13 +20,14 @@ from scribengin.base.commit_log import CommitDescriptor
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import (
     Attempt,
+    Endpoint,
     Guarantee,
     Sink,
     SinkConfig,
     SinkStreamDescriptor,
     SinkStreamWriter,
 )
-from scribengin.connectors.spark.contract import OptionValue, SparkTable, WriteMode, spark_tables
+from scribengin.connectors.spark.contract import NOUN, OptionValue, SparkTable, WriteMode, spark_tables
 
 KIND = "spark"
 _NAMING = ("url", "path", "dbtable", "catalog", "database", "keyspace", "table", "collection", "topic", "resource")
@@ -50,6 +51,9 @@ class SparkSinkConfig(SinkConfig):
     """`overwrite`: every round replaces what the one before has written."""
     resource: str | None = Field(default=None, min_length=1)
     """A name of the table for locks. Default: made of the options that say where it is."""
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(NOUN)
 
 
 class SparkSink(Sink):

@@ -23,6 +23,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.model import Position
 from scribengin.connectors.contract import (
     RECORD_BYTES_MAX,
+    Endpoint,
     PlannedRange,
     RecordSplit,
     RoundLimits,
@@ -32,7 +33,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
-from scribengin.connectors.spark.contract import OptionValue, RowSpan, SparkTable, StoredRows, spark_tables
+from scribengin.connectors.spark.contract import NOUN, OptionValue, RowSpan, SparkTable, StoredRows, spark_tables
 from scribengin.errors import ConfigInvalid, DataflowError
 
 STREAM = "0"
@@ -61,6 +62,9 @@ class SparkSourceConfig(SourceConfig):
     """A row that takes more in memory is a bad record."""
     poll_s: float = Field(default=5.0, gt=0)
     """How long after a look that found nothing new the table is looked at again."""
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(NOUN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scribengin.base.commit_log import LOCKS
-from scribengin.base.model import node_name
+from scribengin.base.model import from_node_name, node_name
 
 ROOT = "/scribengin"
 NUMBERS = f"{ROOT}/numbers"
 """What numbers have been used by dataflows that were deleted; below it by their names."""
+DATAFLOWS = f"{ROOT}/dataflows"
+SOURCES = f"{LOCKS}/sources"
+"""Below it every source of a dataflow has its node, and below that every stream."""
+SINKS = f"{LOCKS}/sinks"
+"""Below it every physical sink has its node, and below that every stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,7 @@ class DataflowPaths:
 
     @property
     def root(self) -> str:
-        return f"{ROOT}/dataflows/{node_name(self.dataflow)}"
+        return f"{DATAFLOWS}/{node_name(self.dataflow)}"
 
     @property
     def config(self) -> str:
@@ -91,7 +96,7 @@ class DataflowPaths:
 
     def source_stream(self, source: str, stream: str) -> str:
         """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
-        return f"{LOCKS}/sources/{node_name(f'{self.dataflow}.{source}')}/{node_name(stream)}"
+        return source_stream(self.dataflow, source, stream)
 
 
 def numbers_of_name(dataflow: str) -> str:
@@ -99,9 +104,19 @@ def numbers_of_name(dataflow: str) -> str:
     return f"{NUMBERS}/{node_name(dataflow)}"
 
 
+def source_stream(dataflow: str, source: str, stream: str) -> str:
+    """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
+    return f"{SOURCES}/{node_name(f'{dataflow}.{source}')}/{node_name(stream)}"
+
+
+def reader_of_source(node: str) -> str:
+    """The dataflow that a child of SOURCES belongs to."""
+    return from_node_name(node).split(".", 1)[0]
+
+
 def sink_resource(resource: str) -> str:
     """The node of a physical sink; its data names the dataflow that owns it."""
-    return f"{LOCKS}/sinks/{node_name(resource)}"
+    return f"{SINKS}/{node_name(resource)}"
 
 
 def sink_stream(resource: str, stream: str) -> str:
@@ -117,3 +132,20 @@ def lock(stream_path: str) -> str:
 def commit_log(stream_path: str) -> str:
     """The stream's commit log."""
     return f"{stream_path}/commit-log"
+
+
+class _StreamNodes:
+    """The functions above, as connectors are handed them."""
+
+    def source_stream(self, dataflow: str, source: str, stream: str) -> str:
+        return source_stream(dataflow, source, stream)
+
+    def sink_stream(self, resource: str, stream: str) -> str:
+        return sink_stream(resource, stream)
+
+    def commit_log(self, stream_path: str) -> str:
+        return commit_log(stream_path)
+
+
+STREAM_NODES = _StreamNodes()
+"""For the `Environment` of whoever opens a connector."""

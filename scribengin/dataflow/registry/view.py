@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from scribengin.base.commit_log import LOCKS, CommitLog
+from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
@@ -81,7 +81,7 @@ class Placement:
 def dataflow_names(registry: Registry) -> list[str]:
     """The dataflows of this registry, sorted."""
     try:
-        return sorted(from_node_name(name) for name in registry.children(f"{paths.ROOT}/dataflows"))
+        return sorted(from_node_name(name) for name in registry.children(paths.DATAFLOWS))
     except NodeMissing:
         return []
 
@@ -107,7 +107,7 @@ class DataflowView:
         """Create the dataflow and claim its sinks, all or nothing. Raises DataflowExists, ResourceTaken, ConfigInvalid
         (it is too large)."""
         refuse_too_large(config)
-        for path in (f"{paths.ROOT}/dataflows", f"{LOCKS}/sinks", f"{LOCKS}/sources"):
+        for path in (paths.DATAFLOWS, paths.SINKS, paths.SOURCES):
             self._ensure(path)
         claims = [claim for resource in resources if (claim := self._claim(resource)) is not None]
         numbers, version = first_numbers(self.registry, self.dataflow)
@@ -171,15 +171,13 @@ class DataflowView:
 
     def _locks(self) -> Iterator[str]:
         """The nodes of its sources' and sinks' streams."""
-        prefix = f"{LOCKS}/sources"
-        for child in self._children(prefix):
-            if from_node_name(child).split(".", 1)[0] == self.dataflow:
-                yield f"{prefix}/{child}"
-        prefix = f"{LOCKS}/sinks"
-        for child in self._children(prefix):
-            node = self.registry.find(f"{prefix}/{child}")
+        for child in self._children(paths.SOURCES):
+            if paths.reader_of_source(child) == self.dataflow:
+                yield f"{paths.SOURCES}/{child}"
+        for child in self._children(paths.SINKS):
+            node = self.registry.find(f"{paths.SINKS}/{child}")
             if node is not None and owner_of_resource(node) == self.dataflow:
-                yield f"{prefix}/{child}"
+                yield f"{paths.SINKS}/{child}"
 
     def _delete_nodes(self) -> None:
         nodes = self.paths

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field, field_validator
 
 from scribengin.base.model import Config
 from scribengin.base.yaml_text import parse_yaml
-from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig
-from scribengin.connectors.kafka.sink.config import KafkaSinkConfig, TopicConfig
+from scribengin.connectors import AnySinkConfig, AnySourceConfig
+from scribengin.connectors.contract import Endpoint
+from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
+from scribengin.connectors.kafka.kind import create_topic
+from scribengin.connectors.kafka.sink.config import TopicConfig
 from scribengin.connectors.log.source import DEFAULT_NAMESPACE
+from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig, PlainName, load_config
-from scribengin.errors import ConfigInvalid
-from scribengin.log import LogConfig
+from scribengin.errors import ConfigInvalid, LogExists
+from scribengin.log import LogConfig, LogNamespace
+from scribengin_registry.contract import Registry
 
 STREAMS_MAX = 10_000
+
+
+class Between(Protocol):
+    """What a chain creates between its dataflows where it is missing. `name` is the one that it has in the file."""
+
+    def things(self, name: str) -> list[Endpoint]:
+        """All that is created."""
+        ...
+
+    def read_by(self, name: str, source: AnySourceConfig) -> bool:
+        """Whether the source reads any of it."""
+        ...
+
+    def written_by(self, name: str, sink: AnySinkConfig) -> bool:
+        """Whether the sink writes it."""
+        ...
+
+    def create_missing(self, registry: Registry, name: str) -> None:
+        """Create what is not there. Raises what its system raises."""
+        ...
 
 
 class ChainLogConfig(Config):
@@ -35,12 +61,40 @@ class ChainLogConfig(Config):
         """The logs that it means."""
         return [name] if self.streams is None else [f"{name.strip('/')}/{k}" for k in range(self.streams)]
 
+    def things(self, name: str) -> list[Endpoint]:
+        return [Endpoint(LOG, self.namespace, log) for log in self.logs(name)]
+
+    def read_by(self, name: str, source: AnySourceConfig) -> bool:
+        return any(source.reads(thing) for thing in self.things(name))
+
+    def written_by(self, name: str, sink: AnySinkConfig) -> bool:
+        return sink.endpoint() == Endpoint(LOG, self.namespace, name.strip("/"))
+
+    def create_missing(self, registry: Registry, name: str) -> None:
+        with LogNamespace.open(self.namespace, registry=registry) as namespace:
+            for log in self.logs(name):
+                with suppress(LogExists):
+                    namespace.create(log, self.config)
+
 
 class ChainTopicConfig(KafkaConnectionConfig):
     """A topic that the chain makes if it is missing."""
 
     create: TopicConfig = TopicConfig()
     """How the topic is made if it is missing."""
+
+    def things(self, name: str) -> list[Endpoint]:
+        return [Endpoint(TOPIC, self.system(), name)]
+
+    def read_by(self, name: str, source: AnySourceConfig) -> bool:
+        """By its name alone: the same brokers may be named otherwise there."""
+        return source.reads(Endpoint(TOPIC, source.endpoint().system, name))
+
+    def written_by(self, name: str, sink: AnySinkConfig) -> bool:
+        return (sink.endpoint().noun, sink.endpoint().name) == (TOPIC, name)
+
+    def create_missing(self, registry: Registry, name: str) -> None:
+        create_topic(self, name, self.create)
 
 
 class ChainConfig(Config):
@@ -54,6 +108,11 @@ class ChainConfig(Config):
     """Topics of Kafka between the dataflows, by name."""
     dataflows: dict[str, DataflowConfig] = Field(min_length=1)
     """The dataflows by name: each a descriptor without `name`, or the path of one beside the file."""
+
+    def between(self) -> Iterator[tuple[str, str, Between]]:
+        """What it creates between its dataflows: `(key of the file, name, what)`."""
+        yield from (("logs", name, log) for name, log in self.logs.items())
+        yield from (("topics", name, topic) for name, topic in self.topics.items())
 
     @field_validator("logs", "topics", mode="before")
     @classmethod
@@ -101,7 +160,7 @@ def with_topics(chain: ChainConfig) -> ChainConfig:
 def _made(flow: DataflowConfig, chain: ChainConfig) -> dict[str, Any]:
     sinks: dict[str, Any] = {}
     for name, sink in flow.sinks.items():
-        topic = chain.topics.get(sink.topic) if isinstance(sink, KafkaSinkConfig) else None
+        topic = chain.topics.get(sink.endpoint().name) if sink.endpoint().noun == TOPIC else None
         sinks[name] = sink if topic is None else sink.model_copy(update={"create": topic.create})
     return sinks
 

@@ -9,6 +9,7 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import SourceMissing
 
@@ -22,7 +23,7 @@ def left_to_read(view: DataflowView, sources: Iterable[str]) -> tuple[str, ...]:
     streams themselves, not of reports, which are as old as they are.
     """
     config = view.config_in_force().value
-    environment = Environment(registry=view.registry, dataflow=view.dataflow, looking=True)
+    environment = Environment(registry=view.registry, dataflow=view.dataflow, nodes=STREAM_NODES, looking=True)
     left = []
     for source_name in sorted(set(sources)):
         with closing(open_source(source_name, config.sources[source_name], environment)) as source:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
-from scribengin.connectors import AnySinkConfig, AnySourceConfig
-from scribengin.connectors.files import FileSinkConfig
-from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
-from scribengin.connectors.kafka.source.config import KafkaSourceConfig
-from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
+from scribengin.connectors import AnySourceConfig
+from scribengin.connectors.contract import Endpoint
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edges import Edge, edges_of, place_of, same_cluster
-from scribengin.operations.chain.config import STREAMS_MAX, ChainConfig
+from scribengin.dataflow.edges import Edge, edges_of
+from scribengin.operations.chain.config import ChainConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +70,15 @@ def _cycles(left: list[str], edges: tuple[Edge, ...]) -> Iterator[str]:
 
 
 def _two_writers(flows: Mapping[str, DataflowConfig]) -> Iterator[str]:
-    seen: dict[tuple[str, ...], str] = {}
+    seen: dict[Endpoint, str] = {}
     for name, flow in flows.items():
         for sink_name, sink in flow.sinks.items():
-            key, here = _identity(sink), f"{name}.{sink_name}"
-            if key is None:
+            thing, here = sink.endpoint(), f"{name}.{sink_name}"
+            if not thing.name:
                 continue
-            if key in seen:
-                yield f"{seen[key]} and {here} both write {place_of(sink)}: a sink has one writer, so give each its own"
-            seen.setdefault(key, here)
-
-
-def _identity(sink: AnySinkConfig) -> tuple[str, ...] | None:
-    if isinstance(sink, LogSinkConfig):
-        return "log", sink.namespace, sink.log.strip("/")
-    if isinstance(sink, KafkaSinkConfig):
-        return "kafka", ",".join(sorted(sink.bootstrap.split(","))), sink.topic
-    return ("files", sink.path.rstrip("/")) if isinstance(sink, FileSinkConfig) else None
+            if thing in seen:
+                yield f"{seen[thing]} and {here} both write {thing}: a sink has one writer, so give each its own"
+            seen.setdefault(thing, here)
 
 
 def _late_starts(flows: Mapping[str, DataflowConfig], edges: tuple[Edge, ...]) -> Iterator[str]:
@@ -108,25 +96,11 @@ def _unused(chain: ChainConfig) -> Iterator[str]:
     """What the chain would create and nobody writes or reads: a mistyped name."""
     sources = [source for flow in chain.dataflows.values() for source in flow.sources.values()]
     sinks = [sink for flow in chain.dataflows.values() for sink in flow.sinks.values()]
-    for name, log in chain.logs.items():
-        made = LogSinkConfig(kind="log", log=name, namespace=log.namespace)
-        read = any(isinstance(s, LogSourceConfig) and _reads(s, log.namespace, log.logs(name)) for s in sources)
-        if not read and _identity(made) not in [_identity(sink) for sink in sinks]:
-            yield f"logs.{name}: no dataflow of the chain reads or writes it; correct the name, or leave it out"
-    for topic in chain.topics:
-        read = any(isinstance(s, KafkaSourceConfig) and s.means(topic) for s in sources)
-        if not read and not any(isinstance(s, KafkaSinkConfig) and s.topic == topic for s in sinks):
-            yield f"topics.{topic}: no dataflow of the chain reads or writes it; correct the name, or leave it out"
-
-
-def _reads(source: LogSourceConfig, namespace: str, logs: list[str]) -> bool:
-    return source.namespace == namespace and any(fnmatchcase(log, source.logs) for log in logs[:STREAMS_MAX])
+    for key, name, between in chain.between():
+        if not any(between.read_by(name, s) for s in sources) and not any(between.written_by(name, s) for s in sinks):
+            yield f"{key}.{name}: no dataflow of the chain reads or writes it; correct the name, or leave it out"
 
 
 def declares(chain: ChainConfig, source: AnySourceConfig) -> bool:
     """Whether the chain creates what the source reads."""
-    if isinstance(source, LogSourceConfig):
-        return any(_reads(source, log.namespace, log.logs(name)) for name, log in chain.logs.items())
-    return isinstance(source, KafkaSourceConfig) and any(
-        source.means(topic) and same_cluster(made.bootstrap, source.bootstrap) for topic, made in chain.topics.items()
-    )
+    return any(any(source.reads(thing) for thing in between.things(name)) for _, name, between in chain.between())

@@ -15,14 +15,13 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment, open_source
-from scribengin.connectors.kafka.client.connection import require_client
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import place_of
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.retention_holds import register_holds
-from scribengin.errors import ChainExists, ConfigInvalid, DataflowExists, LogExists, ScribenginError, SourceMissing
-from scribengin.log import LogNamespace
+from scribengin.errors import ChainExists, ConfigInvalid, DataflowExists, ScribenginError, SourceMissing
 from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.graph import declares, graph_of
 from scribengin.operations.chain.registry import (
@@ -60,7 +59,7 @@ def problems_of(registry: Registry, chain: ChainConfig) -> list[ScribenginError]
         )
     for key in graph.order:
         flow = chain.dataflows[key]
-        environment = Environment(registry=registry, dataflow=flow.name, looking=True)
+        environment = Environment(registry=registry, dataflow=flow.name, nodes=STREAM_NODES, looking=True)
         for name, source in flow.sources.items():
             if graph.is_fed(key, name) or declares(chain, source):
                 continue
@@ -142,20 +141,8 @@ def submit_chain(
 
 def create_between(registry: Registry, chain: ChainConfig) -> None:
     """Create the logs and topics that the chain describes and that are not there. Idempotent."""
-    for name, log in chain.logs.items():
-        with LogNamespace.open(log.namespace, registry=registry) as namespace:
-            for one in log.logs(name):
-                try:
-                    namespace.create(one, log.config)
-                except LogExists:
-                    continue
-    for name, topic in chain.topics.items():
-        require_client()
-        from scribengin.connectors.kafka.sink.topic import Topic  # its client is not installed everywhere
-
-        made = Topic(topic, name)
-        if made.facts() is None:
-            made.create(topic.create)
+    for _, name, between in chain.between():
+        between.create_missing(registry, name)
 
 
 def _is_started(registry: Registry, config: DataflowConfig, home: Path) -> bool:
@@ -186,7 +173,7 @@ def _start(
     clock: Clock,
     standbys: int,
 ) -> None:
-    environment = Environment(registry=registry, clock=clock, dataflow=config.name, looking=True)
+    environment = Environment(registry=registry, clock=clock, dataflow=config.name, nodes=STREAM_NODES, looking=True)
     with OpenedDataflow(config, environment) as resources:
         tasks = resources.tasks()
         for name, sink in resources.sinks.items():

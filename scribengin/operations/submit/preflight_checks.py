@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import LogNotFound, ScribenginError, SourceMissing
 from scribengin.launcher.yarn.application_master.preflight import (
     REQUEST_VARIABLE,
@@ -71,7 +72,7 @@ def checks(request: PreflightRequest, directory: Path) -> Iterator[PreflightChec
         return  # connectors cannot be opened without it
     with registry:
         yield _attempt("registry", lambda: _registry(registry), "see SCRIBENGIN_REGISTRY_AUTH, and ZooKeeper's log")
-        environment = Environment(registry=registry, dataflow=config.name, looking=True)
+        environment = Environment(registry=registry, dataflow=config.name, nodes=STREAM_NODES, looking=True)
         step = "it must be reachable, under this name, from every node"
         for name in config.sources:
             yield _attempt(f"source {name}", partial(_source, config, name, environment), step)

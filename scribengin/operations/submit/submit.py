@@ -20,6 +20,7 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
 from scribengin.dataflow.registry.numbers import keep_numbers
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
 from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerDescriptor
@@ -52,7 +53,7 @@ def submit(
     packaged = config.package
     config = shipped(config, home)
     view = DataflowView(registry, config.name)
-    environment = Environment(registry=registry, clock=clock, dataflow=config.name)
+    environment = Environment(registry=registry, clock=clock, dataflow=config.name, nodes=STREAM_NODES)
     with OpenedDataflow(config, environment) as resources, launching_place(config, home, clock) as place:
         tasks = resources.tasks()
         claims = _claims(registry, [sink.resource for sink in resources.sinks.values()])

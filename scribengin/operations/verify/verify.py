@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -16,18 +16,12 @@ import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.names import a_few
-from scribengin.connectors import AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
-from scribengin.connectors.contract import Attempt, RoundLimits
-from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig
-from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
-from scribengin.connectors.kafka.source.config import KafkaSourceConfig
-from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
-from scribengin.connectors.spark import SparkSinkConfig, SparkSourceConfig
+from scribengin.connectors import KINDS, AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
+from scribengin.connectors.contract import RoundLimits
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid, SourceMissing
-from scribengin.log import LogNamespace
 from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.graph import graph_of
 from scribengin.operations.chain.registry import ChainDescriptor
@@ -83,23 +77,18 @@ def generate(registry: Registry, ends: StreamEnds, count: int) -> int:
     """
     targets: dict[tuple[str, str], AnySourceConfig] = {}
     for dataflow, name, config in ends.sources:
-        if not isinstance(config, LogSourceConfig | KafkaSourceConfig):
+        if KINDS[config.kind].append is None:
             raise ConfigInvalid(
                 f"source '{name}' of '{dataflow}' is of kind {config.kind}: records are generated in logs and topics "
                 "only; without --generate, what is there is verified"
             )
-        where = config.namespace if isinstance(config, LogSourceConfig) else config.bootstrap
-        environment = Environment(registry=registry, dataflow=dataflow, looking=True)
-        with closing(open_source(name, config, environment)) as source:
+        with closing(open_source(name, config, _looking(registry, dataflow))) as source:
             for stream in source.streams():
-                targets.setdefault((where, stream.name), config)
-    generators = {where: secrets.token_hex(4) for where, _ in targets}
-    for (where, target), config in targets.items():
-        batches = _tracking_batches(generators[where], target, count)
-        if isinstance(config, LogSourceConfig):
-            _append_to_log(registry, config, target, batches)
-        elif isinstance(config, KafkaSourceConfig):
-            _append_to_partition(config, target, batches)
+                targets.setdefault((config.endpoint().system, stream.name), config)
+    generators = {system: secrets.token_hex(4) for system, _ in targets}
+    for (system, target), config in targets.items():
+        if (append := KINDS[config.kind].append) is not None:
+            append(registry, config, target, _tracking_batches(generators[system], target, count))
     return len(targets)
 
 
@@ -117,7 +106,7 @@ def _verify_once(registry: Registry, ends: StreamEnds) -> Verdict:
     outputs = [_read_sink(registry, *sink) for sink in ends.sinks]
     sources = SinkRecords()
     for dataflow, name, config in ends.sources:  # after the outputs: what comes meanwhile is not there yet
-        if not isinstance(config, SparkSourceConfig):
+        if not KINDS[config.kind].spark_alone:
             for stream, payloads in _read_source(registry, dataflow, name, config):
                 sources.add(stream, payloads)
     return verdict(sources, outputs)
@@ -125,18 +114,16 @@ def _verify_once(registry: Registry, ends: StreamEnds) -> Verdict:
 
 def _read_sink(registry: Registry, dataflow: str, name: str, config: AnySinkConfig) -> SinkRecords:
     output = SinkRecords()
-    if isinstance(config, SparkSinkConfig):
-        raise ConfigInvalid(f"sink '{name}' of '{dataflow}' is a table of Spark, which verify does not read")
-    if isinstance(config, LogSinkConfig | KafkaSinkConfig):
-        own = re.compile(rf"{re.escape(config.log.strip('/'))}/\d+" if isinstance(config, LogSinkConfig) else ".*")
-        for log, payloads in _read_source(registry, dataflow, name, _as_source(config), own):
-            output.add(log, payloads)
+    if KINDS[config.kind].spark_alone:
+        raise ConfigInvalid(f"sink '{name}' of '{dataflow}' is a {config.endpoint().noun}, which verify does not read")
+    if (back := config.read_back()) is not None:
+        for stream, payloads in _read_source(registry, dataflow, name, back.source, re.compile(back.streams)):
+            output.add(stream, payloads)
         return output
-    environment = Environment(registry=registry, dataflow=dataflow, looking=True)
-    with closing(open_sink(name, config, environment)) as sink:
-        for stream in sink.streams(_streams_ever(registry, sink.resource)):
-            for batch in sink.committed(stream):
-                output.add(stream.name, _payloads(batch, dataflow, name))
+    with closing(open_sink(name, config, _looking(registry, dataflow))) as sink:
+        for written in sink.streams(_streams_ever(registry, sink.resource)):
+            for batch in sink.committed(written):
+                output.add(written.name, _payloads(batch, dataflow, name))
     return output
 
 
@@ -152,25 +139,13 @@ def _payloads(batch: pa.RecordBatch, dataflow: str, sink: str) -> list[bytes | N
     )
 
 
-def _as_source(config: LogSinkConfig | KafkaSinkConfig) -> AnySourceConfig:
-    """What the sink writes, to be read: by all streams at once, which share partitions in a topic."""
-    if isinstance(config, LogSinkConfig):
-        return LogSourceConfig(kind="log", logs=f"{config.log.strip('/')}/*", namespace=config.namespace)
-    return KafkaSourceConfig.parse({"kind": "kafka", "topics": [config.topic], **_connection(config)}, source="verify")
-
-
-def _connection(config: KafkaConnectionConfig) -> dict[str, object]:
-    return {key: getattr(config, key) for key in KafkaConnectionConfig.model_fields}
-
-
 def _read_source(
     registry: Registry, dataflow: str, name: str, config: AnySourceConfig, wanted: re.Pattern[str] | None = None
 ) -> Iterator[tuple[str, list[bytes | None]]]:
     """All that is there, by stream."""
     whole = {"start": "earliest", "until": None, "mirror_offsets": False}
     config = config.model_copy(update={key: value for key, value in whole.items() if key in type(config).model_fields})
-    environment = Environment(registry=registry, dataflow=dataflow, looking=True)
-    with closing(open_source(name, config, environment)) as source:
+    with closing(open_source(name, config, _looking(registry, dataflow))) as source:
         if "payload" not in source.schema.names:
             return
         try:
@@ -188,6 +163,10 @@ def _read_source(
                     position = plan.end
 
 
+def _looking(registry: Registry, dataflow: str) -> Environment:
+    return Environment(registry=registry, dataflow=dataflow, nodes=paths.STREAM_NODES, looking=True)
+
+
 def _streams_ever(registry: Registry, resource: str) -> int:
     """How many streams the sink has had, those of former tasks included."""
     try:
@@ -202,30 +181,3 @@ def _tracking_batches(generator: str, chunk: str, count: int) -> Iterator[pa.Rec
         numbers = range(first, min(first + _BATCH, count))
         payloads = [tracking_payload(generator, chunk, number) for number in numbers]
         yield pa.record_batch([pa.array(payloads, pa.binary())], names=["payload"])
-
-
-def _append_to_log(registry: Registry, config: LogSourceConfig, log: str, batches: Iterable[pa.RecordBatch]) -> None:
-    with (
-        LogNamespace.open(config.namespace, registry=registry) as namespace,
-        namespace.open_writer(log) as writer,
-    ):
-        for batch in batches:
-            writer.write_bulk(batch).result()
-
-
-def _append_to_partition(config: KafkaSourceConfig, stream: str, batches: Iterable[pa.RecordBatch]) -> None:
-    from scribengin.connectors.kafka.sink.records import Target  # its client is not installed everywhere
-    from scribengin.connectors.kafka.sink.topic import Topic
-    from scribengin.connectors.kafka.sink.writing import AtLeastOnceWriter
-
-    topic, _, number = stream.rpartition("/")
-    facts = Topic(config, topic).facts()
-    if facts is None:
-        raise SourceMissing(f"there is no topic {topic} at {config.bootstrap} any more")
-    target = Target(topic, facts.partitions, int(number), facts.bytes_max, by_key=False, tombstones=False)
-    value = {"kind": "kafka", "topic": topic, "guarantee": "at_least_once", **_connection(config)}
-    made = KafkaSinkConfig.parse(value, source="verify")
-    with closing(AtLeastOnceWriter(target, made, Attempt(owner="verify", epoch=0, commit_log=""))) as writer:
-        for batch in batches:
-            writer.write(batch)
-            writer.prepare_commit()

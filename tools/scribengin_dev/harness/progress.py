@@ -7,7 +7,7 @@ from types import TracebackType
 from scribengin.connectors import Environment, open_source
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
-from scribengin.dataflow.registry.paths import DataflowPaths
+from scribengin.dataflow.registry.paths import STREAM_NODES, DataflowPaths
 from scribengin_dev.harness.commits import CommitWatch
 from scribengin_dev.harness.installation import Installation
 
@@ -22,7 +22,7 @@ class FlowProgress:
         """Raises what the source raises when it is opened."""
         flow_paths = DataflowPaths(config.name)
         self.dataflow = config.name
-        environment = Environment(place.registry, config.name, looking=True)
+        environment = Environment(place.registry, config.name, STREAM_NODES, looking=True)
         self._source = open_source(source, config.sources[source], environment)
         streams = self._source.streams()
         self.streams = [stream.name for stream in streams]

@@ -9,7 +9,6 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from scribengin.dataflow.edges import place_of
 from scribengin.dataflow.registry.view import dataflow_names
 from scribengin.errors import ChainExists, DataflowExists, ScribenginError, SourceMissing
 from scribengin.operations.chain.config import ChainConfig
@@ -108,11 +107,11 @@ def _ways(chain: ChainConfig, graph: ChainGraph) -> Iterator[list[str]]:
         flow = chain.dataflows[key]
         for name, source in flow.sources.items():
             if not graph.is_fed(key, name):
-                yield [place_of(source), key]
+                yield [str(source.endpoint()), key]
         for name, sink in flow.sinks.items():
             readers = sorted({edge.reader for edge in graph.fed_by(key) if edge.sink == name})
             bad = " (bad records)" if name == flow.errors.sink else ""
-            yield [key, f"{place_of(sink)}{bad}", *((", ".join(readers),) if readers else ())]
+            yield [key, f"{sink.endpoint()}{bad}", *((", ".join(readers),) if readers else ())]
 
 
 def _fitting(parts: list[str], width: int) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ScribenginError
 from scribengin.operations.submit.explain import Explanation, explain
 from scribengin.spark.session.session import start_session, stop_session
@@ -40,7 +41,7 @@ def check(
     def by_spark(spec: Callable[[], TransformationSpec]) -> CheckedPlan:
         return _checked_by_spark(config, spec) if transformation else CheckedPlan({}, {}, ())
 
-    environment = Environment(registry=registry, dataflow=config.name)
+    environment = Environment(registry=registry, dataflow=config.name, nodes=STREAM_NODES)
     return explain(registry, config, environment, by_spark, exists=exists, code=transformation, expected=expected)
 
 

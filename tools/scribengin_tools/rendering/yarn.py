@@ -17,6 +17,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.connectors import KINDS
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ClusterNotReady, ConfigInvalid, LauncherError
@@ -38,8 +39,6 @@ TIMEOUT_S = 600.0
 _POLL_S = 0.5
 _SAY_EVERY_POLLS = 20
 _PACKAGES = ("pyspark", "pyarrow", "kazoo", "jpype", "scribengin_tools")
-_OF_KIND = {"kafka": ("confluent_kafka",), "hdfs": ("hdfs_native",)}
-"""What connectors of a kind may import; it is asked for where this machine has it as well."""
 _DIAGNOSTIC_LINES = 8
 
 
@@ -140,8 +139,8 @@ def _request(hosts: str, config: DataflowConfig) -> PreflightRequest:
 
 
 def _packages(config: DataflowConfig) -> list[str]:
-    kinds = {connector.kind for connector in [*config.sources.values(), *config.sinks.values()]}
-    wanted = [package for kind in sorted(kinds) for package in _OF_KIND.get(kind, ())]
+    kinds = {one.kind for one in config.sources.values()} | {one.kind for one in config.sinks.values()}
+    wanted = [package for kind in sorted(kinds) for package in KINDS[kind].packages]
     launcher = ["skein"] if config.launcher == "skein" else []
     return [*_PACKAGES, *launcher, *(package for package in wanted if importlib.util.find_spec(package) is not None)]
 

@@ -7,6 +7,8 @@ from scribengin.connectors.files.formats.parquet import ParquetWriting
 from scribengin.connectors.files.formats.writing import FileWriting, FramesWriting, LinesWriting, PlainWriting
 from scribengin.errors import DataflowError
 
+NOUN = "files"
+"""What a sink or a source of files is called."""
 LINES = {"json": "jsonl", "raw": "txt"}
 """The suffix of files of lines, by what a line holds."""
 _PLAIN: dict[str, PlainWriting] = {suffix: LinesWriting(suffix) for suffix in LINES.values()} | {"bin": FramesWriting()}

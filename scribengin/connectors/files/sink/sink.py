@@ -10,14 +10,14 @@ from pydantic import Field, field_validator, model_validator
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import node_name
-from scribengin.connectors.contract import Attempt, Sink, SinkConfig, SinkStreamDescriptor, SinkStreamWriter
-from scribengin.connectors.files.formats.kinds import suffix_of, writing_of
+from scribengin.connectors.contract import Attempt, Endpoint, Sink, SinkConfig, SinkStreamDescriptor, SinkStreamWriter
+from scribengin.connectors.files.formats.kinds import NOUN, suffix_of, writing_of
 from scribengin.connectors.files.formats.writing import FileWriting
 from scribengin.connectors.files.sink.merge import StreamMerge, visible_files
 from scribengin.connectors.files.sink.partitions import FilePartitionConfig
 from scribengin.connectors.files.sink.segments import PRIVATE, MergeDescriptor, StreamLayout, segment_keys
 from scribengin.connectors.files.sink.writer import FileShape, FileSinkWriter
+from scribengin.connectors.opening import StreamNodes
 from scribengin.errors import ConfigInvalid
 from scribengin.filesystems.paths import absolute, durable_file_system
 from scribengin_registry.contract import Registry
@@ -68,16 +68,19 @@ class FileSinkConfig(SinkConfig):
             raise ValueError(f"codec: {self.codec} cannot be had with file_format: {self.file_format}")
         return self
 
+    def endpoint(self) -> Endpoint:
+        return Endpoint(NOUN, "", self.path.rstrip("/"))
+
 
 class FileSink(Sink):
     """A directory that one dataflow writes. Its streams are numbered from 0, as tasks are."""
 
-    def __init__(self, name: str, config: FileSinkConfig, registry: Registry, sinks_node: str, clock: Clock) -> None:
-        """`sinks_node`: the registry path below which every resource has its node. Raises ConfigInvalid."""
+    def __init__(self, name: str, config: FileSinkConfig, registry: Registry, nodes: StreamNodes, clock: Clock) -> None:
+        """`nodes`: where its streams have their nodes in the registry. Raises ConfigInvalid."""
         self._name = name
         self._config = config
         self._registry = registry
-        self._sinks_node = sinks_node
+        self._nodes = nodes
         self._clock = clock
         self._files, self._root = durable_file_system(config.path)
         if self._files.size(self._root) is not None and not self._files.is_directory(self._root):
@@ -143,7 +146,7 @@ class FileSink(Sink):
         return writing_of(suffix, self._config.codec)
 
     def _node(self, stream: str) -> str:
-        return f"{self._sinks_node}/{node_name(self.resource)}/{node_name(stream)}/merge"
+        return f"{self._nodes.sink_stream(self.resource, stream)}/merge"
 
     def _create_node(self, layout: StreamLayout) -> None:
         """A node of a new incarnation: later than every segment that a dataflow before this one has left here."""

@@ -30,6 +30,7 @@ from scribengin.base.model import Position
 from scribengin.connectors.contract import (
     RECORD_BYTES_MAX,
     RECORD_SCHEMA,
+    Endpoint,
     Source,
     SourceConfig,
     SourceStreamDescriptor,
@@ -38,6 +39,7 @@ from scribengin.connectors.contract import (
 )
 from scribengin.connectors.files.formats.compression import CODEC_OF_SUFFIX, Codec, CompressedReading
 from scribengin.connectors.files.formats.growing import Framing, GrowingReading
+from scribengin.connectors.files.formats.kinds import NOUN
 from scribengin.connectors.files.formats.lines import LINE_BYTES_MAX
 from scribengin.connectors.files.formats.parquet import ParquetReading, is_complete, read_footer
 from scribengin.connectors.files.formats.reading import FileReading, FileToRead
@@ -92,6 +94,12 @@ class FileSourceConfig(SourceConfig):
         if self.schema_file is not None and self.file_format != "parquet":
             raise ValueError("schema_file goes with file_format: parquet, and only with it")
         return self
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(NOUN, "", self.path)
+
+    def reads(self, thing: Endpoint) -> bool:
+        return thing.noun == NOUN and f"{self.path.rstrip('/')}/".startswith(f"{thing.name}/")
 
     def codec_of(self, name: str) -> Codec | None:
         """How the file of that name is compressed, if it is."""

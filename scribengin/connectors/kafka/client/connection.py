@@ -19,6 +19,8 @@ from scribengin.base.model import Config
 from scribengin.errors import ConfigInvalid
 from scribengin_registry.references import resolved_all
 
+TOPIC = "topic"
+"""The noun of what Kafka keeps records in."""
 ClientValue = str | int | float | bool
 _ADDRESS = re.compile(r"^[^\s,]+:\d+$")
 _OURS = {
@@ -74,6 +76,14 @@ class KafkaConnectionConfig(Config):
     def _not_ours(cls, value: dict[str, ClientValue]) -> dict[str, ClientValue]:
         refuse_ours(value)
         return value
+
+    def system(self) -> str:
+        """The brokers that are named, in an order of their own."""
+        return ",".join(sorted(self.bootstrap.split(",")))
+
+    def is_cluster(self, system: str) -> bool:
+        """Whether those brokers are of the same cluster, as far as names tell: one of them is named here, too."""
+        return bool(set(system.split(",")) & set(self.bootstrap.split(",")))
 
 
 def refuse_ours(settings: Mapping[str, ClientValue]) -> None:

@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from scribengin.base.model import Config
-from scribengin.connectors.contract import SinkConfig
-from scribengin.connectors.kafka.client.connection import ClientValue, KafkaConnectionConfig
+from scribengin.connectors.contract import Endpoint, ReadBack, SinkConfig
+from scribengin.connectors.kafka.client.connection import TOPIC, ClientValue, KafkaConnectionConfig
+from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 
@@ -57,3 +58,10 @@ class KafkaSinkConfig(SinkConfig, KafkaConnectionConfig):
         if not _TOPIC.match(value) or value in (".", ".."):
             raise ValueError(f"'{value}' is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
         return value
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(TOPIC, self.system(), self.topic)
+
+    def read_back(self) -> ReadBack:
+        connection = {key: getattr(self, key) for key in KafkaConnectionConfig.model_fields}
+        return ReadBack(KafkaSourceConfig(kind="kafka", topics=[self.topic], **connection), ".*")

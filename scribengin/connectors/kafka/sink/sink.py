@@ -9,7 +9,6 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.model import node_name
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
     Attempt,
@@ -26,6 +25,7 @@ from scribengin.connectors.kafka.sink.records import SIDE_COLUMNS, Target
 from scribengin.connectors.kafka.sink.topic import Topic, TopicFacts
 from scribengin.connectors.kafka.sink.transaction import RETENTION_MINUTES_MIN, KafkaTransaction, ensure_transaction
 from scribengin.connectors.kafka.sink.writing import AtLeastOnceWriter, TransactionalWriter
+from scribengin.connectors.opening import StreamNodes
 from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin_registry.contract import Registry
 
@@ -39,14 +39,14 @@ class KafkaSink(Sink):
     """One topic, written by all tasks. Stream k writes records without a key to partition k, round robin."""
 
     def __init__(
-        self, name: str, config: KafkaSinkConfig, registry: Registry, *, dataflow: str, sinks_node: str, clock: Clock
+        self, name: str, config: KafkaSinkConfig, registry: Registry, *, dataflow: str, nodes: StreamNodes, clock: Clock
     ) -> None:
-        """`sinks_node`: the registry path below which every resource has its node. Raises ConfigInvalid."""
+        """`nodes`: where its streams have their nodes in the registry. Raises ConfigInvalid."""
         self._name = name
         self._config = config
         self._registry = registry
         self._dataflow = dataflow
-        self._sinks_node = sinks_node
+        self._nodes = nodes
         self._clock = clock
         self._topic = Topic(config, config.topic)
         self._resource: str | None = None
@@ -181,4 +181,4 @@ class KafkaSink(Sink):
             )
 
     def _node(self, stream: SinkStreamDescriptor) -> str:
-        return f"{self._sinks_node}/{node_name(stream.resource)}/{node_name(stream.name)}/transaction"
+        return f"{self._nodes.sink_stream(stream.resource, stream.name)}/transaction"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from scribengin.connectors.contract import RECORD_BYTES_MAX, SourceConfig
-from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig
+from scribengin.connectors.contract import RECORD_BYTES_MAX, Endpoint, SourceConfig
+from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
 
 EARLIEST: Literal["earliest"] = "earliest"
 LATEST: Literal["latest"] = "latest"
@@ -84,6 +84,12 @@ class KafkaSourceConfig(KafkaConnectionConfig, SourceConfig):
         if self.until == EARLIEST:
             raise ValueError("until: earliest would read nothing; give latest, a time, or offsets")
         return self
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(TOPIC, self.system(), ", ".join(self.topics) or str(self.pattern))
+
+    def reads(self, thing: Endpoint) -> bool:
+        return thing.noun == TOPIC and self.is_cluster(thing.system) and self.means(thing.name)
 
     def means(self, topic: str) -> bool:
         """Whether it is one of the topics, or matches the pattern."""

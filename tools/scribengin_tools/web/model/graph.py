@@ -12,7 +12,6 @@ from typing import Literal
 
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edges import meets, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def graph_of_flows(configs: Mapping[str, DataflowConfig | None]) -> FlowGraph:
             edges.append(GraphEdge(flow_id(flow), place, flow, "writes", name))
     for flow, config in configs.items():
         for name, source in config.sources.items() if config else ():
-            met = list(dict.fromkeys(place for sink, place in written if meets(sink, source)))
+            met = list(dict.fromkeys(place for sink, place in written if source.meets(sink.endpoint())))
             for place in met or [_place(nodes, source)]:
                 edges.append(GraphEdge(place, flow_id(flow), flow, "reads", name))
     return FlowGraph(tuple(nodes.values()), tuple(edges))
@@ -69,7 +68,7 @@ def flow_id(name: str) -> str:
 
 def _place(nodes: dict[str, GraphNode], endpoint: AnySinkConfig | AnySourceConfig) -> str:
     where = getattr(endpoint, "namespace", "") or getattr(endpoint, "bootstrap", "")
-    label = place_of(endpoint)
+    label = str(endpoint.endpoint())
     node = f"place:{label} {where}".rstrip()
     nodes.setdefault(node, GraphNode(node, "place", label))
     return node
