@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+
+from scribengin_registry.threads import pause
 
 _SLICE_S = 0.5
 _LOOK_MAX_S = 2.0
@@ -40,4 +41,4 @@ class Deadline:
 
     def pause(self, longest_s: float) -> None:
         """Give others the time to do what we wait for: `longest_s`, or what remains."""
-        threading.Event().wait(min(longest_s, max(0.0, self._left_s)))
+        pause(min(longest_s, max(0.0, self._left_s)))

@@ -18,6 +18,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from scribengin_registry.contract import Check, Registry, SessionState, WatchEvent
 from scribengin_registry.errors import (
@@ -28,6 +29,7 @@ from scribengin_registry.errors import (
     RegistryUnreachable,
     SessionLost,
 )
+from scribengin_registry.threads import background, delayed
 
 _SEQUENCE_DIGITS = 10
 _RETRY_S = 0.5
@@ -97,7 +99,7 @@ class Election:
         self._listener = listener
         self._move(CandidateState.CANDIDATE)
         self._registry.on_session(self._on_session)
-        self._thread = threading.Thread(target=self._run, name=f"election-{self._name}", daemon=True)
+        self._thread = background(f"election-{self._name}", self._run)
         self._thread.start()
 
     def leader(self) -> str | None:
@@ -216,10 +218,11 @@ class Election:
             if state is SessionState.SUSPENDED and self._standing is CandidateState.LEADER:
                 self._move(CandidateState.DOUBTFUL)
                 self._doubts += 1
-                patience = threading.Timer(
-                    self._registry.session_timeout_s * _DOUBT_OF_SESSION, self._give_up, (self._doubts,)
+                patience = delayed(
+                    "election-doubt",
+                    self._registry.session_timeout_s * _DOUBT_OF_SESSION,
+                    partial(self._give_up, self._doubts),
                 )
-                patience.daemon = True
                 patience.start()
             elif state is SessionState.LOST and self._standing in _LEADING:
                 self._move(CandidateState.CANDIDATE)

@@ -19,6 +19,7 @@ from typing import NoReturn
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.openness import openness
+from scribengin.base.threads import delayed
 from scribengin.errors import ConfigInvalid
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import RegistryError, RegistryUnreachable
@@ -121,9 +122,7 @@ class RegistryPatience:
                     self._timer.cancel()
                 self._timer = None
             elif self._timer is None:
-                self._timer = threading.Timer(self._patience_s, self.give_up)
-                self._timer.name = "registry-patience"
-                self._timer.daemon = True
+                self._timer = delayed("registry-patience", self._patience_s, self.give_up)
                 self._timer.start()
 
     @property
@@ -168,6 +167,4 @@ def _began_in(trace: TracebackType | None) -> str:
 
 def _end_within(limit_s: float, code: int) -> None:
     """Threads of others may keep a process from ending: then it is ended."""
-    timer = threading.Timer(limit_s, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
+    delayed("end", limit_s, lambda: os._exit(code)).start()

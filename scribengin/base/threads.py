@@ -15,6 +15,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
+from scribengin_registry.threads import background as background
+from scribengin_registry.threads import delayed as delayed
+from scribengin_registry.threads import pause as pause
+
 _T = TypeVar("_T")
 
 
@@ -29,7 +33,7 @@ def call_with_limit(call: Callable[[], _T], limit_s: float) -> _T:
         except BaseException as error:  # noqa: BLE001  a thread's outermost loop: whoever waits raises it
             outcome.set_exception(error)
 
-    threading.Thread(target=run, name="call", daemon=True).start()
+    background("call", run).start()
     if not wait([outcome], limit_s).done:
         raise TimeoutError(f"no answer for {limit_s:g} s")
     return outcome.result()
@@ -57,7 +61,7 @@ class BackgroundWork:
                 return
             self._due = True
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="log-maintenance", daemon=True)
+                thread = background("log-maintenance", self._run)
                 thread.start()
                 self._thread = thread
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from scribengin.connectors import Environment, open_sink, open_source
+from scribengin.connectors import AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
 from scribengin.connectors.contract import Guarantee, Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -20,7 +20,13 @@ class OpenedDataflow:
     way.
     """
 
-    def __init__(self, config: DataflowConfig, environment: Environment) -> None:
+    def __init__(
+        self,
+        config: DataflowConfig,
+        environment: Environment,
+        open_source: Callable[[str, AnySourceConfig, Environment], Source] = open_source,
+        open_sink: Callable[[str, AnySinkConfig, Environment], Sink] = open_sink,
+    ) -> None:
         """Raises what the connectors raise for a source or sink that cannot be opened."""
         self.config = config
         with ExitStack() as opened:
@@ -90,3 +96,7 @@ class OpenedDataflow:
                 for name in config.outputs
             },
         )
+
+
+OpenDataflow = Callable[[DataflowConfig, Environment], OpenedDataflow]
+"""Opens what a config names (`OpenedDataflow`, or with other connectors)."""

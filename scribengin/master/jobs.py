@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scribengin.base.diagnostics import tagged
+from scribengin.base.threads import background
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -44,7 +45,7 @@ class Job:
         self._trouble: str | None = None
         self._outdated = False
         self._resources: OpenedDataflow | None = None
-        self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
+        self._thread = background(kind, self._run)
 
     def start(self) -> None:
         """Begin, at once."""

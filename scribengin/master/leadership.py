@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from pathlib import Path
 
 from scribengin.base.clock import Clock
 from scribengin.base.diagnostics import tagged
+from scribengin.base.threads import pause
 from scribengin.connectors import Environment
 from scribengin.dataflow.containers import master_request, worker_request
-from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus, HistoryEvent, PlacementHead
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
@@ -115,6 +115,8 @@ class MasterSettings:
     standbys: int = 1
     metrics: str | None = None
     """Where it serves /metrics and /health."""
+    open_dataflow: OpenDataflow = OpenedDataflow
+    """Opens the sources and sinks of a config."""
 
 
 class Leadership:
@@ -251,7 +253,7 @@ class Leadership:
         )
 
         def open_resources() -> OpenedDataflow:
-            return OpenedDataflow(self._state.config, environment)
+            return self._settings.open_dataflow(self._state.config, environment)
 
         tell = self._wakeups.put
 
@@ -319,7 +321,7 @@ class Leadership:
         return [ev.ContainerExited(container.name, how, log)]
 
     def _pause(self) -> None:
-        threading.Event().wait(RETRY_S)
+        pause(RETRY_S)
 
     # -- carrying out
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import queue
 import signal
-import threading
 from dataclasses import replace
 
 from scribengin.base.clock import Clock
+from scribengin.base.threads import pause
 from scribengin.dataflow.registry.descriptors import HistoryEvent
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerLauncher
@@ -95,7 +95,7 @@ class Master:
     def _lead_again_if_still_elected(self) -> None:
         """The head was not to be had, or a word of a new election was missed: the election decides who leads."""
         if self._election.standing is CandidateState.LEADER:
-            threading.Event().wait(RETRY_S)
+            pause(RETRY_S)
             self._wakeups.put(Elected())
 
     def _leave_word(self, error: Exception) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.diagnostics import tagged
+from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid
 from scribengin.log.metrics import exposition
 
@@ -52,7 +53,7 @@ class MonitoringServer:
         """
         self._server = _listening(host, port, health)
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="monitoring", daemon=True)
+        self._thread = background("monitoring", self._server.serve_forever)
         self._thread.start()
 
     @property

@@ -15,6 +15,9 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+from scribengin.base.threads import background
 
 LOOPBACK = "127.0.0.1"
 _CONNECT_TIMEOUT_S = 5.0
@@ -51,7 +54,7 @@ class ChaosProxy:
         self._listener = socket.create_server((LOOPBACK, 0))
         self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
         """`host:port`, for clients."""
-        threading.Thread(target=self._accept, name="chaos-proxy", daemon=True).start()
+        background("chaos-proxy", self._accept).start()
 
     @property
     def held(self) -> int:
@@ -127,7 +130,7 @@ class ChaosProxy:
                     continue
                 self._links.append(link)
             for pump in (self._pump_requests, self._pump_replies):
-                threading.Thread(target=pump, args=(link,), name="chaos-proxy", daemon=True).start()
+                background("chaos-proxy", partial(pump, link)).start()
 
     def _pump_requests(self, link: _Link) -> None:
         greeting = _read_frame(link.client)  # it opens the session, and is no request: it has no number and no type

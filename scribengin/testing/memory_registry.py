@@ -18,6 +18,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.threads import background
 from scribengin.testing.memory_tree import MemoryTree, TreeChange
 from scribengin_registry.contract import (
     ANY_VERSION,
@@ -137,9 +138,7 @@ class MemoryRegistry(Registry):
         self._session_timeout_s = session_timeout_s
         self._user = user
         self._actions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread = (
-            threading.Thread(target=self._run, name="memory-registry", daemon=True) if dispatch is None else None
-        )
+        self._thread = background("memory-registry", self._run) if dispatch is None else None
         self._tracker = SessionTracker(self._actions.put if dispatch is None else dispatch)
         self._touch = True
         self._expired = False

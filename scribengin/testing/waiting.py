@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.threads import pause
 
 _POLL_S = 0.01
 # A machine of many may stand still for most of a minute. What it is to do meanwhile has had no time to be done: a look
@@ -26,6 +26,6 @@ def wait_until(
     while not condition():
         if left_s < 0:
             raise AssertionError(f"waited {timeout_s:g} s in vain for {what}")
-        threading.Event().wait(_POLL_S)
+        pause(_POLL_S)
         before_s, looked_s = looked_s, clock.monotonic_s()
         left_s -= min(looked_s - before_s, _LOOK_MAX_S)

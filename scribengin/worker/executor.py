@@ -8,18 +8,20 @@ from collections.abc import Callable, Sequence
 
 from scribengin.base.clock import Clock
 from scribengin.base.diagnostics import log_context, tagged
+from scribengin.base.threads import background
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import TaskAssignment
 from scribengin.dataflow.round.bad_records import Isolating
-from scribengin.dataflow.round.runner import RoundOutcome, RoundRunner
+from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.errors import ScribenginError
 from scribengin.worker import state
 from scribengin.worker.failures import Failure, Remedy, remedy_for
 from scribengin.worker.state import AssignedTask, ExecutorReport, ExecutorState
+from scribengin.worker.task_runner import TaskRunner
 
 _LOG = logging.getLogger(__name__)
 
-OpenTask = Callable[[AssignedTask, Callable[[Isolating], None]], RoundRunner]
+OpenTask = Callable[[AssignedTask, Callable[[Isolating], None]], TaskRunner]
 """Opens a task whose owner tells the second how a search for bad records goes."""
 
 
@@ -49,11 +51,11 @@ class Executor:
         self._stopping = threading.Event()
         self._state = ExecutorState(patience)
         self._assignments: list[TaskAssignment] | None = None
-        self._reconfigure: Callable[[RoundRunner], None] | None = None
+        self._reconfigure: Callable[[TaskRunner], None] | None = None
         self._leaving = False
         self._idle = True
-        self._owners: dict[AssignedTask, RoundRunner] = {}
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._owners: dict[AssignedTask, TaskRunner] = {}
+        self._thread = background(name, self._run)
 
     def start(self) -> None:
         """Start the thread."""
@@ -66,7 +68,7 @@ class Executor:
             self._idle = False
         self._woken.set()
 
-    def reconfigure(self, change: Callable[[RoundRunner], None], patience: PatienceConfig) -> None:
+    def reconfigure(self, change: Callable[[TaskRunner], None], patience: PatienceConfig) -> None:
         """Have this done with every open task before its next step. Those that are opened from now on have it."""
         with self._lock:
             self._reconfigure = change
@@ -112,7 +114,7 @@ class Executor:
             _LOG.warning(f"{self.name} of the worker ended: {error!r}", exc_info=error, extra=tagged("executor_ended"))
             self._on_fatal(Failure(Remedy.WORKER, f"{self.name} of the worker ended: {error!r}"))
 
-    def _next_step(self) -> tuple[state.Step, Callable[[RoundRunner], None] | None]:
+    def _next_step(self) -> tuple[state.Step, Callable[[TaskRunner], None] | None]:
         with self._lock:
             change, self._reconfigure = self._reconfigure, None
             if self._assignments is not None:
@@ -202,7 +204,7 @@ class Executor:
         done = self._owners[owned].round if owned in self._owners else None
         return None if done is None else done + 1
 
-    def _owner(self, owned: AssignedTask) -> RoundRunner:
+    def _owner(self, owned: AssignedTask) -> TaskRunner:
         if owned not in self._owners:
             self._owners[owned] = self._open_task(owned, lambda step: self._isolating(owned, step))
         return self._owners[owned]

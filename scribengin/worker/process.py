@@ -7,11 +7,9 @@ Its exit codes tell its master, and people, why it ended.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue
-import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -34,15 +32,15 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.bad_records import Isolating
 from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
-from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, NotNarrow, TransformationFailed
+from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.metrics import observe_round
-from scribengin.spark.session.session import start_session
-from scribengin.spark.transform.transformation import Transformation
 from scribengin.worker.executor import Executor
 from scribengin.worker.failures import Failure
+from scribengin.worker.host import THIS_PROCESS, WorkerHost
 from scribengin.worker.monitoring import monitored
 from scribengin.worker.reporting import ReportSchedule
 from scribengin.worker.state import AssignedTask, ExecutorReport
+from scribengin.worker.task_runner import TaskRunner
 from scribengin_registry.contract import Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, SessionLost
 
@@ -73,10 +71,14 @@ class WorkerSettings:
 class WorkerProcess:
     """One worker, from registration to its end. `run` blocks; it must be called on the main thread."""
 
-    def __init__(self, registry: Registry, settings: WorkerSettings, clock: Clock) -> None:
+    def __init__(
+        self, registry: Registry, settings: WorkerSettings, clock: Clock, host: WorkerHost = THIS_PROCESS
+    ) -> None:
+        """Raises DataflowNotFound, ConfigInvalid, DescriptorUnreadable."""
         self._registry = registry
         self._settings = settings
         self._clock = clock
+        self._host = host
         self._wakeups: queue.SimpleQueue[Wakeup | Failure] = queue.SimpleQueue()
         self._view = DataflowView(registry, settings.dataflow)
         in_force = self._view.config_in_force(self._on_config)
@@ -92,14 +94,14 @@ class WorkerProcess:
 
     def run(self) -> int:
         """Work until removed, told to end, or of no use any more. Returns the exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self._wakeups.put("leave"))
+        self._host.on_termination(lambda: self._wakeups.put("leave"))
         self._registry.on_session(self._on_session)
         with ExitStack() as opened:
             self._register(
                 opened.enter_context(monitored(self._config, self._settings.name, lambda: self._told().tasks))
             )
-            resources = opened.enter_context(OpenedDataflow(self._config, self._environment()))
-            transform = self._start_spark(resources)
+            resources = opened.enter_context(self._host.open_dataflow(self._config, self._environment()))
+            transform = self._host.start_transform(resources, self._settings.name)
             self._start_executors(resources, transform)
             opened.callback(self._stop_executors)
             self._ready = True
@@ -137,24 +139,11 @@ class WorkerProcess:
             registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow, nodes=STREAM_NODES
         )
 
-    def _start_spark(self, resources: OpenedDataflow) -> RoundTransform:
-        config = self._config
-        session = start_session(
-            f"{config.name}-{self._settings.name}",
-            master=config.spark.master or f"local[{config.container.cores}]",
-            memory_mb=config.container.memory_mb,
-            conf=config.spark.conf,
-        )
-        transformation = Transformation.load(resources.transformation_spec(), session)
-        with contextlib.suppress(NotNarrow, TransformationFailed):
-            transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
-        return transformation
-
     def _start_executors(self, resources: OpenedDataflow, transform: RoundTransform) -> None:
         for number in range(1, self._config.executors_per_worker + 1):
             name = f"executor-{number}"
 
-            def open_task(owned: AssignedTask, isolating: Callable[[Isolating], None], name: str = name) -> RoundRunner:
+            def open_task(owned: AssignedTask, isolating: Callable[[Isolating], None], name: str = name) -> TaskRunner:
                 return self._open_task(owned, name, resources, transform, isolating)
 
             executor = Executor(
@@ -176,7 +165,7 @@ class WorkerProcess:
         resources: OpenedDataflow,
         transform: RoundTransform,
         isolating: Callable[[Isolating], None],
-    ) -> RoundRunner:
+    ) -> TaskRunner:
         return RoundRunner(
             self._registry,
             self._settings.dataflow,
@@ -263,7 +252,7 @@ class WorkerProcess:
         self._config = self._config.model_copy(update={**live, "errors": errors})
         changed = self._config
 
-        def reconfigure(owner: RoundRunner) -> None:
+        def reconfigure(owner: TaskRunner) -> None:
             owner.reconfigure(changed.round, changed.errors, paused_sources(changed))
 
         for executor in self._executors:
@@ -310,7 +299,7 @@ class WorkerProcess:
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             text = f"{self._settings.name} lost its registry session; its tasks are others' now"
-            end_at_once("session_lost", text, EXIT_SESSION_LOST)
+            self._host.end_at_once("session_lost", text, EXIT_SESSION_LOST)
 
 
 def paused_sources(config: DataflowConfig) -> list[str]:

@@ -17,6 +17,7 @@ TIME_READERS = frozenset(
     + [f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")]
     + ["datetime.date.today"]
 )
+STARTERS = frozenset({"threading.Thread", "threading.Timer", "threading.Event().wait"})
 SKIPPING = frozenset({"skip", "skipif", "skipUnless", "skipIf", "xfail", "importorskip", "expectedFailure"})
 
 # What is written differently here so that this file does not break the rules it states.
@@ -73,6 +74,22 @@ def time_readers(file: SourceFile) -> list[str]:
 def sleepers(file: SourceFile) -> list[str]:
     """Fixed sleeps."""
     return _uses(file, frozenset({"time.sleep", "asyncio.sleep"}))
+
+
+def thread_starters(file: SourceFile) -> list[str]:
+    """Threads and timers that are made, and waits on an event that nobody else has."""
+    meant = imported_names(file)
+    wrong = []
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = resolved(called_name(node), meant)
+        waited = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "wait" else None
+        if isinstance(waited, ast.Call) and resolved(called_name(waited), meant) == "threading.Event":
+            name = "threading.Event().wait"
+        if name in STARTERS:
+            wrong.append(f"{file.path}:{node.lineno} {name}")
+    return wrong
 
 
 def skippers(file: SourceFile) -> list[str]:

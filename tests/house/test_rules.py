@@ -49,6 +49,27 @@ def test_only_the_clock_reads_time() -> None:
     expect_none(f"{path} is excused and reads no time" for path in TIME_READERS if not found.get(path))
 
 
+def test_threads_and_pauses_are_made_in_one_place() -> None:
+    engine = [file for file in shipped_files() if file.module.split(".")[0] in ("scribengin", "scribengin_registry")]
+    found = {file.module: rules.thread_starters(file) for file in engine}
+    assert found.pop("scribengin_registry.threads")
+    expect_none(line for lines in found.values() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("import threading\nthreading.Thread(target=f).start()", 1),
+        ("from threading import Timer as T\nT(3, f)", 1),
+        ("import threading\nthreading.Event().wait(1)", 1),
+        ("import threading\nwoken = threading.Event()\nwoken.wait(1)", 0),
+        ("import threading\ndef f(thread: threading.Thread) -> None: thread.join()", 0),
+    ],
+)
+def test_the_rule_sees_a_thread_that_is_made(text: str, lines: int) -> None:
+    assert len(rules.thread_starters(parse(text))) == lines
+
+
 def test_nothing_catches_everything_and_goes_on() -> None:
     found = [handler for file in files_that_run() for handler in rules.blanket_handlers(file)]
     expect_none(f"{place} in {name}" for name, place in found if name not in BLANKET_HANDLERS)

@@ -59,6 +59,7 @@ from scribengin_registry.errors import (
 from scribengin_registry.limits import checked_operations, checked_path, checked_size, parent_of
 from scribengin_registry.references import resolved
 from scribengin_registry.session import SessionTracker
+from scribengin_registry.threads import background
 from scribengin_registry.watches import SharedWatch, WatchTable, What
 from scribengin_registry.zookeeper.auth import SessionAuth, is_open, parse_auth
 from scribengin_registry.zookeeper.errors import BROKEN, BYSTANDER, translated
@@ -100,7 +101,7 @@ def connect(
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
     if not Deadline(connect_timeout_s).wait(client.start_async().wait):
         # kazoo's thread may hang in connect() for as long as a session: whoever waits for an answer need not.
-        threading.Thread(target=registry.close, name="registry-give-up", daemon=True).start()
+        background("registry-give-up", registry.close).start()
         raise RegistryUnreachable(
             f"no ZooKeeper server answered at {servers} within {connect_timeout_s:g} s: check the address and that the "
             "server runs (`scribengin sandbox` starts one)"

@@ -23,7 +23,6 @@ What may go wrong, and what then holds:
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ import pyarrow as pa
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision
 from scribengin.base.model import Position
+from scribengin.base.threads import pause
 from scribengin.connectors.contract import (
     PlannedRange,
     RecordSplit,
@@ -255,7 +255,8 @@ class RoundRunner:
         """Block until one of the source streams has something to read, or the timeout."""
         read = self._read()
         if not read:
-            return threading.Event().wait(timeout_s)
+            pause(timeout_s)
+            return False
         return any(source.reader.wait(self._position(source), timeout_s / len(read)) for source in read)
 
     def _read(self) -> list[_Input]:

@@ -21,11 +21,13 @@ import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import from_node_name, node_name
 from scribengin.base.private import PRIVATE_MODE, private_directory
+from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
     HOME_VARIABLE,
@@ -75,7 +77,7 @@ class LocalLauncher(ContainerLauncher):
         self._selector = selectors.DefaultSelector()
         self._wakeup_read, self._wakeup_write = os.pipe()
         self._selector.register(self._wakeup_read, selectors.EVENT_READ)
-        self._thread = threading.Thread(target=self._watch, name="container-watch", daemon=True)
+        self._thread = background("container-watch", self._watch)
         self._thread.start()
 
     # -- the contract
@@ -115,7 +117,7 @@ class LocalLauncher(ContainerLauncher):
             os.close(pidfd)  # the pid is another process's now
             pidfd = -1
         if pidfd < 0:
-            threading.Thread(target=self._ended, args=(container,), name="container-ended", daemon=True).start()
+            background("container-ended", partial(self._ended, container)).start()
             return
         with self._lock:
             self._selector.register(pidfd, selectors.EVENT_READ, container)  # epoll takes it while the thread waits

@@ -13,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+
+from scribengin_registry.threads import background
 
 OUTPUT_BYTES_MAX = 8 << 20
 """From so many bytes on a file is rotated, at the end of a line. There are two of each kind."""
@@ -101,7 +103,7 @@ class Pumps:
         self.ends = [end for _, end in self._pipes]
         """For the process to print into."""
         self._threads = [
-            threading.Thread(target=pump, args=(source, OutputFile(file)), name=file.name, daemon=True)
+            background(file.name, partial(pump, source, OutputFile(file)))
             for (source, _), file in zip(self._pipes, files, strict=True)
         ]
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from scribengin.launcher.local.output import Pumps
 from scribengin.launcher.local.processes import MARK, Footprint, Group
+from scribengin_registry import threads
 
 REQUEST, DESCRIPTOR, EXIT = "request.json", "container.json", "exit.json"
 STDOUT, STDERR, KEEPER_LOG = "stdout.log", "stderr.log", "keeper.log"
@@ -85,7 +86,7 @@ def write_exit_when_there_is_room(directory: Path, kind: str, code: int | None, 
         except FileNotFoundError:
             return  # the container's directory was deleted: nobody asks any more
         except OSError:
-            threading.Event().wait(_ROOM_LOOK_S)
+            threads.pause(_ROOM_LOOK_S)
 
 
 def mark_of(directory: Path) -> str:
@@ -105,7 +106,7 @@ def describe(code: int) -> str:
 
 def pause() -> None:
     """Let killed processes go."""
-    threading.Event().wait(_PAUSE_S)
+    threads.pause(_PAUSE_S)
 
 
 def _start(request: dict[str, Any], directory: Path) -> tuple[subprocess.Popen[bytes], Pumps]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.diagnostics import tagged
 from scribengin.base.failpoints import failpoint
+from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit, last_lines
 from scribengin.launcher.skein.client import ENDED, Instance, SkeinApplication
@@ -78,7 +79,7 @@ class SkeinFleet(Roster[SkeinMember]):
         self._leading = False
         self._closing = threading.Event()
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="skein-workers", daemon=True)
+        self._thread = background("skein-workers", self._run)
         self._thread.start()
 
     def sign(self, registry: str, dataflow: str, name: str, memory_mb: int, cores: int) -> None:

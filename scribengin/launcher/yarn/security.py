@@ -16,6 +16,7 @@ from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.jvm import is_java, java, java_errors
+from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.yarn.config import SecurityConfig
 
@@ -156,7 +157,7 @@ class TokenRenewal:
         java(_USERS).getLoginUser().addCredentials(_split(inherited)[0])
         self._sets = [obtain(self._configuration, self._urls, self._renewer)]
         self._renew()
-        self._thread = threading.Thread(target=self._run, name="token-renewal", daemon=True)
+        self._thread = background("token-renewal", self._run)
         self._thread.start()
 
     def _run(self) -> None:

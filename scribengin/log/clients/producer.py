@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedOrAborted
+from scribengin.base.threads import background
 from scribengin.errors import InconsistentLog, LogClosed, LogError, LogNotFound, ScribenginError
 from scribengin.log import DLSN, PAYLOAD, DlsnRange, LogConfig, LogNamespace
 from scribengin.log.clients.partitioners import Partitioner, hash_partitioner, partition_logs, split_rows
@@ -236,7 +237,7 @@ class LogProducer(ClosedOrAborted):
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="log-producer", daemon=True)
+            self._thread = background("log-producer", self._run)
             self._thread.start()
 
     def _run(self) -> None:

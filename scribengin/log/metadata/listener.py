@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.model import from_node_name
+from scribengin.base.threads import background
 from scribengin.errors import LogNotFound, SegmentsMoved
 from scribengin.log.metadata.lifecycle import standing
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor
@@ -38,7 +39,7 @@ class Listener(ClosedAtExit, Generic[_T]):
         self._closed = False
         self.error: BaseException | None = None
         """What the callback raised, or why there is nothing to look at any more: nothing is told after that."""
-        self._thread = threading.Thread(target=self._run, name=f"listener-{path}", daemon=True)
+        self._thread = background(f"listener-{path}", self._run)
         self._thread.start()
 
     @abstractmethod

@@ -7,9 +7,10 @@ Each watches the one before; the first watches the lock. A place goes with the s
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.threads import background, pause
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
 from scribengin_registry.contract import Delete, Watch
 from scribengin_registry.errors import (
@@ -75,7 +76,7 @@ class WaitingLine:
         """Give the place up. If the registry cannot be asked now it goes on trying: a place that nobody waits at keeps
         all others waiting for as long as the session lives."""
         if self.place is not None and not self._left(self.place):
-            threading.Thread(target=self._leave_later, args=(self.place,), name="log-waiting", daemon=True).start()
+            background("log-waiting", partial(self._leave_later, self.place)).start()
         self.place = None
 
     def _places(self) -> list[str]:
@@ -114,4 +115,4 @@ class WaitingLine:
 
     def _leave_later(self, place: str) -> None:
         while not self._left(place):
-            threading.Event().wait(_RETRY_S)
+            pause(_RETRY_S)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
+from scribengin.base.threads import background
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
 from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.metadata.waiting_line import WaitingLine
@@ -125,7 +126,7 @@ class HeldLock:
             if self._running or self._let_go.is_set():
                 return
             self._running = True
-        threading.Thread(target=self._run, name=f"log-lock {self._metadata.log}", daemon=True).start()
+        background(f"log-lock {self._metadata.log}", self._run).start()
 
     def _run(self) -> None:
         while self._pending():

@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 from inotify_simple import INotify, flags
 
+from scribengin.base.threads import background
+
 
 class FileWatches:
     """Which events are to be set when which file is written to. Thread-safe."""
@@ -25,7 +27,7 @@ class FileWatches:
         self._changing = threading.Lock()
         """Guards the two tables, and keeps the kernel's table and ours the same."""
         self._events: defaultdict[int, list[threading.Event]] = defaultdict(list)
-        threading.Thread(target=self._run, name="log-tail-watch", daemon=True).start()
+        background("log-tail-watch", self._run).start()
 
     def watch(self, path: str, event: threading.Event) -> Callable[[], None]:
         """Set `event` at every write to the file, until what this returns is called. Raises OSError."""

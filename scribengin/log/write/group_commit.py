@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from scribengin.base.clock import Clock
+from scribengin.base.threads import background
 from scribengin.errors import LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -219,7 +220,7 @@ class GroupCommit:
             self._changed.notify_all()
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._run, name=f"log-writer {self._log}", daemon=True)
+        thread = background(f"log-writer {self._log}", self._run)
         thread.start()
         self._thread = thread
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.names import a_few
+from scribengin.base.threads import pause
 from scribengin.connectors import KINDS, AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
 from scribengin.connectors.contract import RoundLimits
 from scribengin.dataflow.config import DataflowConfig
@@ -99,7 +99,7 @@ def verify(registry: Registry, ends: StreamEnds, within_s: float) -> Verdict:
         found = _verify_once(registry, ends)
         if (found.complete and found.chunks) or SYSTEM_CLOCK.monotonic_s() >= deadline_s:
             return found
-        threading.Event().wait(_LOOK_S)
+        pause(_LOOK_S)
 
 
 def _verify_once(registry: Registry, ends: StreamEnds) -> Verdict:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 import pyarrow as pa
 
 from scribengin.base.model import Position
+from scribengin.base.threads import background
 from scribengin.connectors.contract import (
     PAYLOAD,
     RECORD_SCHEMA,
@@ -171,7 +172,7 @@ class _SourceSuite:
         with self._reader(stream) as reader:
             position = _drain(reader, reader.initial_position())
             payloads = self._payloads(1)
-            appending = threading.Thread(target=self._append, args=(stream.name, payloads))
+            appending = background("append", partial(self._append, stream.name, payloads))
             appending.start()
             try:
                 expect(reader.wait(position, _WAIT_S), "wait() returns True once a record was appended")

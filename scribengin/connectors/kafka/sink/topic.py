@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.threads import pause
 from scribengin.connectors.kafka.client.client import REQUEST_TIMEOUT_S, Troubles, engine_error, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
 from scribengin.connectors.kafka.sink.config import TopicConfig
@@ -84,7 +84,7 @@ class Topic:
         for _look in range(_LOOKS_MAX):
             if self.facts() is not None:
                 return
-            threading.Event().wait(_LOOK_S)
+            pause(_LOOK_S)
         raise SystemUnreachable(
             f"Kafka at {self._bootstrap}: topic {self.name} was created, and is not known yet; it is waited for"
         )

@@ -10,6 +10,7 @@ import logging
 import threading
 
 from scribengin.base.diagnostics import tagged
+from scribengin.base.threads import background
 from scribengin.connectors.kafka.client.client import KafkaControl, Partition
 from scribengin.errors import ScribenginError
 
@@ -37,7 +38,7 @@ class GroupMirror:
         with self._lock:
             self._pending[partition] = offset
             if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._run, name="kafka-mirror", daemon=True)
+                self._thread = background("kafka-mirror", self._run)
                 self._thread.start()
         self._woken.set()
 

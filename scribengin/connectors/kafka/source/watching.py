@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from scribengin.base.threads import background
 from scribengin.connectors.kafka.client.client import Partition, Troubles, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
@@ -89,7 +90,7 @@ class Watch:
         self._to_unassign.discard(partition)
         self._to_assign.add(partition)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
+            self._thread = background("kafka-watch", self._run)
             self._thread.start()
 
     def _unassign(self, partitions: Iterable[Partition]) -> None:

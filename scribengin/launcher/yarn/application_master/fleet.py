@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from scribengin.base.diagnostics import tagged
 from scribengin.base.failpoints import failpoint
+from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import ContainerDescriptor, ContainerExit
 from scribengin.launcher.yarn.application_master.exits import exit_of
@@ -73,7 +74,7 @@ class Fleet(Roster[YarnMember]):
         self._beats = 0
         self._starters = ThreadPoolExecutor(_STARTERS, thread_name_prefix="container-start")
         self._restore()
-        self._thread = threading.Thread(target=self._run, name="application-master", daemon=True)
+        self._thread = background("application-master", self._run)
         self._thread.start()
 
     # -- for launchers

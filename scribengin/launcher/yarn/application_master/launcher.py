@@ -7,10 +7,12 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import node_name
+from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
     ContainerDescriptor,
@@ -71,7 +73,7 @@ class YarnLauncher(ContainerLauncher):
                 return
             self._watched.add(container.id)
         if self._fleet.exit(container) is not None:
-            threading.Thread(target=self._tell_again, args=(container,), name="container-ended", daemon=True).start()
+            background("container-ended", partial(self._tell_again, container)).start()
 
     def poll(self, container: ContainerDescriptor) -> ContainerExit | None:
         return self._fleet.exit(container)

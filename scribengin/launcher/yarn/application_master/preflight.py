@@ -16,6 +16,7 @@ import zlib
 from pydantic import Field
 
 from scribengin.base.model import Descriptor, JsonObject
+from scribengin.base.threads import background
 from scribengin.errors import LauncherError, ScribenginError
 from scribengin.launcher.yarn.application_master.resource_manager import ApplicationMaster
 from scribengin.launcher.yarn.config import YarnConfig
@@ -103,7 +104,7 @@ class PreflightMaster:
         self._master: ApplicationMaster | None = None
         self._failure = ""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="preflight-heartbeat", daemon=True)
+        self._thread = background("preflight-heartbeat", self._beat)
         try:
             self._master = ApplicationMaster(YarnConfig())
             self._thread.start()

@@ -7,11 +7,10 @@ YARN tells nobody of anything by itself, so a moment passes between two looks (`
 from __future__ import annotations
 
 import hashlib
-import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scribengin.base import jvm
+from scribengin.base import jvm, threads
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import ContainerUnreachable, LauncherError
 from scribengin.launcher.contract import (
@@ -304,4 +303,4 @@ def _running(java: Any) -> RunningContainer:
 
 def pause() -> None:
     """A moment."""
-    threading.Event().wait(LOOK_S)
+    threads.pause(LOOK_S)

@@ -1,0 +1,54 @@
+"""What a worker takes from the process that it is: Spark, signals, how it ends. A simulator gives it others."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from scribengin.base.lifetime import end_at_once
+from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
+from scribengin.dataflow.round.runner import RoundTransform
+from scribengin.errors import NotNarrow, TransformationFailed
+from scribengin.spark.session.session import start_session
+from scribengin.spark.transform.transformation import Transformation
+
+
+def start_spark(resources: OpenedDataflow, worker: str) -> RoundTransform:
+    """A Spark session for `worker`, with the user's transformation in it. Raises what Spark and the user's code do."""
+    config = resources.config
+    session = start_session(
+        f"{config.name}-{worker}",
+        master=config.spark.master or f"local[{config.container.cores}]",
+        memory_mb=config.container.memory_mb,
+        conf=config.spark.conf,
+    )
+    transformation = Transformation.load(resources.transformation_spec(), session)
+    with contextlib.suppress(NotNarrow, TransformationFailed):
+        transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
+    return transformation
+
+
+def on_sigterm(told: Callable[[], None]) -> None:
+    """Call `told` whenever this process is told to end. On the main thread."""
+    signal.signal(signal.SIGTERM, lambda *_: told())
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHost:
+    """The process around a worker. By default a real one."""
+
+    open_dataflow: OpenDataflow = OpenedDataflow
+    """Opens the sources and sinks of a config."""
+    start_transform: Callable[[OpenedDataflow, str], RoundTransform] = start_spark
+    """Starts what transforms, for the worker of that name."""
+    on_termination: Callable[[Callable[[], None]], None] = on_sigterm
+    """Has something called whenever the process is told to end."""
+    end_at_once: Callable[[str, str, int], NoReturn] = end_at_once
+    """Ends the process in the middle of whatever it does: the event, the words for it, the exit code."""
+
+
+THIS_PROCESS = WorkerHost()
+"""The process that this is."""
