@@ -7,7 +7,9 @@ both refuse unknown keys, both travel as JSON.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import quote, unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
@@ -24,6 +26,8 @@ class Config(BaseModel):
     """User input: defaults where a default is honest, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    edits_of_fields: ClassVar[TakesEffect | None] = None
+    """How edits of its fields are carried out that say nothing themselves. None: as the field says that holds it."""
 
     @classmethod
     def parse(cls, value: Any, *, source: str) -> Self:
@@ -32,6 +36,48 @@ class Config(BaseModel):
             return cls.model_validate(value)
         except ValidationError as error:
             raise ConfigInvalid(f"{source}: " + "; ".join(refusals(error, cls))) from None
+
+
+EditKind = Literal["live", "rolling", "regroup", "restart", "never"]
+"""How an edit of a running dataflow's config is carried out; `scribengin.dataflow.edits` says what each word means."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakesEffect:
+    """On a field of a config, in `Annotated`: how its edit is carried out. It holds for what is below it, too, unless
+    that says something else. `wish`: it is what operators want of the dataflow just now, and not how it is: going back
+    to an earlier version leaves it as it is."""
+
+    kind: EditKind
+    wish: bool = False
+
+
+LIVE = TakesEffect("live")
+LIVE_WISH = TakesEffect("live", wish=True)
+ROLLING = TakesEffect("rolling")
+REGROUP = TakesEffect("regroup")
+RESTART = TakesEffect("restart")
+NEVER = TakesEffect("never")
+
+
+def takes_effect(model: type[BaseModel], field: str) -> TakesEffect | None:
+    """What the field says of its edits, in `model` or in a base class that it only narrows; else what the model says of
+    all. None: nothing is said here."""
+    for one in model.__mro__:
+        if issubclass(one, BaseModel) and field in one.model_fields:
+            found = (word for word in one.model_fields[field].metadata if isinstance(word, TakesEffect))
+            if (word := next(found, None)) is not None:
+                return word
+    return model.edits_of_fields if issubclass(model, Config) else None
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a field of this type may hold, those in lists, mappings and choices among them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        return
+    for part in getattr(annotation, "__args__", ()):
+        yield from models_in(part)
 
 
 class Part(BaseModel):

@@ -23,13 +23,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Annotated, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 from pydantic import model_validator
 
 from scribengin.base.commit_log import CommitDescriptor, Decision
-from scribengin.base.model import Config, Descriptor, JsonObject, Position
+from scribengin.base.model import LIVE, NEVER, RESTART, Config, Descriptor, JsonObject, Position, TakesEffect
 from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.log.format.entry import PAYLOAD as PAYLOAD
 from scribengin.log.format.entry import RECORD_SCHEMA as RECORD_SCHEMA
@@ -68,13 +68,15 @@ class Endpoint:
 class SourceConfig(Config):
     """The part of a source's configuration that every connector has. Subclasses make `kind` a literal."""
 
-    kind: str
+    edits_of_fields: ClassVar[TakesEffect | None] = RESTART
+
+    kind: Annotated[str, NEVER]
     format: Literal["raw", "json"] = "raw"
     """`raw`: the transformation sees the source's columns. `json`: payloads are decoded to `schema_ddl`, and
     the other columns are seen as `_<name>`."""
     schema_ddl: str | None = None
     """Spark DDL of the decoded columns, as in `id BIGINT, carrier STRING`; required with `format: json`."""
-    paused: bool = False
+    paused: Annotated[bool, LIVE] = False
     """Nothing is read from it until this is edited back; the other sources go on."""
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from scribengin.base.model import Config
+from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
 from scribengin.base.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import RoundLimits
@@ -71,7 +71,7 @@ class ErrorsConfig(Config):
     """`stop`: the task stops before the record. `route`: it goes to `errors.sink`, with the reason."""
     sink: str | None = None
     """Which of the sinks takes bad records."""
-    records_max: int = Field(default=100, ge=1)
+    records_max: Annotated[int, LIVE] = Field(default=100, ge=1)
     """More bad records than this in one round stop the task in any case."""
 
     @model_validator(mode="after")
@@ -105,55 +105,57 @@ class SparkConfig(Config):
 class DataflowConfig(Config):
     """A dataflow: named sources and sinks, the transformation between them, and what it runs on."""
 
-    name: PlainName
+    # Each field says how its edit is carried out; scribengin/dataflow/edits.py has what the words mean.
+
+    name: Annotated[PlainName, NEVER]
     """Letters, digits, `-` and `_`, beginning with a letter or digit; at most 100."""
-    sources: dict[str, AnySourceConfig] = Field(min_length=1)
+    sources: Annotated[dict[str, AnySourceConfig], NEVER] = Field(min_length=1)
     """What is read: a name of its own for each source, by which the transformation knows it, and its keys."""
-    sinks: dict[str, AnySinkConfig] = Field(min_length=1)
+    sinks: Annotated[dict[str, AnySinkConfig], NEVER] = Field(min_length=1)
     """What is written: a name of its own for each sink, and its keys."""
-    transformation: str | None = None
+    transformation: Annotated[str | None, RESTART] = None
     """`module:function` in the package."""
-    sql: str | dict[str, str] | None = None
+    sql: Annotated[str | dict[str, str] | None, RESTART] = None
     """Instead of a function: one statement for the only sink, or one a sink. Each source is a view of its name."""
-    package: str | None = None
+    package: Annotated[str | None, RESTART] = None
     """The directory that is shipped to the workers: modules and static tables. Default: the descriptor's own."""
-    settings: dict[str, Any] = {}
+    settings: Annotated[dict[str, Any], ROLLING] = {}
     """Handed to the transformation as `context.settings`."""
-    tasks: int | None = Field(default=None, ge=1)
+    tasks: Annotated[int | None, REGROUP] = Field(default=None, ge=1)
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
     one a stream of the largest source, and of those that are found later."""
-    workers: int = Field(default=1, ge=0)
+    workers: Annotated[int, LIVE] = Field(default=1, ge=0)
     """How many worker processes there are. With 0 nothing is read."""
-    executors_per_worker: int = Field(default=1, ge=1)
+    executors_per_worker: Annotated[int, ROLLING] = Field(default=1, ge=1)
     """How many tasks run side by side in one worker."""
-    container: ContainerConfig = ContainerConfig()
+    container: Annotated[ContainerConfig, ROLLING] = ContainerConfig()
     """What one worker gets of its machine."""
-    spark: SparkConfig = SparkConfig()
+    spark: Annotated[SparkConfig, ROLLING] = SparkConfig()
     """The Spark session of each worker."""
-    round: RoundConfig = RoundConfig()
+    round: Annotated[RoundConfig, LIVE] = RoundConfig()
     """How much one round may read of a source stream."""
-    errors: ErrorsConfig = ErrorsConfig()
+    errors: Annotated[ErrorsConfig, RESTART] = ErrorsConfig()
     """What happens to bad records."""
-    patience: PatienceConfig = PatienceConfig()
+    patience: Annotated[PatienceConfig, LIVE] = PatienceConfig()
     """How long a task in trouble is tried again."""
-    launcher: Literal["local", "yarn", "skein"] = "local"
+    launcher: Annotated[Literal["local", "yarn", "skein"], NEVER] = "local"
     """Where masters and workers run: processes of this machine, or containers of the cluster of HADOOP_CONF_DIR, asked
     for by the master itself or through skein."""
-    yarn: YarnConfig = YarnConfig()
+    yarn: Annotated[YarnConfig, NEVER] = YarnConfig()
     """What is asked of YARN, with `launcher: yarn` or `skein`."""
-    session_timeout_s: float = Field(default=6.0, ge=1.0)
+    session_timeout_s: Annotated[float, ROLLING] = Field(default=6.0, ge=1.0)
     """After this long without word from a worker its tasks go to others."""
-    stalled_after_s: float = Field(default=DEFAULT_STALLED_AFTER_S, ge=1.0)
+    stalled_after_s: Annotated[float, LIVE] = Field(default=DEFAULT_STALLED_AFTER_S, ge=1.0)
     """A task that has something to do and has committed nothing for so long, and longer than some rounds take, is
     shown as stalled."""
-    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    metrics_port: Annotated[int | None, ROLLING] = Field(default=None, ge=0, le=65_535)
     """Masters and workers serve /metrics and /health on the first free port from this one on; 0: on any. Default: they
     do not."""
-    metrics_host: str = "127.0.0.1"
+    metrics_host: Annotated[str, ROLLING] = "127.0.0.1"
     """The address that this is bound to."""
-    desired_state: Literal["running", "paused", "stopped"] = "running"
+    desired_state: Annotated[Literal["running", "paused", "stopped"], LIVE_WISH] = "running"
     """`paused`: every task drains, and workers stay. `stopped`: everything leaves."""
-    rebalance: int = Field(default=0, ge=0)
+    rebalance: Annotated[int, LIVE_WISH] = Field(default=0, ge=0)
     """Any change of it has the tasks spread anew, once, by the records that they are seen to read."""
 
     @field_validator("sources", "sinks")

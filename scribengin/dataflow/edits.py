@@ -1,10 +1,12 @@
 """What an edit of a dataflow's config means. Pure: two configs in; what changes and what is done, or why not, out.
 
+Which kind an edit is of, each field of the config says itself (`TakesEffect`); nothing else asks for a field's name.
+
 | kind    | what                                                 | done                                                |
 |---------|------------------------------------------------------|-----------------------------------------------------|
 | live    | workers, desired_state, rebalance, limits of a       | by the master at once; by workers, which see it,    |
 |         | round, `paused`, errors.records_max, patience        | from the next round on. No task stops               |
-| rolling | whatever is not named here: size of the containers,  | a worker with the new config is started, an old one |
+| rolling | what a process is started with: size of containers,  | a worker with the new config is started, an old one |
 |         | executors, Spark's settings, settings, ...           | gives its tasks back and goes; then the next one    |
 | regroup | tasks                                                | tasks whose streams change drain, are made anew     |
 | restart | the code: transformation, sql, package; the error    | refused while there are workers, which would not    |
@@ -17,39 +19,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, TypeVar, get_origin
 
+from pydantic import BaseModel
+
+from scribengin.base.model import NEVER, EditKind, TakesEffect, models_in, takes_effect
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.config_node import as_json, too_large
 from scribengin.dataflow.registry.descriptors import shortened
 from scribengin.dataflow.registry.edit_log import changed_values, difference
 
-Kind = Literal["live", "rolling", "regroup", "restart", "never"]
 Path = tuple[str, ...]
+_M = TypeVar("_M", bound=BaseModel)
 
-_KINDS: dict[Path, Kind] = {
-    ("workers",): "live",
-    ("desired_state",): "live",
-    ("rebalance",): "live",
-    ("stalled_after_s",): "live",
-    ("round",): "live",
-    ("patience",): "live",
-    ("errors",): "restart",
-    ("errors", "records_max"): "live",
-    ("tasks",): "regroup",
-    ("transformation",): "restart",
-    ("sql",): "restart",
-    ("package",): "restart",
-    ("name",): "never",
-    ("launcher",): "never",
-    ("yarn",): "never",
-    ("sinks",): "never",
-    ("sources",): "never",
-}
 _TOLD_MAX, _NAMES_MAX, _PATH_MAX = 100, 20, 200
 """The history keeps what an edit changes, and a node takes so much."""
-_PAUSED = "paused"
-_STREAMS = "streams"  # of files: which stream a file is of, and so where it was read, depends on their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +57,7 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     found = changed_values(as_json(old), as_json(new))
     changes = tuple(difference(path, a, b, _dotted(path)) for path, a, b in found[:_TOLD_MAX])
     changes += (f"{len(found) - _TOLD_MAX:,} more",) if len(found) > _TOLD_MAX else ()
-    by_kind: dict[Kind, list[Path]] = {}
+    by_kind: dict[EditKind, list[Path]] = {}
     route = _added_route(old, new)
     for path, _, _ in found:
         by_kind.setdefault("restart" if path[:2] == route else kind_of(path), []).append(path)
@@ -110,16 +94,60 @@ def _moved_route(old: DataflowConfig, new: DataflowConfig) -> str | None:
     )
 
 
-def kind_of(path: Path) -> Kind:
-    """How a change at that path of the config is carried out."""
-    if path[0] == "sources" and len(path) == 3 and path[2] not in ("kind", _STREAMS):
-        return "live" if path[2] == _PAUSED else "restart"
-    if path[0] == "sources" and len(path) > 3:
-        return "restart"
-    return _KINDS.get(path[:2]) or _KINDS.get(path[:1]) or "rolling"
+def kind_of(path: Path) -> EditKind:
+    """How a change at that path of the config is carried out: as the innermost field says that says anything. What
+    nobody has said anything of is refused."""
+    return _effect(path).kind
 
 
-def _refusal(by_kind: dict[Kind, list[Path]], name: str, *, running: bool) -> str | None:
+def with_live_part(config: DataflowConfig, newer: DataflowConfig) -> DataflowConfig:
+    """`config` with what is live as `newer` has it. For a worker: for all else there will be another one."""
+    return _merged(config, newer, ())
+
+
+def with_wishes(config: DataflowConfig, of: DataflowConfig) -> DataflowConfig:
+    """`config`, but what operators want of the dataflow just now as in `of`: whether it runs, and the like."""
+    wished = {name: getattr(of, name) for name in DataflowConfig.model_fields if _effect((name,)).wish}
+    return config.model_copy(update=wished)
+
+
+def _effect(path: Path) -> TakesEffect:
+    """The word of the innermost field on the way; a mapping's names are no fields."""
+    models: tuple[type[BaseModel], ...] = (DataflowConfig,)
+    said, in_mapping = NEVER, False
+    for key in path:
+        if in_mapping:
+            in_mapping = False
+            continue
+        holders = [model for model in models if key in model.model_fields]
+        if not holders:
+            break
+        said = next((word for model in holders if (word := takes_effect(model, key)) is not None), said)
+        annotations = [model.model_fields[key].annotation for model in holders]
+        in_mapping = any(get_origin(annotation) is dict for annotation in annotations)
+        models = tuple(below for annotation in annotations for below in models_in(annotation))
+    return said
+
+
+def _merged(own: _M, newer: _M, path: Path) -> _M:
+    update: dict[str, Any] = {}
+    for name in type(own).model_fields:
+        mine, there, below = getattr(own, name), getattr(newer, name, None), (*path, name)
+        if _effect(below).kind == "live":
+            update[name] = there
+        elif isinstance(mine, dict) and isinstance(there, dict):
+            update[name] = {key: _one(value, there.get(key), (*below, key)) for key, value in mine.items()}
+        else:
+            update[name] = _one(mine, there, below)
+    return own.model_copy(update=update)
+
+
+def _one(mine: Any, there: Any, path: Path) -> Any:
+    both = isinstance(mine, BaseModel) and isinstance(there, type(mine))
+    return _merged(mine, there, path) if both else mine
+
+
+def _refusal(by_kind: dict[EditKind, list[Path]], name: str, *, running: bool) -> str | None:
     never = _names(by_kind.get("never", []))
     if never:
         return f"{never} cannot be edited: delete the dataflow and submit it again, or submit another one beside it"

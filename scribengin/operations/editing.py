@@ -17,7 +17,7 @@ from scribengin.base.masking import masked, unmasked
 from scribengin.base.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
-from scribengin.dataflow.edits import EditPlan, plan_edit
+from scribengin.dataflow.edits import EditPlan, plan_edit, with_wishes
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
 from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, write_edit
@@ -90,7 +90,7 @@ def rolled_back(view: DataflowView, version: int) -> ConfigChange:
     old = config_of_version(view, version)
 
     def back(config: DataflowConfig) -> DataflowConfig:
-        return old.model_copy(update={"desired_state": config.desired_state, "rebalance": config.rebalance})
+        return with_wishes(old, of=config)
 
     return back
 

@@ -21,6 +21,7 @@ from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.lifetime import end_at_once
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.edits import with_live_part
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import (
     WorkerDescriptor,
@@ -247,9 +248,7 @@ class WorkerProcess:
                 f"{self._settings.name} goes on with the config it has: {error}", extra=tagged("config_unreadable")
             )
             return
-        live = {"round": config.round, "patience": config.patience, "sources": _with_pauses(self._config, config)}
-        errors = self._config.errors.model_copy(update={"records_max": config.errors.records_max})
-        self._config = self._config.model_copy(update={**live, "errors": errors})
+        self._config = with_live_part(self._config, config)
         changed = self._config
 
         def reconfigure(owner: TaskRunner) -> None:
@@ -305,14 +304,6 @@ class WorkerProcess:
 def paused_sources(config: DataflowConfig) -> list[str]:
     """The sources that are not to be read."""
     return [name for name, source in config.sources.items() if source.paused]
-
-
-def _with_pauses(own: DataflowConfig, config: DataflowConfig) -> dict[str, object]:
-    """The sources as this worker was started with, but paused as the config says."""
-    return {
-        name: source.model_copy(update={"paused": config.sources[name].paused}) if name in config.sources else source
-        for name, source in own.sources.items()
-    }
 
 
 def run_worker(registry: Registry, settings: WorkerSettings, clock: Clock) -> int:

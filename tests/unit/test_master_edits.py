@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from scribengin.base.model import EditKind, takes_effect
+from scribengin.connectors import KINDS
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edits import EditPlan, Kind, kind_of, plan_edit
+from scribengin.dataflow.edits import EditPlan, kind_of, plan_edit, with_live_part, with_wishes
 from tests.scenario.world import make_config
 
-EDITED: list[tuple[dict[str, Any], Kind]] = [
+EDITED: list[tuple[dict[str, Any], EditKind]] = [
     ({"workers": 3}, "live"),
     ({"desired_state": "paused"}, "live"),
     ({"rebalance": 1}, "live"),
@@ -36,7 +38,7 @@ def planned(*, running: bool, **changes: Any) -> EditPlan:
 
 
 @pytest.mark.parametrize(("changes", "kind"), EDITED, ids=lambda value: str(value)[:40])
-def test_every_field_is_changed_in_its_way_or_refused(changes: dict[str, Any], kind: Kind) -> None:
+def test_every_field_is_changed_in_its_way_or_refused(changes: dict[str, Any], kind: EditKind) -> None:
     plan = planned(running=True, **changes)
     assert plan.changes
     assert (plan.refusal is not None) == (kind in ("restart", "never"))
@@ -45,16 +47,40 @@ def test_every_field_is_changed_in_its_way_or_refused(changes: dict[str, Any], k
 
 
 @pytest.mark.parametrize(("changes", "kind"), EDITED, ids=lambda value: str(value)[:40])
-def test_without_workers_only_what_is_never_edited_is_refused(changes: dict[str, Any], kind: Kind) -> None:
+def test_without_workers_only_what_is_never_edited_is_refused(changes: dict[str, Any], kind: EditKind) -> None:
     plan = planned(running=False, **changes)
     assert (plan.refusal is not None) == (kind == "never")
     assert not plan.rolling, "there is nobody to replace"
 
 
-def test_every_field_of_a_config_has_a_kind() -> None:
-    assert {kind_of((field,)) for field in DataflowConfig.model_fields} == {
-        "live", "rolling", "regroup", "restart", "never",
-    }  # fmt: skip
+def test_every_field_of_a_config_says_how_its_edit_is_carried_out() -> None:
+    silent = [field for field in DataflowConfig.model_fields if takes_effect(DataflowConfig, field) is None]
+    assert silent == [], "Annotated[..., one of LIVE, ROLLING, REGROUP, RESTART, NEVER]"
+    for kind in KINDS.values():
+        assert [field for field in kind.source.model_fields if takes_effect(kind.source, field) is None] == []
+
+
+def test_what_says_nothing_of_its_edits_is_refused() -> None:
+    class Silent(DataflowConfig):
+        added: int = 0
+
+    assert takes_effect(Silent, "added") is None
+    assert kind_of(("added",)) == "never"
+
+
+def test_a_worker_takes_over_what_is_live_and_nothing_else() -> None:
+    own = make_config()
+    for changes, kind in EDITED:
+        newer = make_config(**changes)
+        assert with_live_part(own, newer) == (newer if kind == "live" else own), changes
+    source = {"kind": "log", "logs": "other/*", "paused": True}
+    mixed = with_live_part(own, make_config(sources={"in": source, "more": {"kind": "log", "logs": "x"}}))
+    assert mixed == make_config(sources={"in": {"kind": "log", "logs": "in/*", "paused": True}})
+
+
+def test_going_back_leaves_what_operators_want_of_the_dataflow_just_now() -> None:
+    old, now = make_config(workers=3), make_config(desired_state="paused", rebalance=2, workers=5)
+    assert with_wishes(old, of=now) == make_config(workers=3, desired_state="paused", rebalance=2)
 
 
 def test_what_changes_is_told_field_by_field() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from scribengin.base.model import Config
+from scribengin.base.model import Config, models_in
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.log import LogConfig
 from scribengin.operations.chain.config import ChainConfig
 from scribengin_dev.reference.pages import DIRECTORY, pages
-from scribengin_tools.field_docs import described_schema, field_docs, models_in
+from scribengin_tools.field_docs import described_schema, field_docs
 from tests.house.tree import expect_none, shipped_files
 
 PAGES = pages()

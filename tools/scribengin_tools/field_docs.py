@@ -16,6 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from scribengin.base.model import models_in
+
 
 @cache
 def field_docs(model: type[BaseModel]) -> dict[str, str]:
@@ -35,15 +37,6 @@ def described_schema(model: type[BaseModel]) -> dict[str, Any]:
         for field, text in field_docs(kinds[name]).items() if name in kinds else ():
             part["properties"][field]["description"] = text
     return schema
-
-
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that a field of this type may hold, those in lists, mappings and choices among them."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-        return
-    for part in getattr(annotation, "__args__", ()):
-        yield from models_in(part)
 
 
 def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -10,16 +10,17 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from scribengin.base.model import EditKind, models_in
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.dataflow.config import DataflowConfig
-from scribengin.dataflow.edits import Kind, kind_of
+from scribengin.dataflow.edits import kind_of
 from scribengin.log import LogConfig, ReaderConfig
 from scribengin.operations.chain.config import ChainConfig
-from scribengin_tools.field_docs import field_docs, models_in
+from scribengin_tools.field_docs import field_docs
 
-Edits = Callable[[tuple[str, ...]], Kind]
+Edits = Callable[[tuple[str, ...]], EditKind]
 _MADE = "Made from the code by `python -m scribengin_dev.reference`."
-_DONE: dict[Kind, str] = {
+_DONE: dict[EditKind, str] = {
     "live": "at once",
     "rolling": "workers are replaced",
     "regroup": "tasks are made anew",
@@ -27,7 +28,7 @@ _DONE: dict[Kind, str] = {
     "never": "never",
 }
 _EDITS = """\
-The last column says when an edit of a running dataflow's config counts:
+The last column says when an edit of a running dataflow's config takes effect:
 
 - *at once*: the master does it, and workers go by it from their next round on; no task stops.
 - *workers are replaced*: one after the other, a new one first.
@@ -111,7 +112,7 @@ def _sections(
 
 def _table(model: type[BaseModel], path: tuple[str, ...], edits: Edits | None) -> str:
     docs = field_docs(model)
-    last = " edit counts |" if edits is not None else ""
+    last = " takes effect |" if edits is not None else ""
     lines = [f"| key | type | default | meaning |{last}", "|---|---|---|---|" + ("---|" if last else "")]
     for name, field in model.model_fields.items():
         key = ".".join((*path, name))

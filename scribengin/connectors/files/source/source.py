@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from scribengin.base.clock import Clock
-from scribengin.base.model import Position
+from scribengin.base.model import NEVER, Position
 from scribengin.connectors.contract import (
     RECORD_BYTES_MAX,
     RECORD_SCHEMA,
@@ -69,7 +69,8 @@ class FileSourceConfig(SourceConfig):
     record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1, le=LINE_BYTES_MAX)
     """A longer line or frame, or row of Parquet (as it is in memory), is a bad record: of a file of 200 kB,
     decompressed, it could fill a worker's memory."""
-    streams: int = Field(default=1, ge=1, le=10_000)
+    # Which stream a file is of, and so where it was read, depends on their number.
+    streams: Annotated[int, NEVER] = Field(default=1, ge=1, le=10_000)
     """How many streams the files are spread over, by their names. It stays what it was at submission."""
     on_their_way: tuple[str, ...] = ("*._COPYING_", "*.tmp", "*.inprogress", "*.inprogress.*")
     """Files with such names, and all in directories with such names, are not there yet: their writers rename them once
