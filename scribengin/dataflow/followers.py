@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from scribengin.connectors.log.holds import RetentionHold
 from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -72,14 +71,13 @@ class Followers:
     def _behind(self, mark: _Mark, flows: Sequence[str], readers: set[str]) -> Iterator[UnreadOutput]:
         """The dataflows that have not read the log up to the mark; those that read it at all are added to `readers`."""
         with LogNamespace.open(mark.namespace, registry=self._registry) as namespace, suppress(LogNotFound):
-            for reader, position in namespace.registered_readers(mark.log).items():
-                held_by = RetentionHold.of(reader)
-                if held_by is None or held_by.dataflow not in flows:
+            for hold, position in namespace.retention_holds(mark.log).items():
+                if hold.dataflow not in flows:
                     continue
-                readers.add(held_by.dataflow)
+                readers.add(hold.dataflow)
                 records = namespace.count(mark.log, position, mark.end) if position < mark.end else 0
                 if records:
-                    yield UnreadOutput(held_by.dataflow, mark.log, records)
+                    yield UnreadOutput(hold.dataflow, mark.log, records)
 
     def _output(self, dataflow: str) -> Iterator[_Mark]:
         with suppress(DataflowNotFound):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from scribengin.base.model import Part
-from scribengin.connectors.log.holds import Holds, RetentionHold, release_holds
+from scribengin.connectors.log.holds import Holds, release_holds
 from scribengin.connectors.log.source import LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
-from scribengin.errors import NamespaceNotBound
-from scribengin.log import LogNamespace
+from scribengin.errors import LogNotFound, NamespaceNotBound
+from scribengin.log import LogNamespace, RetentionHold
 from scribengin_registry.contract import Registry
 
 
@@ -25,7 +26,8 @@ def register_holds(registry: Registry, config: DataflowConfig) -> None:
             continue
         with LogNamespace.open(source.namespace, registry=registry) as namespace:
             for log in namespace.names():
-                Holds(paths.STREAM_NODES).hold_for(namespace, log, [RetentionHold(config.name, name, source.logs)])
+                hold = RetentionHold(dataflow=config.name, source=name, pattern=source.logs)
+                Holds(paths.STREAM_NODES).hold_for(namespace, log, [hold])
 
 
 class HeldLog(Part):
@@ -41,10 +43,15 @@ def retention_holds(registry: Registry, config: DataflowConfig) -> tuple[HeldLog
     found = []
     for namespace in _namespaces(registry, config):
         for lag in namespace.reader_lags():
-            held_by = RetentionHold.of(lag.reader)
-            if held_by is not None and held_by.dataflow == config.name and lag.records:
+            if lag.records and lag.reader in _readers_of(namespace, config.name, lag.log):
                 found.append(HeldLog(namespace=namespace.path, log=lag.log, records=lag.records))
     return tuple(found)
+
+
+def _readers_of(namespace: LogNamespace, dataflow: str, log: str) -> set[str]:
+    with suppress(LogNotFound):  # deleted since it was listed
+        return {hold.reader for hold in namespace.retention_holds(log) if hold.dataflow == dataflow}
+    return set()
 
 
 def release_all_holds(registry: Registry, config: DataflowConfig) -> None:

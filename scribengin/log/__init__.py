@@ -15,6 +15,7 @@ from scribengin.log.read.ranges import EntryRange, RangePlan
 from scribengin.log.read.reader import LogReader, RecordPlace
 from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 from scribengin.log.repair import Recovered, recover_log
+from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.truncation import Purged
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.results import BulkResult, RefusedRow
@@ -48,6 +49,7 @@ __all__ = [
     "RecordPlace",
     "Recovered",
     "RefusedRow",
+    "RetentionHold",
     "SegmentDescriptor",
     "SequenceId",
     "StagedRange",

@@ -48,7 +48,7 @@ from scribengin.log.read.key_index import positions_of_key
 from scribengin.log.read.reader import LogReader, open_reader
 from scribengin.log.read.starts import Start
 from scribengin.log.retention.compression import Codec, Stopping, compress_segments
-from scribengin.log.retention.holds import RegisteredReaders, records_behind
+from scribengin.log.retention.holds import RegisteredReaders, RetentionHold, records_behind
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.opening import open_store
@@ -409,6 +409,16 @@ class LogNamespace(ClosedAtExit):
         return RegisteredReaders(self._metadata(name)).register(
             lambda: self._catalog(name), reader, position, commit_log
         )
+
+    def register_hold(self, name: str, hold: RetentionHold, *, commit_log: str | None = None) -> DLSN:
+        """As `register_reader`, for a dataflow: the reader is called `hold.reader`. Raises the same."""
+        return RegisteredReaders(self._metadata(name)).register(
+            lambda: self._catalog(name), hold.reader, None, commit_log, hold
+        )
+
+    def retention_holds(self, name: str) -> dict[RetentionHold, DLSN]:
+        """The dataflows that the log is held back for, and where each stands. Raises LogNotFound."""
+        return RegisteredReaders(self._metadata(name)).holds()
 
     def registered_readers(self, name: str) -> dict[str, DLSN]:
         """Where each registered reader stands. Raises LogNotFound."""

@@ -18,13 +18,12 @@ from pathlib import Path
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
-from scribengin.connectors.log.holds import RetentionHold
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound, DescriptorUnreadable, LogNotFound
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace, NamespaceDescriptor
+from scribengin.log import LogNamespace, NamespaceDescriptor, RetentionHold
 from scribengin.operations.chain.registry import chain_names, get_chain
 from scribengin.operations.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.contract import Registry
@@ -132,13 +131,12 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
     store = bound.directory
     directories = sorted(entry for entry in store.glob("*") if entry.is_dir()) if store is not None else []
     with LogNamespace.open(path, registry=registry) as namespace:
-        readers = [(log, reader) for log in namespace.names() for reader in _readers(namespace, log)]
+        holds = [(log, hold) for log in namespace.names() for hold in _holds(namespace, log)]
         known = set(dataflow_names(registry)) | _to_come(registry)
-        for log, reader in readers:
-            held_by = RetentionHold.of(reader)
-            if held_by is not None and held_by.dataflow not in known:
-                what = f"log '{log}' of {path} keeps records for dataflow '{held_by.dataflow}', which is not there"
-                yield Leftover("hold", what, partial(_let_go, registry, path, log, reader))
+        for log, hold in holds:
+            if hold.dataflow not in known:
+                what = f"log '{log}' of {path} keeps records for dataflow '{hold.dataflow}', which is not there"
+                yield Leftover("hold", what, partial(_let_go, registry, path, log, hold.reader))
         named = {namespace.info(log).log.directory for log in namespace.names()}
     for directory in directories:
         if directory.name not in named:
@@ -149,9 +147,9 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
         yield from _spark_jobs(registry, namespace, now_s)
 
 
-def _readers(namespace: LogNamespace, log: str) -> list[str]:
+def _holds(namespace: LogNamespace, log: str) -> list[RetentionHold]:
     try:
-        return list(namespace.registered_readers(log))
+        return list(namespace.retention_holds(log))
     except (LogNotFound, DescriptorUnreadable):
         return []  # deleted since it was listed, or nobody's to judge
 

@@ -9,14 +9,14 @@ import pytest
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.connectors.contract import SinkStreamDescriptor
-from scribengin.connectors.log.holds import Holds, RetentionHold
+from scribengin.connectors.log.holds import Holds
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, RetentionHold
 from scribengin_registry.contract import Registry
 
 
@@ -50,7 +50,7 @@ class Chain:
                 namespace.create(f"{log}/{k}")
         for reader, log in (("second", "a"), ("third", "b")):
             for k in range(2):
-                held_by = RetentionHold(reader, "src", f"{log}/*")
+                held_by = RetentionHold(dataflow=reader, source="src", pattern=f"{log}/*")
                 Holds(STREAM_NODES).hold_for(namespace, f"{log}/{k}", [held_by])
 
     def write(self, log: str, records: int) -> None:
@@ -118,7 +118,7 @@ def test_a_reader_that_was_deleted_holds_up_nobody(chain: Chain) -> None:
 
 
 def test_dataflows_that_feed_each_other_come_to_an_end(chain: Chain) -> None:
-    held_by = RetentionHold("second", "back", "c/*")
+    held_by = RetentionHold(dataflow="second", source="back", pattern="c/*")
     Holds(STREAM_NODES).hold_for(chain.namespace, "c/0", [held_by])
     chain.write("a/0", 1)
     followers = chain.followers(task(0))

@@ -3,6 +3,7 @@ the log is created. On the real registry."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
-from scribengin.connectors.log.holds import Holds, RetentionHold
+from scribengin.connectors.log.holds import Holds
 from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.opened import OpenedDataflow
@@ -22,8 +23,8 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.paths import STREAM_NODES, DataflowPaths
 from scribengin.dataflow.retention_holds import register_holds, release_all_holds
-from scribengin.errors import ReaderBehind
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.errors import DescriptorUnreadable, ReaderBehind
+from scribengin.log import LogConfig, LogNamespace, RetentionHold
 from scribengin.master.jobs import Grouping, find_streams
 from scribengin.master.state.events import MasterEvent, TasksFound
 from scribengin_registry.contract import Registry
@@ -120,15 +121,34 @@ def test_a_sink_s_further_logs_are_like_its_first_one_and_held_back_for_the_same
     registry: Registry, namespace: LogNamespace
 ) -> None:
     namespace.create("mid/0", NOTHING_IS_KEPT)
-    pattern, name = RetentionHold("flow", "src", "mid/*"), RetentionHold("other", "src", "mid/0")
-    for held_by in (pattern, name):
-        namespace.register_reader("mid/0", held_by.reader)
-    namespace.register_reader("mid/0", "somebody else")
+    pattern, name = (
+        RetentionHold(dataflow="flow", source="src", pattern="mid/*"),
+        RetentionHold(dataflow="other", source="src", pattern="mid/0"),
+    )
+    for hold in (pattern, name):
+        namespace.register_hold("mid/0", hold)
+    namespace.register_reader("mid/0", "dataflow third.src reads mid/*")  # whose name is nobody's word
     sink = LogSink("out", LogSinkConfig(kind="log", log="mid"), registry, SYSTEM_CLOCK, Holds(STREAM_NODES))
     with closing(sink):
         sink.create(sink.streams(2))
     assert namespace.info("mid/1").log.config == NOTHING_IS_KEPT
     assert list(namespace.registered_readers("mid/1")) == [pattern.reader]
+
+
+def test_a_reader_says_for_whom_it_stands_and_that_of_an_earlier_version_is_refused_in_words(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    hold = RetentionHold(dataflow="a.b", source="src", pattern="mid/0 reads mid/*")
+    namespace.create("mid/0", NOTHING_IS_KEPT)
+    namespace.register_hold("mid/0", hold)
+    assert list(namespace.retention_holds("mid/0")) == [hold]
+    [reader] = registry.children("/logs/logs/mid%2F0/readers")
+    path = f"/logs/logs/mid%2F0/readers/{reader}"
+    said = json.loads(registry.get(path).data)
+    assert (said["format"], said["hold"]) == (2, {"dataflow": "a.b", "source": "src", "pattern": "mid/0 reads mid/*"})
+    registry.set(path, json.dumps({**said, "format": 1}).encode())
+    with pytest.raises(DescriptorUnreadable, match="format 1 is another version's of Scribengin; this one reads form"):
+        namespace.retention_holds("mid/0")
 
 
 def test_what_others_write_is_held_back_from_when_the_master_finds_it_and_not_from_when_a_worker_reads_it(
@@ -178,7 +198,7 @@ def test_a_dataflow_is_registered_before_it_runs_and_let_go_when_it_is_deleted(
     config = reading_config()
     register_holds(registry, config)
     register_holds(registry, config)
-    namespace.register_reader("mid/0", RetentionHold("flower", "src", "mid/*").reader)
+    namespace.register_hold("mid/0", RetentionHold(dataflow="flower", source="src", pattern="mid/*"))
     assert {log: len(namespace.registered_readers(log)) for log in namespace.names()} == {
         "mid/0": 2,
         "mid/1": 1,

@@ -14,11 +14,10 @@ import pytest
 import yaml
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.connectors.log.holds import RetentionHold
 from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import ChainExists
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, RetentionHold
 from scribengin.operations.chain import submit as submitting
 from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.registry import create_chain, descriptor_of, find_chain
@@ -84,9 +83,9 @@ def test_a_chain_is_submitted_as_one_thing_writers_first(
     assert done.err.index("starting 'orders-first'") < done.err.index("starting 'orders-last'")
     assert namespace.names() == ["in/0", "in/1", "mid/0", "mid/1", "out/0", "out/1"]
     assert namespace.info("mid/1").log.config.retention_hours == 1
-    assert {log: [RetentionHold.of(r) for r in namespace.registered_readers(log)] for log in ("in/0", "mid/1")} == {
-        "in/0": [RetentionHold("orders-first", "src", "in/*")],
-        "mid/1": [RetentionHold("orders-last", "src", "mid/*")],
+    assert {log: list(namespace.retention_holds(log)) for log in ("in/0", "mid/1")} == {
+        "in/0": [RetentionHold(dataflow="orders-first", source="src", pattern="in/*")],
+        "mid/1": [RetentionHold(dataflow="orders-last", source="src", pattern="mid/*")],
     }
     told = line.ok("status", "orders", "--json").json
     assert [(one["name"], one["fed_by"]) for one in told["dataflows"]] == [("first", []), ("last", ["first"])]

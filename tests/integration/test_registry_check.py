@@ -15,7 +15,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt
 from scribengin.connectors.files import FileSink, FileSinkConfig
-from scribengin.connectors.log.holds import Holds, RetentionHold
+from scribengin.connectors.log.holds import Holds
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import as_json
@@ -23,7 +23,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, RetentionHold
 from scribengin.operations.leftovers import SETTLED_S, leftovers
 from scribengin.operations.submit.origins import remember_origin
 from scribengin.testing.failpoints import at_failpoint
@@ -99,7 +99,7 @@ def test_what_belongs_to_somebody_is_no_leftover(
     namespace.create("in/0")
     with namespace.open_writer("in/0") as writer:
         writer.write(bytes(range(256))).result(60)
-    held_by = RetentionHold("quiet", "src", "in/*")
+    held_by = RetentionHold(dataflow="quiet", source="src", pattern="in/*")
     Holds(STREAM_NODES).hold_for(namespace, "in/0", [held_by])
     namespace.register_reader("in/0", "somebody's own reader")
     ran(launcher, registry.hosts, "quiet")
@@ -118,7 +118,7 @@ def test_what_a_dataflow_that_is_not_there_has_left_is_found_and_removed(
     view.submit(flow("gone"), ["log:/logs/out"], SYSTEM_CLOCK.now_ms())
     registry.create(f"{view.paths.source_stream('src', 'in/0')}/commit-log", parents=True)
     namespace.create("in/0")
-    namespace.register_reader("in/0", RetentionHold("gone", "src", "in/*").reader)
+    namespace.register_hold("in/0", RetentionHold(dataflow="gone", source="src", pattern="in/*"))
     running = ran(launcher, registry.hosts, "gone", "import threading; threading.Event().wait()")
     registry.delete(view.paths.root, recursive=True)
     told = found(registry, home)

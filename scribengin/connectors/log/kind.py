@@ -7,17 +7,17 @@ from functools import partial
 
 import pyarrow as pa
 
-from scribengin.connectors.log.holds import Holds, RetentionHold
+from scribengin.connectors.log.holds import Holds
 from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSource, LogSourceConfig
 from scribengin.connectors.opening import Environment, Kind
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, RetentionHold
 from scribengin_registry.contract import Registry
 
 
 def _open_source(name: str, config: LogSourceConfig, environment: Environment) -> LogSource:
     hold_log = None
     if config.retention_hold and not environment.looking:
-        held_by = [RetentionHold(environment.dataflow, name, config.logs)]
+        held_by = [RetentionHold(dataflow=environment.dataflow, source=name, pattern=config.logs)]
         hold_log = partial(Holds(environment.nodes).hold_for, readers=held_by)
     return LogSource(name, config, environment.registry, environment.clock, environment.has_tasks, hold_log)
 

@@ -14,7 +14,7 @@ from contextlib import closing
 
 from scribengin.base.commit_log import CommitLog, CommitLogPath, check_commit_log
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import Descriptor, from_node_name, node_name
+from scribengin.base.model import Descriptor, Part, from_node_name, node_name
 from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.metadata.names import check_reader_name
@@ -24,23 +24,40 @@ from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
 
+class RetentionHold(Part):
+    """For whom a log is held back: a source of a dataflow, and which logs that source reads (a name or a pattern)."""
+
+    dataflow: str
+    source: str
+    pattern: str
+
+    @property
+    def reader(self) -> str:
+        """The name of the registered reader, for people: nothing is read out of it."""
+        return f"dataflow {self.dataflow}.{self.source} reads {self.pattern}"
+
+
 class ReaderDescriptor(Descriptor):
     """Where a registered reader stands: at the first record that it still wants."""
 
+    format: int = 2
     segment: int
     entry: int
     slot: int
     commit_log: CommitLogPath | None = None
     """The registry path of the commit log that says how far the reader has come. It stands where that says, or at the
     place above as long as that says nothing of this log."""
+    hold: RetentionHold | None = None
+    """The dataflow that the reader stands for, if it is one's."""
 
     @property
     def position(self) -> DLSN:
         return DLSN(self.segment, self.entry, self.slot)
 
     @classmethod
-    def of(cls, position: DLSN, commit_log: str | None = None) -> ReaderDescriptor:
-        return cls(segment=position.segment, entry=position.entry, slot=position.slot, commit_log=commit_log)
+    def of(cls, position: DLSN, commit_log: str | None = None, hold: RetentionHold | None = None) -> ReaderDescriptor:
+        place = {"segment": position.segment, "entry": position.entry, "slot": position.slot}
+        return cls(**place, commit_log=commit_log, hold=hold)
 
 
 class RegisteredReaders:
@@ -53,14 +70,11 @@ class RegisteredReaders:
 
     def positions(self) -> dict[str, DLSN]:
         """Where each of them stands. Raises LogNotFound."""
-        try:
-            nodes = self._registry.children(self._path)
-        except NodeMissing:
-            if self._registry.find(self._metadata.path) is None:
-                raise self._metadata.not_found() from None
-            return {}
-        found = ((from_node_name(node), self._find(from_node_name(node))[0]) for node in nodes)
-        return {reader: self._position(descriptor) for reader, descriptor in found if descriptor is not None}
+        return {reader: self._position(descriptor) for reader, descriptor in self._descriptors()}
+
+    def holds(self) -> dict[RetentionHold, DLSN]:
+        """The dataflows among them, and where each stands. Raises LogNotFound."""
+        return {found.hold: self._position(found) for _, found in self._descriptors() if found.hold is not None}
 
     def slowest(self) -> tuple[str, DLSN] | None:
         """The reader that is furthest behind, and its position; None if there is none."""
@@ -72,6 +86,7 @@ class RegisteredReaders:
         reader: str,
         position: DLSN | None,
         commit_log: str | None = None,
+        hold: RetentionHold | None = None,
     ) -> DLSN:
         """Register `reader`, or move it forward; return where it is registered then. None: leave it where it is, and a
         new one at the first record kept, from where it moves with its `commit_log`, if it has one.
@@ -93,9 +108,9 @@ class RegisteredReaders:
             with closing(open_catalog()) as catalog:
                 wanted = catalog.state().head.first if position is None else check_visible(catalog, position)
             if there is None:
-                self._add(reader, wanted, commit_log)
+                self._add(reader, ReaderDescriptor.of(wanted, commit_log, hold))
             else:
-                self._move(reader, wanted, version)
+                self._move(reader, ReaderDescriptor.of(wanted, hold=there.hold), version)
             position = wanted
         raise LogBusy(f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; give it another id")
 
@@ -120,6 +135,16 @@ class RegisteredReaders:
                 self._registry.sync(self._path)
         raise LogBusy(f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; stop it first")
 
+    def _descriptors(self) -> list[tuple[str, ReaderDescriptor]]:
+        try:
+            nodes = self._registry.children(self._path)
+        except NodeMissing:
+            if self._registry.find(self._metadata.path) is None:
+                raise self._metadata.not_found() from None
+            return []
+        found = ((from_node_name(node), self._find(from_node_name(node))[0]) for node in nodes)
+        return [(reader, descriptor) for reader, descriptor in found if descriptor is not None]
+
     def _node(self, reader: str) -> str:
         return f"{self._path}/{node_name(reader)}"
 
@@ -141,9 +166,9 @@ class RegisteredReaders:
             return reader.position
         return DLSN(int(said["segment"]), int(said["entry"]), int(said["slot"]))
 
-    def _add(self, reader: str, position: DLSN, commit_log: str | None) -> None:
+    def _add(self, reader: str, wanted: ReaderDescriptor) -> None:
         """Register it, unless its position has been truncated since that was looked at."""
-        data = ReaderDescriptor.of(position, commit_log).to_bytes()
+        data, position = wanted.to_bytes(), wanted.position
 
         def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
             operations: list[Operation] = []
@@ -160,12 +185,10 @@ class RegisteredReaders:
 
         self._metadata.change(None, change)
 
-    def _move(self, reader: str, position: DLSN, version: int | None) -> None:
+    def _move(self, reader: str, wanted: ReaderDescriptor, version: int | None) -> None:
         try:
             with failpoint("log.reader_move"):
-                self._registry.set(
-                    self._node(reader), ReaderDescriptor.of(position).to_bytes(), -1 if version is None else version
-                )
+                self._registry.set(self._node(reader), wanted.to_bytes(), -1 if version is None else version)
         except (NodeMissing, VersionConflict, NodeExists):
             return  # look again
         except OutcomeUnknown:
