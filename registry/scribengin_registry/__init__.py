@@ -1,4 +1,4 @@
 """The ZooKeeper registry: contract, kazoo client, leader election, an embedded server, and the Java that it runs on.
 
-Import from the module that has it: `contract` costs nothing, `kazoo_registry` brings in kazoo, `embedded` starts a JVM.
+Import from the module that has it: `contract` costs nothing, `opening` connects, `embedded` starts a JVM.
 """

@@ -188,3 +188,21 @@ class Registry(ABC):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+class ProtectedRegistry(Registry):
+    """A session of a registry that knows users: what one has created, nobody else may change."""
+
+    @property
+    @abstractmethod
+    def has_user(self) -> bool:
+        """Whether the session is somebody's, so that what it creates is theirs."""
+
+    @abstractmethod
+    def is_open(self, path: str) -> bool:
+        """Whether anybody may change the node, or what stands right below it. False for one that is not there."""
+
+    @abstractmethod
+    def protect(self, path: str) -> int:
+        """Make the session's user the owner of `path` and of all below it that anybody may change now: how many that
+        were. Raises RegistryError (the session is nobody's), NotAuthorised."""

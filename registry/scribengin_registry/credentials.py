@@ -8,6 +8,9 @@ from pathlib import Path
 
 from scribengin_registry.errors import ServerFailed
 
+AUTH_VARIABLE = "SCRIBENGIN_REGISTRY_AUTH"
+"""The registry's user: `user:password`, `sasl-digest:user:password`, or `sasl-gssapi`, for Kerberos. A password may be
+`${file:...}`. Set it for everything: containers inherit their launcher's environment."""
 _USER = "scribengin"
 _PASSWORD_BYTES = 32
 _MODE = 0o600

@@ -21,10 +21,10 @@ from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.openness import openness
 from scribengin.base.threads import delayed
 from scribengin.errors import ConfigInvalid
-from scribengin_registry.contract import Registry, SessionState
+from scribengin_registry.contract import ProtectedRegistry, Registry, SessionState
 from scribengin_registry.errors import RegistryError, RegistryUnreachable
+from scribengin_registry.opening import connect
 from scribengin_registry.references import resolve_variables
-from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def connect_patiently(hosts: str, session_timeout_s: float) -> Registry:
         return registry
 
 
-def _tell_of_open(registry: ZooKeeperRegistry) -> None:
+def _tell_of_open(registry: ProtectedRegistry) -> None:
     """Said once: who reads the log of a process may be nobody who uses commands."""
     with suppress(RegistryError):  # only a look; what the process is for tells of a registry that fails
         if (found := openness(registry)) is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 
 from scribengin.errors import ConfigInvalid
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, ZooKeeperRegistry
+from scribengin_registry.contract import ProtectedRegistry
+from scribengin_registry.opening import AUTH_VARIABLE
 
 INSECURE_VARIABLE = "SCRIBENGIN_REGISTRY_INSECURE"
 """`1`: the same as `--insecure`. Dataflows start in a registry on other machines that has no user."""
@@ -18,7 +19,7 @@ def is_local(hosts: str) -> bool:
     return all(_is_loopback(server) for server in hosts.partition("/")[0].split(","))
 
 
-def openness(registry: ZooKeeperRegistry) -> str | None:
+def openness(registry: ProtectedRegistry) -> str | None:
     """What is open to others in a registry, as a line for people; None, if nothing is. A registry of this machine alone
     that has no user is nothing to tell of. Raises what the registry raises."""
     if not registry.has_user:
@@ -32,7 +33,7 @@ def openness(registry: ZooKeeperRegistry) -> str | None:
     )
 
 
-def refuse_nobodys(registry: ZooKeeperRegistry) -> None:
+def refuse_nobodys(registry: ProtectedRegistry) -> None:
     """Raises ConfigInvalid for a registry on other machines in which the session is nobody's."""
     if not registry.has_user and not is_local(registry.hosts):
         raise ConfigInvalid(f"{_nobodys(registry.hosts)}; --insecure ({INSECURE_VARIABLE}=1) starts dataflows anyway")

@@ -22,7 +22,7 @@ def session_for(uri: str, registry: Registry | None) -> tuple[Registry, str, boo
     if registry is None:
         if not parsed.hosts:
             raise ConfigInvalid(f"'{uri}' names no ZooKeeper hosts; write distributedlog-file://<hosts>{uri}")
-        from scribengin_registry.zookeeper.registry import connect  # only who connects needs the client
+        from scribengin_registry.opening import connect  # only who connects needs the client
 
         return connect(parsed.hosts), parsed.path, True
     if not parsed.hosts:

@@ -27,7 +27,7 @@ from scribengin_registry.errors import (
     VersionConflict,
 )
 from scribengin_registry.limits import REQUEST_BYTES_MAX
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 
 Events = queue.SimpleQueue[WatchEvent]
 Opens = Callable[..., Registry]

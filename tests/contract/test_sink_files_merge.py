@@ -22,7 +22,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.testing.failpoints import at_failpoint, kill_this_process, record_stops
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 WANTED = [f"{number}" for number in range(12)]
 MERGE_BYTES = 8

@@ -16,7 +16,7 @@ from scribengin.errors import ScribenginError, SystemUnreachable
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import at_failpoint, kill_this_process, pause_this_process, record_stops
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.crash.flow import Place, run_to_the_end
 
 # A fresh process for each owner, in milliseconds: forked from a server that has imported everything and started

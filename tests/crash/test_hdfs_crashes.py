@@ -20,7 +20,7 @@ from hdfs_native import Client
 
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.crash.flow import Place, expected, outputs, prepare
 from tests.crash.processes import (
     FINISHED,

@@ -20,7 +20,7 @@ import pytest
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.crash.flow import Place, prepare
 from tests.crash.processes import (
     FINISHED,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.crash.flow import PADDING, Place, expected, files_as_others_see_them, outputs, prepare
 from tests.crash.processes import (
     FINISHED,

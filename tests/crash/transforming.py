@@ -12,7 +12,7 @@ from scribengin.errors import EndOfStream
 from scribengin.log import PAYLOAD, LogNamespace
 from scribengin.log.clients import Transformer
 from scribengin.testing.failpoints import at_failpoint, kill_this_process
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 SOURCE, TARGET = "numbers", "copied"
 _CONTEXT = multiprocessing.get_context("forkserver")

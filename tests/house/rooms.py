@@ -39,9 +39,10 @@ BELOW: dict[str, frozenset[str]] = {
     "log.config": frozenset({"base"}),
     "log.metrics": frozenset({"base"}),
     "filesystems": frozenset({"base"}),
-    "base": frozenset({"errors", "scribengin_registry.java", "scribengin_registry.zookeeper"}),
+    "base": frozenset({"errors", "scribengin_registry.java", "scribengin_registry.opening"}),
     "errors": frozenset({"scribengin_registry"}),
     "scribengin_registry.embedded": frozenset({"scribengin_registry.java"}),
+    "scribengin_registry.opening": frozenset({"scribengin_registry.zookeeper"}),
     "scribengin_registry.zookeeper": frozenset({"scribengin_registry"}),
     "scribengin_registry.java": frozenset({"scribengin_registry"}),
     "scribengin_registry": frozenset(),
@@ -114,6 +115,14 @@ def upward_imports(file: SourceFile) -> list[str]:
     return sorted(
         {f"{file.path}:{line} {room(file.module)} imports {room(m)}" for m, line in ours if room(m) not in allowed}
     )
+
+
+def past_the_door(file: SourceFile) -> list[str]:
+    """Imports of what stands behind `scribengin_registry.opening`, by whoever is no part of the registry."""
+    if file.module.startswith("scribengin_registry"):
+        return []
+    found = {line for module, line in imported_modules(file) if module.startswith("scribengin_registry.zookeeper")}
+    return [f"{file.path}:{line} connects past scribengin_registry.opening" for line in sorted(found)]
 
 
 def stray_clients(file: SourceFile) -> list[str]:

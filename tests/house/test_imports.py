@@ -11,6 +11,7 @@ from tests.house.rooms import (
     drawing,
     everything_below,
     imported_modules,
+    past_the_door,
     room,
     stray_clients,
     upward_imports,
@@ -30,6 +31,11 @@ def test_only_the_list_of_stores_knows_the_store_of_files() -> None:
     store = "scribengin.log.store.file"
     importers = {file.module for file in shipped_files() for module, _line in imported_modules(file) if module == store}
     assert importers == {"scribengin.log.store.opening"}
+
+
+def test_whoever_connects_comes_through_the_door() -> None:
+    expect_none(line for file in python_files() for line in past_the_door(file))
+    assert past_the_door(parse("def f():\n    from scribengin_registry.zookeeper import registry", "tests.unit.x"))
 
 
 def test_nothing_that_ships_imports_the_tests() -> None:

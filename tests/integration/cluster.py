@@ -29,7 +29,7 @@ from scribengin.operations.submit.submit import submit
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing, VersionConflict
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.stalls import expect_output, output_awaited
 
 TIMEOUT_S = 180.0

@@ -15,7 +15,7 @@ from scribengin.operations import editing
 from scribengin.spark.log_format.format import register
 from scribengin.spark.session.session import start_session, stop_session
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.cli_runner import CommandLine
 
 

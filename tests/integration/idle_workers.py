@@ -37,9 +37,9 @@ from scribengin.master.process import Master
 from scribengin.worker import process
 from scribengin.worker.process import TICK_S
 from scribengin.worker.reporting import ReportSchedule
-from scribengin_registry.contract import Registry, SessionState, WatchEvent
+from scribengin_registry.contract import ProtectedRegistry, Registry, SessionState, WatchEvent
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryError, RegistryUnreachable, SessionLost
-from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+from scribengin_registry.opening import connect
 
 EXECUTOR = "executor-1"
 SESSION_TIMEOUT_S = 60.0
@@ -55,7 +55,7 @@ class IdleWorker:
         self.reports = 0
         """How many it has written."""
         self._clock = clock
-        self._registry: ZooKeeperRegistry = connect(container.registry, session_timeout_s=session_timeout_s)
+        self._registry: ProtectedRegistry = connect(container.registry, session_timeout_s=session_timeout_s)
         self._lost = threading.Event()
         self._registry.on_session(lambda state: self._lost.set() if state is SessionState.LOST else None)
         self._view = DataflowView(self._registry, container.dataflow)

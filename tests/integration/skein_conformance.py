@@ -23,7 +23,7 @@ from scribengin.launcher.yarn.client import node_web
 from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.launcher.yarn.launching import Kit
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 
 def main(hosts: str) -> None:

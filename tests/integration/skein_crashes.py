@@ -18,7 +18,7 @@ from scribengin.launcher.yarn.application_master.launcher import YarnLauncher
 from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.launcher.yarn.launching import Kit
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 STOPS = ("skein.add:before", "skein.add:after", "skein.trace_place:before", "yarn.trace_end:before")
 RUNS = "skein.trace_place:after"

@@ -16,7 +16,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.cli_runner import CommandLine, Done, whole_tree
 
 NAME = "quiet"

@@ -8,7 +8,7 @@ import pytest
 
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NotAuthorised
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import CommandLine
 
 OPEN = "anybody may change /scribengin"

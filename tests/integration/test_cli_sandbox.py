@@ -22,7 +22,7 @@ from scribengin_dev.servers.java_server import ports_of
 from scribengin_registry.contract import Registry
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import command
 
 CONFIG = DataflowConfig.model_validate(

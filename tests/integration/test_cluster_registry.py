@@ -20,7 +20,7 @@ from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.zookeeper import ZooKeeperServers
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -10,7 +10,7 @@ import pytest
 from scribengin_dev.harness.installation import embedded_place
 from scribengin_dev.soak.chain import soak_place
 from scribengin_registry.errors import NotAuthorised
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 
 
 def test_only_the_demo_and_what_it_launches_change_its_registry(

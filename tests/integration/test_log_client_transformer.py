@@ -25,7 +25,7 @@ from scribengin.log.clients.transformer import ENVELOPE_BYTES
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_of, payloads_read
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 SOURCE, TARGET = "numbers", "doubled"
 

@@ -30,7 +30,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LOGS = partition_logs("clicks", 3)
 

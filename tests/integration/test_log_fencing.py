@@ -24,7 +24,7 @@ from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import RegistryClosed, RegistryUnreachable, SessionLost
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.log_writers import handmade_writer
 
 LOG = "flights/0"

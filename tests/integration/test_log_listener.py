@@ -14,7 +14,7 @@ from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 
 class Heard:

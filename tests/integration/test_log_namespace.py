@@ -29,7 +29,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 
 def directories_of(namespace: LogNamespace) -> list[Path]:

@@ -24,7 +24,7 @@ from scribengin.testing.log_samples import (
 )
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LOG = "flights/0"
 SMALL = LogConfig(segment_bytes_max=4096)

@@ -17,7 +17,7 @@ from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_l
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, WatchEvent
 from scribengin_registry.errors import RegistryError
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LOG = "flights/0"
 

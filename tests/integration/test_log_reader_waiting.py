@@ -33,7 +33,7 @@ from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log, payloads_left, segment_path
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LOG = "flights/0"
 

@@ -13,7 +13,7 @@ from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, damage_segment, fill_log
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LOG = "flights/0"
 

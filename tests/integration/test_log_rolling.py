@@ -20,7 +20,7 @@ from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import OutcomeUnknown, SessionLost
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.log_writers import handmade_writer
 
 LOG = "a-log"

@@ -19,7 +19,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_dev.soak.measuring import server_figures
 from scribengin_registry.contract import Node, Registry, Watch
 from scribengin_registry.embedded import EmbeddedZooKeeper, ask_server
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.crash.recorded_registry import RecordedRegistry
 from tests.integration.idle_workers import Led, is_idle, led_by_masters, submit_all
 
@@ -174,7 +174,7 @@ def test_one_look_at_all_of_them_reads_five_nodes_a_dataflow(
     script = (
         "import sys, time\n"
         "from scribengin.monitoring.overview import overviews\n"
-        "from scribengin_registry.zookeeper.registry import connect\n"
+        "from scribengin_registry.opening import connect\n"
         "with connect(sys.argv[1]) as registry:\n"
         "    begun_s = time.monotonic()\n"
         "    found = overviews(registry, time.time_ns() // 1_000_000)\n"

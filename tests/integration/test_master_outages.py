@@ -22,7 +22,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.election import CandidateState, Election
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.idle_workers import EXECUTOR, Led, led_by_masters, submit_all
 
 pytestmark = pytest.mark.timeout(900)

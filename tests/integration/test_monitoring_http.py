@@ -23,7 +23,7 @@ from scribengin.monitoring.server import CONNECTIONS_MAX, Health, MonitoringServ
 from scribengin.testing.waiting import wait_until
 from scribengin.worker import monitoring as of_workers
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 HOST = "127.0.0.1"
 

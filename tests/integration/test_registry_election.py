@@ -16,7 +16,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Create, Delete, Registry, SessionState, Watch
 from scribengin_registry.election import CandidateState, Election, in_order, predecessor
 from scribengin_registry.errors import NodeMissing, NotAuthorised, RegistryError, SessionLost
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 CANDIDATE, LEADER, DOUBTFUL, OUT = (
     CandidateState.CANDIDATE,
@@ -29,7 +29,7 @@ PATH = "/flows/flights/master"
 LEADING_PROCESS = """
 import sys, time
 from scribengin_registry.election import Election
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 registry = connect(sys.argv[1], session_timeout_s=1.0)
 election = Election(registry, sys.argv[2], "process")

@@ -19,12 +19,12 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 OWNER = """
 import sys
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 server = EmbeddedZooKeeper(sys.argv[1]).start()
 with connect(server.hosts) as registry:

@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.base import openness
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import CommandLine
 
 FLOW = "name: a\nsources: {s: {kind: log, logs: a}}\nsinks: {o: {kind: log, log: o}}\nsql: SELECT * FROM s\n"

@@ -18,14 +18,14 @@ from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Create, Registry, SessionState, Set, WatchEvent
 from scribengin_registry.errors import OutcomeUnknown, RegistryError, RegistryUnreachable, SessionLost
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 TIMEOUT_S = 60.0
 READER = """
 import sys
 from scribengin_registry.errors import SessionLost
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 with connect(sys.argv[1], session_timeout_s=4) as registry:
     print("connected", flush=True)

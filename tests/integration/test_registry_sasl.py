@@ -10,7 +10,7 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised, RegistryError
 from scribengin_registry.java.jars import pyspark_jars
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 _JAAS = """Server {
   org.apache.zookeeper.server.auth.DigestLoginModule required user_flow="secret" user_other="hidden";

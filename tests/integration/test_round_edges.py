@@ -27,7 +27,7 @@ from scribengin.testing.chaos_proxy import ChaosProxy, any_transaction
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.owners import owners_of
 
 

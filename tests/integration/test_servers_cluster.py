@@ -17,7 +17,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hadoop import run_client
 from scribengin_dev.servers.java_server import listens
 from scribengin_registry.errors import NotAuthorised
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration.leftovers import await_none
 
 pytestmark = pytest.mark.servers  # also of those that start their own

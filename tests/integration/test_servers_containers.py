@@ -10,7 +10,7 @@ from scribengin.errors import ServerDown
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_dev.servers.zookeeper import ZooKeeperServers
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.servers.provider import Provider
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.zookeeper import ZooKeeperServers
+from scribengin_registry.contract import ProtectedRegistry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+from scribengin_registry.opening import connect
 
 
 def test_a_session_outlives_the_leader_of_three(zookeeper_quorum: ZooKeeperServers) -> None:
@@ -24,7 +25,7 @@ def test_a_session_outlives_the_leader_of_three(zookeeper_quorum: ZooKeeperServe
             assert there.get("/after").data == b"2"
 
 
-def write_through_the_election(session: ZooKeeperRegistry) -> None:
+def write_through_the_election(session: ProtectedRegistry) -> None:
     """Create /after; a connection that broke leaves it open whether it was."""
 
     def written() -> bool:

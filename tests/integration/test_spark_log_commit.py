@@ -17,7 +17,7 @@ from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LOGS = ("a", "b")
 Output = dict[str, list[bytes]]

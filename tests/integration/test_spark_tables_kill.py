@@ -39,7 +39,7 @@ from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.spark.session.session import start_session
 from scribengin.spark.transform.transformation import Transformation
 from scribengin.testing.failpoints import at_failpoint, kill_this_process
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 hosts, descriptor, stop, generation = sys.argv[1:]
 config = load_config(descriptor)

@@ -15,7 +15,7 @@ from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, c
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 from tests.integration import watched
 from tests.integration.web_page import PATIENCE_S, kept, opened, serving
 

@@ -28,7 +28,7 @@ import sys
 from pathlib import Path
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.operations.submit.submit import submit
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 hosts, home, config = sys.argv[1:]
 with connect(hosts) as registry:
     print(submit(registry, DataflowConfig.model_validate_json(config), Path(home)).id)

@@ -21,7 +21,7 @@ from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.testing.conformance.launcher import check_launcher
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 LARGE_MB = 4096
 """The most that a container may have on the YARN of the tests: none of its two nodes has room for two."""

@@ -18,7 +18,7 @@ from scribengin.launcher.yarn.container_records import ContainerRecords
 from scribengin.testing.failpoints import at_failpoint, kill_this_process
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 STOPS = (
     "yarn.trace:after",

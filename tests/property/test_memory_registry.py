@@ -19,7 +19,7 @@ from scribengin_registry.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 STEPS = 60
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/a/x/deep", "/b/x")

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from scribengin_dev.servers.zookeeper import ZooKeeperServers
+from scribengin_registry.contract import ProtectedRegistry
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+from scribengin_registry.opening import connect
 from tests.servers.provider import Provider
 
 
@@ -44,7 +45,7 @@ def registry_hosts(zookeeper: EmbeddedZooKeeper) -> Iterator[str]:
 
 
 @pytest.fixture
-def registry(registry_hosts: str) -> Iterator[ZooKeeperRegistry]:
+def registry(registry_hosts: str) -> Iterator[ProtectedRegistry]:
     """A session under a chroot that no other test sees."""
     with connect(registry_hosts, session_timeout_s=100) as session:
         yield session

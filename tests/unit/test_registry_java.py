@@ -13,7 +13,7 @@ import pytest
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import JavaMissing
 from scribengin_registry.java.runtime import MAJOR_MIN, JavaRuntime, find_java, wrapped
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 

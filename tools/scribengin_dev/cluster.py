@@ -31,7 +31,7 @@ from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.java.process import tail_of
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 from scribengin_tools.cli.options import REGISTRY_VARIABLE
 from scribengin_tools.rendering import text as render
 from scribengin_tools.sandbox import CREDENTIALS, take_hold

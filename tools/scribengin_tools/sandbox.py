@@ -10,11 +10,12 @@ from pathlib import Path
 from scribengin.base.private import private_directory
 from scribengin.launcher.contract import tail_of_log
 from scribengin.log import LogNamespace
+from scribengin_registry.contract import ProtectedRegistry
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised, RegistryUnreachable, ServerFailed
 from scribengin_registry.java.process import free_port
-from scribengin_registry.zookeeper.registry import ZooKeeperRegistry, connect
+from scribengin_registry.opening import connect
 from scribengin_tools.cli.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181
@@ -41,7 +42,7 @@ def why_it_died(directory: Path, log: Path, said: str, free: int) -> str:
     return f"the sandbox's ZooKeeper has died{words}: see {log}, then start it again"
 
 
-def take_hold(registry: ZooKeeperRegistry, store: Path, directory: Path) -> None:
+def take_hold(registry: ProtectedRegistry, store: Path, directory: Path) -> None:
     """Own all nodes, also those of before there were credentials, and bind the namespace. The root is closed last:
     where it is, so is everything. Raises NotAuthorised, NamespaceNotBound."""
     try:
@@ -70,7 +71,7 @@ class Sandbox:
         self.store = self.directory / "logs"
         self._server = EmbeddedZooKeeper(self.directory / "zookeeper", port=port or self._usual_port())
         self._opened = ExitStack()
-        self._registry: ZooKeeperRegistry | None = None
+        self._registry: ProtectedRegistry | None = None
         self.auth = ""
         """What SCRIBENGIN_REGISTRY_AUTH is for its clients. Known once it was started."""
 

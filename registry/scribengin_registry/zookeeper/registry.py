@@ -1,4 +1,4 @@
-"""The registry on a ZooKeeper ensemble, through kazoo. Only this file and `kazoo_errors` know kazoo.
+"""The registry on a ZooKeeper ensemble, through kazoo. Only this folder knows kazoo.
 
 What kazoo does, and what this file makes of it:
 - It returns the errors of a transaction as items of its result. Every item is looked at, and the one that really failed
@@ -42,12 +42,13 @@ from scribengin_registry.contract import (
     Delete,
     Node,
     Operation,
-    Registry,
+    ProtectedRegistry,
     SessionState,
     Set,
     Watch,
     WatchEvent,
 )
+from scribengin_registry.credentials import AUTH_VARIABLE
 from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import (
     NodeExists,
@@ -70,10 +71,6 @@ _LOG = logging.getLogger("scribengin_registry.kazoo")
 _LOG.addHandler(logging.NullHandler())
 _LOG.setLevel(logging.WARNING)
 
-AUTH_VARIABLE = "SCRIBENGIN_REGISTRY_AUTH"
-"""The registry's user: `user:password`, `sasl-digest:user:password`, or `sasl-gssapi`, for Kerberos. A password may be
-`${file:...}`. Set it for everything: containers inherit their launcher's environment."""
-
 _RECONNECT_DELAY_MAX_S = 1.0
 _ASKED_TOGETHER_MAX = 512
 _KINDS: dict[str, Literal["created", "deleted", "changed", "children"]] = {
@@ -87,14 +84,7 @@ _KINDS: dict[str, Literal["created", "deleted", "changed", "children"]] = {
 def connect(
     hosts: str, *, session_timeout_s: float = 10.0, connect_timeout_s: float = 10.0, auth: str | None = None
 ) -> ZooKeeperRegistry:
-    """Open a session with the ensemble at `hosts` (`host:port,host:port/chroot`); a missing chroot is created.
-
-    With `auth` (as in `auth.py`, by default from SCRIBENGIN_REGISTRY_AUTH) the session is that user's, and nodes it
-    creates can be changed by that user only, and read by anyone; an empty `auth` is nobody. `${env:...}` and
-    `${file:...}` in it are what they name. The server may shorten or lengthen `session_timeout_s` to what it allows.
-    Raises RegistryUnreachable, RegistryError when `hosts` or `auth` cannot be understood, NotAuthorised,
-    ReferenceMissing.
-    """
+    """As `scribengin_registry.opening.connect`, which everybody else comes through."""
     servers, _, chroot = hosts.partition("/")
     identity = parse_auth(resolved(os.environ.get(AUTH_VARIABLE, "") if auth is None else auth))
     client = _client(hosts, servers, session_timeout_s, identity)
@@ -152,7 +142,7 @@ class _KazooWatch:
         self.watches.fire(self.shared, WatchEvent(kind, self.shared.path))
 
 
-class ZooKeeperRegistry(Registry):
+class ZooKeeperRegistry(ProtectedRegistry):
     """A session with a ZooKeeper ensemble; `connect` makes one.
 
     Without a connection, reads and writes wait for one as long as a session and a connection may take, then raise
@@ -284,11 +274,9 @@ class ZooKeeperRegistry(Registry):
 
     @property
     def has_user(self) -> bool:
-        """Whether the session is somebody's, so that what it creates is theirs."""
         return self._client.default_acl is not None
 
     def is_open(self, path: str) -> bool:
-        """Whether anybody may change the node, or what stands right below it. False for one that is not there."""
         try:
             acls, _stat = self._read("look at the rights on", path, lambda: self._client.get_acls_async(path))
         except NodeMissing:
@@ -296,8 +284,6 @@ class ZooKeeperRegistry(Registry):
         return any(is_open(acl) for acl in acls)
 
     def protect(self, path: str) -> int:
-        """Make the session's user the owner of `path` and of all below it that anybody may change now: how many that
-        were. Raises RegistryError (the session is nobody's), NotAuthorised."""
         if not self.has_user:
             raise RegistryError(f"the session is nobody's, so nothing can be theirs: set {AUTH_VARIABLE}")
         count = 0

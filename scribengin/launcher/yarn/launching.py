@@ -16,8 +16,8 @@ from scribengin.base import jvm
 from scribengin.base.diagnostics import FORMAT_VARIABLE
 from scribengin.launcher.contract import HOME_VARIABLE
 from scribengin.launcher.yarn.config import YarnConfig
+from scribengin_registry.opening import AUTH_VARIABLE
 from scribengin_registry.references import REFERRING_VARIABLE, has_references
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE
 
 KIT_VARIABLE = "SCRIBENGIN_YARN_KIT"
 """Set by Scribengin: what a master on YARN gives to its workers, a `Kit` as base64 of JSON."""

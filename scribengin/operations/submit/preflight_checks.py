@@ -31,8 +31,8 @@ from scribengin.launcher.yarn.application_master.preflight import (
     decoded_request,
 )
 from scribengin_registry.java.runtime import find_java
+from scribengin_registry.opening import connect
 from scribengin_registry.references import resolve_variables
-from scribengin_registry.zookeeper.registry import connect
 
 if TYPE_CHECKING:
     from scribengin.connectors import Environment

@@ -44,7 +44,7 @@ from scribengin.log.metadata.names import NamespaceUri
 from scribengin.spark.log_format.commit import JobCommit
 from scribengin.spark.log_format.options import FORMAT, LogWriteOptions
 from scribengin_registry.errors import RegistryError
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 _QUERY_ID = "sql.streaming.queryId"
 _ABANDONED_S = 7 * 24 * 3600

@@ -27,7 +27,7 @@ from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.contract import Registry
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE, connect
+from scribengin_registry.opening import AUTH_VARIABLE, connect
 
 NAMESPACE = "/logs"
 _LOOK_S = 0.2

@@ -25,7 +25,7 @@ from scribengin_dev.servers.java_server import (
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 from scribengin_registry.java.process import LOOPBACK
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 _BOOKIES = 3
 _START_TIMEOUT_S = 240.0

@@ -20,7 +20,7 @@ from scribengin_registry.contract import Registry
 from scribengin_registry.election import Election
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.zookeeper.registry import connect
+from scribengin_registry.opening import connect
 
 CHAIN = "soak"
 KEYS = ("first", "last")

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from scribengin.log import LogNamespace
-    from scribengin_registry.zookeeper.registry import ZooKeeperRegistry
+    from scribengin_registry.contract import ProtectedRegistry
 import signal
 import threading
 
@@ -82,14 +82,14 @@ NameArgument = Annotated[
 
 
 @contextmanager
-def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = False) -> Iterator[ZooKeeperRegistry]:
+def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = False) -> Iterator[ProtectedRegistry]:
     """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
     a registry on other machines that is used without a user is refused.
     Raises ConfigInvalid (none was given), RegistryUnreachable."""
     from scribengin.base.openness import refuse_nobodys
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
-    from scribengin_registry.zookeeper.registry import connect
+    from scribengin_registry.opening import connect
 
     if not hosts or not hosts.strip():
         raise ConfigInvalid(
@@ -110,7 +110,7 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
         yield registry
 
 
-def _tell_of_open(registry: ZooKeeperRegistry) -> None:
+def _tell_of_open(registry: ProtectedRegistry) -> None:
     """Whoever is a user relies on it that nobody else changes anything; what was made before there were users is open
     to all."""
     from scribengin.base.openness import openness

@@ -71,7 +71,7 @@ def _say(line: str) -> None:
 
 
 def _introduce(running: Sandbox) -> None:
-    from scribengin_registry.zookeeper.registry import AUTH_VARIABLE
+    from scribengin_registry.opening import AUTH_VARIABLE
 
     print(
         f"\nThe registry is at {running.hosts}, logs are below {running.store} (namespace {DEFAULT_NAMESPACE}).\n"

@@ -17,8 +17,8 @@ from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.launching import CONFIGURATION, LOGIN, PACKAGE, Kit, kit_of
 from scribengin.launcher.yarn.security import login
 from scribengin.launcher.yarn.shipping.staging import Staging
+from scribengin_registry.opening import AUTH_VARIABLE
 from scribengin_registry.references import without_references
-from scribengin_registry.zookeeper.registry import AUTH_VARIABLE
 
 _SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml", "log4j.properties")
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.dataflow.registry.descriptors import DataflowStatus
     from scribengin.dataflow.registry.view import DataflowView
     from scribengin.errors import ScribenginError
-    from scribengin_registry.zookeeper.registry import ZooKeeperRegistry
+    from scribengin_registry.contract import ProtectedRegistry
 
 _BAD_INPUT = 2
 FlowArgument = Annotated[
@@ -146,7 +146,7 @@ def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, 
 def _submit_chain(
     flow: str,
     settings: list[str] | None,
-    connecting: Callable[[], AbstractContextManager[ZooKeeperRegistry]],
+    connecting: Callable[[], AbstractContextManager[ProtectedRegistry]],
     *,
     wait: bool,
     check_cluster: bool,
