@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
@@ -19,6 +20,8 @@ from scribengin.filesystems.local import LocalFileSystem
 _LOCAL = frozenset({"file", "local"})
 _HDFS = "hdfs"
 _LOCAL_FILES = LocalFileSystem()
+_LENT: dict[str, FileSystem] = {}
+"""What `opened_by` says that protocols mean."""
 _MAGIC = re.compile(r"[*?\[]")
 _ANY_DEPTH = "**"
 NEVER = re.compile(r"(?!)")
@@ -50,10 +53,25 @@ def file_system(path: str) -> tuple[FileSystem, str]:
     protocol, separator, rest = path.partition("://")
     if not separator:
         return _LOCAL_FILES, path
+    if protocol in _LENT:
+        return _LENT[protocol], f"/{rest.strip('/')}"
     if protocol == _HDFS:
         authority, _, name = rest.partition("/")
         return _hdfs(authority), f"/{name}"
     return open_url(path)
+
+
+@contextmanager
+def opened_by(protocol: str, files: FileSystem) -> Iterator[None]:
+    """Let URLs of that protocol mean these files while the block lasts, in this process alone: for tests and
+    simulations. All of such a URL is a path. Raises ValueError when the protocol is taken."""
+    if protocol in _LENT:
+        raise ValueError(f"{protocol}:// means other files already; choose another protocol")
+    _LENT[protocol] = files
+    try:
+        yield
+    finally:
+        del _LENT[protocol]
 
 
 @cache

@@ -18,10 +18,18 @@ from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
 from scribengin.filesystems.contract import DurableFileSystem
 from scribengin.filesystems.fsspec import FsspecDurableFileSystem
 from scribengin.filesystems.paths import durable_file_system, file_system
+from scribengin.testing.conformance.files import (
+    FILE_SYSTEM_CHECKS,
+    Check,
+    check_file_system,
+    contents,
+    write_file,
+)
+from scribengin.testing.memory_files import MemoryFiles
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
-KINDS = ["local", "memory", "file over fsspec", pytest.param("hdfs", marks=pytest.mark.servers)]
+KINDS = ["local", "in memory", "memory", "file over fsspec", pytest.param("hdfs", marks=pytest.mark.servers)]
 
 
 @pytest.fixture(params=KINDS)
@@ -33,143 +41,39 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Dura
         yield durable_file_system(f"{hdfs.url}/file-systems/{name}")
     elif request.param == "memory":
         yield durable_file_system(f"memory://{name}/place")
+    elif request.param == "in memory":
+        yield MemoryFiles(), "/some/place"
     elif request.param == "local":
         yield durable_file_system(str(tmp_path / "place"))
     else:
         yield FsspecDurableFileSystem(fsspec.filesystem("file")), str(tmp_path / "place")
 
 
-def write(files: DurableFileSystem, path: str, *blocks: bytes) -> None:
-    file = files.create(path)
-    for block in blocks:
-        file.append(block)
-    file.sync()
-    file.close()
+@pytest.mark.parametrize("check", FILE_SYSTEM_CHECKS, ids=lambda check: check.__name__)
+def test_a_file_system_keeps_its_promises(check: Check, place: tuple[DurableFileSystem, str]) -> None:
+    check(*place)
 
 
-def contents(files: DurableFileSystem, *paths: str) -> list[bytes]:
-    return [b"".join(blocks) for blocks in files.snapshots(paths)]
+def test_a_file_system_that_breaks_a_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryFiles, "_remove", lambda self, path: None)
+    with pytest.raises(AssertionError, match="a file that was removed should be"):
+        check_file_system(MemoryFiles(), "/place")
 
 
-def test_what_was_written_is_read(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    files.make_directories(f"{root}/a/b")
-    files.make_directories(f"{root}/a/b")
-    write(files, f"{root}/a/b/f", b"one ", memoryview(b"two "), b"three")
-    assert files.size(f"{root}/a/b/f") == 13
-    assert files.names(f"{root}/a/b") == ["f"]
-    assert contents(files, f"{root}/a/b/f") == [b"one two three"]
-    assert [files.read(f"{root}/a/b/f", *r) for r in ((0, 3), (4, 7), (8, 99), (99, 100))] == [
-        b"one",
-        b"two",
-        b"three",
-        b"",
-    ]
-    assert files.readable(f"{root}/a/b/f", 13) == 13
-    found = files.find(root)
-    assert [(info.name, info.size_bytes) for info in found] == [("a/b/f", 13)]
-    assert [(info.name, info.size_bytes) for info in files.find(f"{root}/a/b/f")] == [("f", 13)]
-
-
-def test_every_byte_is_written_and_read_as_it_is(place: tuple[DurableFileSystem, str]) -> None:
-    """Also the memory of an Arrow buffer, which calls its bytes signed."""
+def test_lines_of_an_arrow_column_are_written_as_they_are(place: tuple[DurableFileSystem, str]) -> None:
     files, root = place
     files.make_directories(root)
-    every = bytes(range(256))
-    batch = pa.record_batch({"payload": pa.array(["Grüße".encode(), b"", every.replace(b"\n", b"")], pa.binary())})
+    batch = pa.record_batch({"payload": pa.array(["Grüße".encode(), b"", bytes(range(11, 256))], pa.binary())})
     lines = encode(batch, what="a test")
-    write(
-        files,
-        f"{root}/f",
-        every,
-        lines,
-        lines[:0],
-        memoryview(pa.py_buffer(every)),
-        memoryview(bytearray(every)).cast("b"),
-    )
-    assert contents(files, f"{root}/f") == [every + bytes(lines) + every + every]
-    assert files.read(f"{root}/f", 128, 256) == every[128:]
-
-
-def test_a_name_is_given_once(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    files.make_directories(root)
-    write(files, f"{root}/f", b"first")
-    with pytest.raises(FileExistsError):
-        files.create(f"{root}/f")
-    assert contents(files, f"{root}/f") == [b"first"]
-
-
-def test_a_file_is_moved_once_and_never_over_another(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    files.make_directories(f"{root}/to")
-    for name in ("f", "g"):
-        write(files, f"{root}/{name}", name.encode())
-    files.rename(f"{root}/f", f"{root}/to/f")
-    assert (files.size(f"{root}/f"), contents(files, f"{root}/to/f")) == (None, [b"f"])
-    with pytest.raises(FileNotFoundError):
-        files.rename(f"{root}/f", f"{root}/to/f")
-    with pytest.raises(FileExistsError):
-        files.rename(f"{root}/g", f"{root}/to/f")
-    assert contents(files, f"{root}/g", f"{root}/to/f") == [b"g", b"f"]
-
-
-def test_what_is_not_there(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    assert (files.names(root), files.size(f"{root}/f"), files.is_directory(root)) == ([], None, False)
-    files.remove(f"{root}/f")
-    files.make_directories(root)
-    files.remove(f"{root}/f")
-    assert files.is_directory(root)
-    with pytest.raises(FileNotFoundError):
-        files.snapshots([f"{root}/f"])
-    with pytest.raises(FileNotFoundError):
-        files.read(f"{root}/f", 0, 1)
-    with pytest.raises(FileNotFoundError):
-        files.find(f"{root}/none")
-
-
-def test_what_was_removed_is_gone(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    files.make_directories(root)
-    write(files, f"{root}/f", b"f")
-    files.remove(f"{root}/f")
-    assert (files.size(f"{root}/f"), files.names(root)) == (None, [])
-
-
-def test_hidden_files_are_nobodys_input_and_depth_is_kept(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    for name in ("a", "x/b", "x/y/c", "_hidden/d", ".e", "x/_f"):
-        files.make_directories(f"{root}/{name}".rpartition("/")[0])
-        write(files, f"{root}/{name}", b"1")
-    assert [info.name for info in files.find(root)] == ["a", "x/b", "x/y/c"]
-    assert [info.name for info in files.find(root, 2)] == ["a", "x/b"]
-
-
-def test_a_file_that_is_given_up_can_be_closed_and_removed(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    files.make_directories(root)
-    file = files.create(f"{root}/f")
-    file.append(b"half")
-    file.close()
-    file.close()
-    files.remove(f"{root}/f")
-    assert files.names(root) == []
-
-
-def test_a_place_has_one_name(place: tuple[DurableFileSystem, str]) -> None:
-    files, root = place
-    files.make_directories(root)
-    assert files.resource(f"{root}/") == files.resource(root)
-    assert files.resource(root) != files.resource(f"{root}/x")
-    assert files.promise
+    write_file(files, f"{root}/f", lines, lines[:0])
+    assert contents(files, f"{root}/f") == [bytes(lines)]
 
 
 def test_an_interrupted_move_of_an_object_store_is_ended(tmp_path: Path) -> None:
     files, root = durable_file_system(f"memory://{tmp_path.name}-{uuid.uuid4().hex}")
     files.make_directories(root)
     for name in ("f", "copy"):
-        write(files, f"{root}/{name}", b"the same")
+        write_file(files, f"{root}/{name}", b"the same")
     files.rename(f"{root}/f", f"{root}/copy")
     assert (files.names(root), contents(files, f"{root}/copy")) == (["copy"], [b"the same"])
 
@@ -213,7 +117,7 @@ def test_a_file_on_hdfs_that_was_removed_refuses_its_writer(hdfs: HdfsServers) -
 def test_a_file_on_hdfs_that_was_removed_is_read_whole_or_its_reader_is_told(hdfs: HdfsServers) -> None:
     files, root = durable_file_system(f"{hdfs.url}/removed-{uuid.uuid4().hex}")
     files.make_directories(root)
-    write(files, f"{root}/f", b"x" * 3_000_000)
+    write_file(files, f"{root}/f", b"x" * 3_000_000)
     readers = iter(files.snapshots([f"{root}/f"] * 1000))
     files.remove(f"{root}/f")
 
@@ -284,7 +188,7 @@ def test_threads_share_a_client(hdfs: HdfsServers) -> None:
 
     def work(thread: int) -> None:
         for number in range(5):
-            write(files, f"{root}/{thread}-{number}", b"%d" % thread)
+            write_file(files, f"{root}/{thread}-{number}", b"%d" % thread)
             files.rename(f"{root}/{thread}-{number}", f"{root}/done-{thread}-{number}")
 
     with ThreadPoolExecutor(8) as pool:

@@ -13,6 +13,7 @@ from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
+from scribengin.testing.memory_files import MemoryFiles
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 
@@ -27,18 +28,20 @@ def environment(registry: Registry) -> Environment:
     [("json", 64 * 1024 * 1024, 5.0), ("raw", 100, 0.0)],
     ids=["as by default", "many small parts, merged at once"],
 )
+@pytest.mark.parametrize("place", ["local", "in-memory"])
 def test_files_are_a_sink(
-    environment: Environment, tmp_path: Path, text: str, merge_bytes: int, merge_age_s: float
+    environment: Environment, tmp_path: Path, place: str, text: str, merge_bytes: int, merge_age_s: float
 ) -> None:
     value = {
         "kind": "hdfs",
-        "path": str(tmp_path / "out"),
+        "path": str(tmp_path / "out") if place == "local" else "in-memory://out",
         "format": text,
         "merge_bytes": merge_bytes,
         "merge_age_s": merge_age_s,
     }
     config = FileSinkConfig.parse(value, source="a test")
-    check_sink(lambda: open_sink("out", config, environment), environment.registry)
+    with MemoryFiles().opened_by("in-memory"):
+        check_sink(lambda: open_sink("out", config, environment), environment.registry)
 
 
 def test_a_log_is_a_sink(environment: Environment, tmp_path: Path) -> None:

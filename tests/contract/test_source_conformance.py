@@ -6,7 +6,7 @@ import gzip
 import itertools
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from scribengin.filesystems.contract import DurableFileSystem
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.testing import check_source
+from scribengin.testing.memory_files import MemoryFiles
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
 
@@ -33,6 +34,13 @@ STREAMS = 2
 @pytest.fixture
 def environment(registry: Registry) -> Environment:
     return Environment(registry=registry, dataflow="conformance", nodes=STREAM_NODES)
+
+
+@pytest.fixture
+def files_in_memory() -> Iterator[str]:
+    """The URL of a directory of MemoryFiles."""
+    with MemoryFiles().opened_by("in-memory") as url:
+        yield f"{url}in"
 
 
 def name_in(stream: str, streams: int) -> str:
@@ -51,7 +59,7 @@ def test_files_are_a_source(environment: Environment, tmp_path: Path) -> None:
     check_source(lambda: open_source("in", config, environment), append)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("hdfs", marks=pytest.mark.servers), "memory"])
+@pytest.mark.parametrize("kind", [pytest.param("hdfs", marks=pytest.mark.servers), "memory", "in-memory"])
 @pytest.mark.parametrize("form", ["lines", "frames", "gz", "parquet"])
 def test_files_of_every_format_are_a_source_wherever_they_are(
     environment: Environment, request: pytest.FixtureRequest, kind: str, form: str
@@ -60,6 +68,8 @@ def test_files_of_every_format_are_a_source_wherever_they_are(
     if kind == "hdfs":
         hdfs: HdfsServers = request.getfixturevalue("hdfs")
         root = f"{hdfs.url}/source-conformance/{uuid.uuid4().hex}"
+    elif kind == "in-memory":
+        root = request.getfixturevalue("files_in_memory")
     files, path = durable_file_system(root)
     files.make_directories(path)
     settings = {"kind": "hdfs", "path": root, "settle_s": 0, **FORMS[form].settings}

@@ -16,77 +16,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-DIRECTORY = -1
-"""Stands for an inode where a name is that of a directory."""
+from scribengin.testing.disk_states import (
+    DIRECTORY,
+    Link,
+    Mark,
+    Operation,
+    Rename,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    Unlink,
+    Write,
+)
 
-
-@dataclass(frozen=True)
-class Link:
-    """The name `path` came to be: a new file `inode`, or a directory."""
-
-    path: str
-    inode: int
-
-
-@dataclass(frozen=True)
-class Unlink:
-    """The name `path` went."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class Rename:
-    """What was named `path` is named `target`, in place of what had that name."""
-
-    path: str
-    target: str
-
-
-@dataclass(frozen=True)
-class Write:
-    """Bytes written to a file. `path` is the name it was opened by."""
-
-    inode: int
-    offset: int
-    data: bytes
-    path: str
-
-
-@dataclass(frozen=True)
-class Truncate:
-    """A file was cut, or grown with zeros."""
-
-    inode: int
-    size: int
-    path: str
-
-
-@dataclass(frozen=True)
-class Sync:
-    """What was written to a file was made durable."""
-
-    inode: int
-    path: str
-
-
-@dataclass(frozen=True)
-class SyncDirectory:
-    """The names in a directory were made durable."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Something that was said or done outside of the disk: an acknowledgement, a registry transaction."""
-
-    event: object
-
-
-NameChange = Link | Unlink | Rename
-DataChange = Write | Truncate
-Operation = NameChange | DataChange | Sync | SyncDirectory | Mark
 Hook = Callable[[Operation], int | None]
 """Sees an operation before it happens. It may raise; for a Write it may say how many bytes of it happen."""
 

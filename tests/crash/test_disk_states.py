@@ -8,8 +8,19 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.crash.disk_recorder import Link, Operation, RecordedDisk, Rename, Sync, SyncDirectory, Unlink, Write
-from tests.crash.disk_states import SECTOR_BYTES, Disk, Tree
+from scribengin.testing.disk_states import (
+    SECTOR_BYTES,
+    Disk,
+    Link,
+    Operation,
+    Rename,
+    Sync,
+    SyncDirectory,
+    Tree,
+    Unlink,
+    Write,
+)
+from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.power_failures import tree_of
 
 FILE = Link("f", 1)

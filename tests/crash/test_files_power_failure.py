@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.testing.disk_states import Operation, Sync, SyncDirectory
 from scribengin_registry.contract import Registry
-from tests.crash.disk_recorder import Operation, RecordedDisk, Sync, SyncDirectory
+from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.files_script import COMMIT_LOG, OUT, SINKS, Delivered, FilesScript, OneStream, batch_of
 from tests.crash.power_failures import CrashState, Moments, RestoredMachine, all_wrong, crash_states, record_of
 

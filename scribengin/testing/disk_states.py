@@ -20,22 +20,79 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.crash.disk_recorder import (
-    DIRECTORY,
-    DataChange,
-    Link,
-    Mark,
-    NameChange,
-    Operation,
-    Rename,
-    Sync,
-    SyncDirectory,
-    Truncate,
-    Unlink,
-    Write,
-)
+DIRECTORY = -1
+"""Stands for an inode where a name is that of a directory."""
 
+
+@dataclass(frozen=True)
+class Link:
+    """The name `path` came to be: a new file `inode`, or a directory."""
+
+    path: str
+    inode: int
+
+
+@dataclass(frozen=True)
+class Unlink:
+    """The name `path` went."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Rename:
+    """What was named `path` is named `target`, in place of what had that name."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes written to a file. `path` is the name it was opened by."""
+
+    inode: int
+    offset: int
+    data: bytes
+    path: str
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """A file was cut, or grown with zeros."""
+
+    inode: int
+    size: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Sync:
+    """What was written to a file was made durable."""
+
+    inode: int
+    path: str
+
+
+@dataclass(frozen=True)
+class SyncDirectory:
+    """The names in a directory were made durable."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that was said or done outside of the disk: an acknowledgement, a registry transaction."""
+
+    event: object
+
+
+NameChange = Link | Unlink | Rename
+DataChange = Write | Truncate
+Operation = NameChange | DataChange | Sync | SyncDirectory | Mark
 SECTOR_BYTES = 512
+"""What a disk writes whole or not at all."""
 Tree = dict[str, bytes | None]
 """Paths below the disk's root: a file's bytes, or None for a directory."""
 
@@ -121,6 +178,21 @@ class Disk:
         for subset, content in combinations:
             yield self._tree(subset, {inode: file.durable for inode, file in self.files.items()} | content)
 
+    def fail(self, chosen: random.Random) -> None:
+        """Lose power: what is left is one of the states that `states` knows of, and is durable from now on."""
+        likely = chosen.choice((0.0, 0.5, 0.9, 1.0))
+        for change in self.pending:
+            if chosen.random() < likely:
+                _rename(self.names, change)
+        self.pending = []
+        self.names = {path: inode for path, inode in sorted(self.names.items()) if self._has_directory(path)}
+        kept = {inode: self.files[inode] for inode in self.names.values() if inode != DIRECTORY}
+        self.files = {inode: _File(_one_of(file, chosen)) for inode, file in sorted(kept.items())}
+
+    def _has_directory(self, path: str) -> bool:
+        above = _parent(path)
+        return above == "." or (above in self.names and self._has_directory(above))
+
     def _uncertain(self) -> Iterable[tuple[int, _File]]:
         reachable = {*self.names.values(), *(change.inode for change in self.pending if isinstance(change, Link))}
         return [(inode, file) for inode, file in self.files.items() if file.pending and inode in reachable]
@@ -190,6 +262,10 @@ def _products(
     for _ in range(at_most - 2):
         yield tuple(chosen.choice(column) for column in columns)
     yield tuple(column[-1] for column in columns)
+
+
+def _one_of(file: _File, chosen: random.Random) -> bytes:
+    return chosen.choice(_contents(file, chosen)) if file.pending else file.durable
 
 
 def _contents(file: _File, chosen: random.Random) -> list[bytes]:
