@@ -7,10 +7,11 @@ from contextlib import suppress
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import ConfigInvalid, NamespaceNotBound
 from scribengin.log.metadata.names import NamespaceUri
-from scribengin.log.metadata.segments import ATTEMPTS_MAX, NamespaceDescriptor
+from scribengin.log.metadata.segments import NamespaceDescriptor
 from scribengin.log.store.opening import DEFAULT_STORE, open_store, store_kind
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
 
 def session_for(uri: str, registry: Registry | None) -> tuple[Registry, str, bool]:
@@ -67,29 +68,32 @@ def bind(registry: Registry, path: str, store: str, location: str) -> NamespaceD
     Raises NamespaceNotBound (it is bound to another place), StoreNotMounted (to this one, which is another one on this
     machine), LogWriteFailed.
     """
-    kind = store_kind(store)
-    location = kind.resolved(location)
-    for _attempt in range(ATTEMPTS_MAX):
-        node = registry.find(path)
-        if node is not None and node.data:
-            there = NamespaceDescriptor.from_bytes(node.data, path=path)
-            break
-        token = kind.prepare(location)  # first, so that a node never names a place that has no token
-        wanted = NamespaceDescriptor(store=store, location=location, token=token)
-        try:
-            if node is None:
-                with failpoint("log.bind_create"):
-                    registry.create(path, wanted.to_bytes(), parents=True)
-            else:
-                with failpoint("log.bind_set"):
-                    registry.set(path, wanted.to_bytes(), node.version)
-        except (NodeExists, NodeMissing, VersionConflict, OutcomeUnknown):
-            registry.sync()  # somebody else binds it, or our reply was lost: look again
-    else:
-        raise NamespaceNotBound(f"{path} keeps changing and could not be bound; see who else binds it, and try again")
+    location = store_kind(store).resolved(location)
+    what = f"{path} keeps changing and could not be bound; see who else binds it, and try again"
+    there = win_race(
+        lambda: _bind(registry, path, store, location),
+        races=(NodeExists, NodeMissing, VersionConflict),
+        registry=registry,  # somebody else binds it, or our reply was lost: look again
+        exhausted=lambda: NamespaceNotBound(what),
+    )
     if (there.store, there.location) != (store, location):
         raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
     open_store(store, location, there.token).check_mounted()
     with suppress(NodeExists), failpoint("log.bind_logs"):
         registry.create(f"{path}/logs")
     return there
+
+
+def _bind(registry: Registry, path: str, store: str, location: str) -> NamespaceDescriptor:
+    node = registry.find(path)
+    if node is not None and node.data:
+        return NamespaceDescriptor.from_bytes(node.data, path=path)
+    token = store_kind(store).prepare(location)  # first, so that a node never names a place that has no token
+    wanted = NamespaceDescriptor(store=store, location=location, token=token)
+    if node is None:
+        with failpoint("log.bind_create"):
+            registry.create(path, wanted.to_bytes(), parents=True)
+    else:
+        with failpoint("log.bind_set"):
+            registry.set(path, wanted.to_bytes(), node.version)
+    return wanted

@@ -20,12 +20,11 @@ from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.edits import EditPlan, plan_edit, with_wishes
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, ConfigEdit, DataflowStatus
-from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, write_edit
+from scribengin.dataflow.registry.edit_log import config_of_version, edited_since, until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict
+from scribengin.errors import ConfigInvalid, DataflowBusy
 from scribengin.operations.lifecycle import Change, author, refuse_without_master
 
-_TRIES_MAX = 10
 _VERDICT_S = 10.0
 _LOOK_S = 0.5
 _MISSING = object()
@@ -53,16 +52,16 @@ def edit_config(view: DataflowView, change: ConfigChange, by: str | None = None,
     others keep editing; nothing was written), DataflowNotFound.
     """
     first: int | None = None
-    for _attempt in range(_TRIES_MAX):
+
+    def attempt() -> EditResult:
+        nonlocal first
         found = view.config_to_edit()
         first = found.version if first is None else first
-        try:
-            edited = replace_config(view, found, change(found.value), by, force=force)
-        except EditConflict:
-            continue
+        edited = replace_config(view, found, change(found.value), by, force=force)
         since = edited_since(view, first, upto=found.version) if found.version > first else ""
         return replace(edited, meanwhile=since)
-    raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
+
+    return until_written(view, attempt)
 
 
 def replace_config(

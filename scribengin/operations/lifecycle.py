@@ -26,7 +26,7 @@ from scribengin.dataflow.registry.descriptors import (
     DataflowStatus,
     HistoryEvent,
 )
-from scribengin.dataflow.registry.edit_log import write_edit
+from scribengin.dataflow.registry.edit_log import until_written, write_edit
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import (
     ConfigInvalid,
@@ -35,7 +35,6 @@ from scribengin.errors import (
     DataflowError,
     DataflowNotFound,
     DescriptorUnreadable,
-    EditConflict,
     LauncherError,
 )
 from scribengin.launcher.contract import ContainerDescriptor
@@ -45,7 +44,6 @@ from scribengin_registry.contract import Registry, WatchEvent
 from scribengin_registry.errors import NodeMissing
 
 DesiredState = Literal["running", "paused", "stopped"]
-_CHANGES_TRIED_MAX = 10
 _LOOK_S = 1.0
 _LEAVING_MAX_S = 20.0
 """How long a master may take to leave; one that was killed stands for as long as its session lasts, besides."""
@@ -88,17 +86,16 @@ def set_desired_state(view: DataflowView, wanted: DesiredState, by: str | None =
 
     An edit that the master has refused is replaced by the config in force: else this one would be refused with it.
     """
-    for _attempt in range(_CHANGES_TRIED_MAX):
+
+    def attempt() -> bool:
         found = view.config_to_edit()
         if found.value.desired_state == wanted:
             return False
         config = found.value.model_copy(update={"desired_state": wanted})
-        try:
-            write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
-        except EditConflict:
-            continue
+        write_edit(view, config, found.version, author=by or author(), at_ms=SYSTEM_CLOCK.now_ms())
         return True
-    raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
+
+    return until_written(view, attempt)
 
 
 def kill_dataflow(registry: Registry, name: str, home: Path) -> Killed:

@@ -11,9 +11,16 @@ from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.edits import plan_edit
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
-from scribengin.dataflow.registry.edit_log import differences, edited_since, merged, write_edit
+from scribengin.dataflow.registry.edit_log import (
+    TRIES_MAX,
+    differences,
+    edited_since,
+    keeps_changing,
+    merged,
+    write_edit,
+)
 from scribengin.dataflow.registry.view import DataflowView, Versioned
-from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict, PackageInvalid
+from scribengin.errors import ConfigInvalid, EditConflict, PackageInvalid
 from scribengin.operations.chain.config import is_chain, load_chain, with_topics
 from scribengin.operations.chain.registry import get_chain, memberships
 from scribengin.operations.editing import EditResult, refuse_invalid, with_values
@@ -28,8 +35,7 @@ from scribengin.operations.lifecycle import (
 )
 from scribengin.operations.submit.origins import remember_origin, remembered_origin
 from scribengin.operations.submit.shipping import shipped
-
-_TRIES_MAX = 10
+from scribengin_registry.compare_and_set import LookAgain, win_race
 
 
 def next_version(
@@ -123,18 +129,23 @@ def put_in_force(view: DataflowView, base: Versioned[DataflowConfig], config: Da
     """
     before = view.config_in_force().value
     ready = shipped(config.model_copy(update={"desired_state": "running"}), home)
-    for _attempt in range(_TRIES_MAX):
+
+    def attempt() -> tuple[DataflowConfig, str, int]:
         found = view.config_to_edit()
         carried, meanwhile = _carried(view, base, found, ready, "and the dataflow has stopped")
         try:
             written = write_edit(view, carried, found.version, author=author(), at_ms=SYSTEM_CLOCK.now_ms())
         except EditConflict:
-            continue
-        if config.package is not None:
-            view.set_origin(Origin(package=config.package, host=socket.gethostname()))
-            remember_origin(home, view.registry.hosts, view.dataflow, config.package)
-        return EditResult(written, plan_edit(before, carried, running=False), written=True, meanwhile=meanwhile)
-    raise DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
+            raise LookAgain from None  # and see whether they have edited the same
+        return carried, meanwhile, written
+
+    carried, meanwhile, written = win_race(
+        attempt, races=(), tries_max=TRIES_MAX, exhausted=lambda: keeps_changing(view)
+    )
+    if config.package is not None:
+        view.set_origin(Origin(package=config.package, host=socket.gethostname()))
+        remember_origin(home, view.registry.hosts, view.dataflow, config.package)
+    return EditResult(written, plan_edit(before, carried, running=False), written=True, meanwhile=meanwhile)
 
 
 def _carried(

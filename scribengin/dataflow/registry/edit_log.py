@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from scribengin.base.failpoints import failpoint
 from scribengin.base.masking import masked
@@ -17,11 +18,15 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.config_node import as_json, config_to_bytes, refuse_too_large
 from scribengin.dataflow.registry.descriptors import ConfigEdit
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import ConfigInvalid, EditConflict
+from scribengin.errors import ConfigInvalid, DataflowBusy, EditConflict
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 
+_T = TypeVar("_T")
 EDITS_KEPT_MAX = 100
+TRIES_MAX = 10
+"""So often in a row others may edit the config before a command gives up: they are people, or their scripts."""
 
 
 def write_edit(view: DataflowView, config: DataflowConfig, version: int, *, author: str, at_ms: int) -> int:
@@ -59,6 +64,17 @@ def write_edit(view: DataflowView, config: DataflowConfig, version: int, *, auth
         if node is None or ConfigEdit.from_bytes(node.data, path=path).at_ms != at_ms:
             raise
     return edit.version
+
+
+def until_written(view: DataflowView, attempt: Callable[[], _T]) -> _T:
+    """What `attempt` returns, which reads the config and writes it: made again while others edit it (EditConflict,
+    LookAgain). Raises DataflowBusy if they keep to it."""
+    return win_race(attempt, races=(EditConflict,), tries_max=TRIES_MAX, exhausted=lambda: keeps_changing(view))
+
+
+def keeps_changing(view: DataflowView) -> DataflowBusy:
+    """What to raise when others edit the config as fast."""
+    return DataflowBusy(f"the config of dataflow '{view.dataflow}' keeps changing under this command: try again")
 
 
 def conflict(view: DataflowView, version: int) -> EditConflict:

@@ -8,10 +8,13 @@ grow with them.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from scribengin.base.model import Descriptor
 from scribengin.dataflow.registry.paths import NUMBERS, numbers_of_name
-from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeExists, VersionConflict
+from scribengin_registry.compare_and_set import compare_and_set
+from scribengin_registry.contract import Node, Registry
+from scribengin_registry.errors import NodeExists
 
 
 class Numbers(Descriptor):
@@ -44,19 +47,23 @@ def keep_numbers(registry: Registry, dataflow: str, reached: Numbers) -> None:
 
 
 def _read(registry: Registry, path: str) -> tuple[Numbers, int]:
+    node = _node(registry, path)
+    return _numbers(node.data, path), node.version
+
+
+def _node(registry: Registry, path: str) -> Node:
     while (node := registry.find(path)) is None:
-        try:
+        with suppress(NodeExists):
             registry.create(path, Numbers().to_bytes(), parents=True)
-        except NodeExists:
-            continue
-    return (Numbers.from_bytes(node.data, path=path) if node.data else Numbers()), node.version
+    return node
+
+
+def _numbers(data: bytes, path: str) -> Numbers:
+    return Numbers.from_bytes(data, path=path) if data else Numbers()
 
 
 def _raise(registry: Registry, path: str, reached: Numbers) -> None:
-    while True:
-        known, version = _read(registry, path)
-        try:
-            registry.set(path, known.reached(reached).to_bytes(), version)
-        except VersionConflict:
-            continue
-        return
+    def change(data: bytes) -> bytes:
+        return _numbers(data, path).reached(reached).to_bytes()
+
+    compare_and_set(lambda: _node(registry, path), registry, path, change)

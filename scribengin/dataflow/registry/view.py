@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from scribengin.base.commit_log import CommitLog
@@ -50,6 +51,7 @@ from scribengin.dataflow.registry.numbers import Numbers, first_numbers, keep_nu
 from scribengin.dataflow.registry.paths import DataflowPaths
 from scribengin.dataflow.tasks import task_name
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, ResourceTaken
+from scribengin_registry.compare_and_set import LookAgain, compare_and_set, win_race
 from scribengin_registry.contract import Check, Create, Delete, Node, Operation, Registry, Set, Watch
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, VersionConflict
 
@@ -107,18 +109,27 @@ class DataflowView:
         """Create the dataflow and claim its sinks, all or nothing. Raises DataflowExists, ResourceTaken, ConfigInvalid
         (it is too large)."""
         refuse_too_large(config)
+        win_race(partial(self._submit, config, resources, now_ms, guarantees or {}, author), races=())
+
+    def _submit(
+        self,
+        config: DataflowConfig,
+        resources: Collection[str],
+        now_ms: int,
+        guarantees: Mapping[str, Guarantee],
+        author: str | None,
+    ) -> None:
         for path in (paths.DATAFLOWS, paths.SINKS, paths.SOURCES):
             self._ensure(path)
         claims = [claim for resource in resources if (claim := self._claim(resource)) is not None]
         numbers, version = first_numbers(self.registry, self.dataflow)
         head = PlacementHead.beginning(numbers.worker, numbers.master, numbers.generation)
-        nodes = first_nodes(self.paths, config, now_ms, guarantees or {}, author, head)
+        nodes = first_nodes(self.paths, config, now_ms, guarantees, author, head)
         try:
             self.registry.commit([*nodes, *claims, Check(paths.NUMBERS, version)])
         except VersionConflict as error:
             if error.path == paths.NUMBERS:  # another dataflow has just been deleted
-                self.submit(config, resources, now_ms, guarantees, author)
-                return
+                raise LookAgain from None
             raise
         except NodeExists as error:
             if error.path == self.paths.root:
@@ -276,15 +287,13 @@ class DataflowView:
     def add_history(self, events: Sequence[HistoryEvent]) -> None:
         """Append events, dropping the oldest beyond HISTORY_EVENTS_MAX, and what is too long of a message."""
         events = [e.model_copy(update={"message": shortened(e.message, HISTORY_MESSAGE_MAX)}) for e in events]
-        while True:
-            node = self._node(self.paths.history)
-            known = History.from_bytes(node.data, path=self.paths.history).events
-            kept = History(events=(*known, *events)[-HISTORY_EVENTS_MAX:])
-            try:
-                self.registry.set(self.paths.history, kept.to_bytes(), node.version)
-            except VersionConflict:
-                continue
-            return
+        path = self.paths.history
+
+        def change(data: bytes) -> bytes:
+            known = History.from_bytes(data, path=path).events
+            return History(events=(*known, *events)[-HISTORY_EVENTS_MAX:]).to_bytes()
+
+        compare_and_set(lambda: self._node(path), self.registry, path, change)
 
     # -- tasks
 
@@ -456,11 +465,11 @@ class DataflowView:
 
 def new_master_name(view: DataflowView) -> str:
     """A name that no master of the dataflow ever had. Raises DataflowNotFound."""
-    while True:
+
+    def attempt() -> str:
         head = view.placement_head()
         taken = head.value.model_copy(update={"next_master": head.value.next_master + 1})
-        try:
-            view.registry.set(view.paths.placement, taken.to_bytes(), head.version)
-        except VersionConflict:
-            continue
+        view.registry.set(view.paths.placement, taken.to_bytes(), head.version)
         return f"master-{head.value.next_master}"
+
+    return win_race(attempt, races=(VersionConflict,))

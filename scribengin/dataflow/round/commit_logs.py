@@ -23,11 +23,11 @@ from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.dataflow.registry import paths
 from scribengin.errors import CommitTooLarge, DecisionMissing, StaleOwner
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
-from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
 TRANSACTION_BYTES_MAX = 256 * 1024
-_TRIES_MAX = 20
 
 
 class TaskCommitLogs:
@@ -76,19 +76,13 @@ class TaskCommitLogs:
         Raises StaleOwner when a later generation owns one of them, and after some tries what was in the way: a lost
         reply (OutcomeUnknown), or somebody who moves as fast. Then nothing is settled, and `take` may be called again.
         """
-        for tries_left in reversed(range(_TRIES_MAX)):
-            try:
-                self._refuse_if_removed()
-                for stream in self._streams:
-                    self._lock(stream)
-                self._fence()
-            except (OutcomeUnknown, VersionConflict, NodeExists, NodeMissing):
-                # The reply was lost, or somebody moved in between: what stands there now decides, so look again.
-                if not tries_left:
-                    raise
-                self._registry.sync()
-                continue
-            return
+        win_race(self._take, races=(VersionConflict, NodeExists, NodeMissing), registry=self._registry)
+
+    def _take(self) -> None:
+        self._refuse_if_removed()
+        for stream in self._streams:
+            self._lock(stream)
+        self._fence()
 
     def begin(self, positions: Mapping[str, Position]) -> None:
         """Write down where streams are read from that have no position yet, before anything is read there.

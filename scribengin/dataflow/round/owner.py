@@ -16,6 +16,7 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
 from scribengin.errors import ConfigInvalid, DecisionMissing, ScribenginError
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown, VersionConflict
 
@@ -64,22 +65,19 @@ class TaskOwner:
 
         Raises StaleOwner, DecisionMissing, SystemUnreachable, and what opening and recovering the sinks raises.
         """
-        for tries_left in reversed(range(_TRIES_MAX)):
-            self.disown()
-            self.ownership.take()
-            try:
-                self._decide()
-            except (OutcomeUnknown, VersionConflict):  # take() says who owns it now, and what the commit logs say
-                if not tries_left:
-                    raise
-                continue
-            break
+        # take() says who owns it now, and what the commit logs say
+        win_race(self._take_and_decide, races=(OutcomeUnknown, VersionConflict), tries_max=_TRIES_MAX)
         for stream, log_path in zip(self.task.sinks, self.sink_logs, strict=True):
             attempt = Attempt(self.ownership.owner, self.ownership.epoch, log_path, self.coordinator)
             with suppress(*gone):
                 writer = self._sinks[stream.sink].open_writer(stream, attempt)
                 self.writers[stream.sink] = writer
                 writer.recover(self.logs[log_path].committed)
+
+    def _take_and_decide(self) -> None:
+        self.disown()
+        self.ownership.take()
+        self._decide()
 
     def disown(self) -> None:
         """Close the writers and the transaction; what is staged or prepared stays for `take_over`. Idempotent."""

@@ -12,7 +12,6 @@ from scribengin.errors import ConfigConflict, DescriptorUnreadable, Inconsistent
 from scribengin.log.config import LogConfig
 from scribengin.log.metadata.check import MetadataCheck, check_metadata
 from scribengin.log.metadata.segments import (
-    ATTEMPTS_MAX,
     LockDescriptor,
     LogDescriptor,
     LogMetadata,
@@ -20,6 +19,7 @@ from scribengin.log.metadata.segments import (
 )
 from scribengin.log.store.contract import SegmentStore
 from scribengin_registry.batches import batches
+from scribengin_registry.compare_and_set import LookAgain, win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
@@ -62,32 +62,36 @@ def configure_log(metadata: LogMetadata, config: LogConfig, version: int | None)
 
     Raises LogNotFound, ConfigConflict.
     """
-    for _attempt in range(ATTEMPTS_MAX):
-        node = metadata.registry.find(metadata.path)
-        if node is None:
-            raise metadata.not_found()
-        log = LogDescriptor.from_bytes(node.data, path=metadata.path)
-        if log.deleting:
-            raise metadata.not_found()
-        if version is not None and log.config_version != version:
-            if (log.config_version, log.config) == (version + 1, config):
-                return log  # it was this call's own request, whose reply was lost
-            raise ConfigConflict(
-                f"log '{metadata.log}': its configuration is version {log.config_version} by now, not {version}; "
-                "look at it, and try again from there"
-            )
-        after = log.model_copy(update={"config": config, "config_version": log.config_version + 1})
-        try:
-            with failpoint("log.configure"):
-                metadata.registry.set(metadata.path, after.to_bytes(), node.version)
-            return after
-        except (VersionConflict, NodeMissing):
-            continue
-        except OutcomeUnknown:
-            metadata.registry.sync(metadata.path)
-            if metadata.descriptor() == after:
-                return after
-    raise ConfigConflict(f"log '{metadata.log}': its configuration keeps changing; try again")
+    return win_race(
+        lambda: _configure(metadata, config, version),
+        races=(VersionConflict, NodeMissing),
+        exhausted=lambda: ConfigConflict(f"log '{metadata.log}': its configuration keeps changing; try again"),
+    )
+
+
+def _configure(metadata: LogMetadata, config: LogConfig, version: int | None) -> LogDescriptor:
+    node = metadata.registry.find(metadata.path)
+    if node is None:
+        raise metadata.not_found()
+    log = LogDescriptor.from_bytes(node.data, path=metadata.path)
+    if log.deleting:
+        raise metadata.not_found()
+    if version is not None and log.config_version != version:
+        if (log.config_version, log.config) == (version + 1, config):
+            return log  # it was this call's own request, whose reply was lost
+        raise ConfigConflict(
+            f"log '{metadata.log}': its configuration is version {log.config_version} by now, not {version}; "
+            "look at it, and try again from there"
+        )
+    after = log.model_copy(update={"config": config, "config_version": log.config_version + 1})
+    try:
+        with failpoint("log.configure"):
+            metadata.registry.set(metadata.path, after.to_bytes(), node.version)
+    except OutcomeUnknown:
+        metadata.registry.sync(metadata.path)
+        if metadata.descriptor() != after:
+            raise LookAgain from None
+    return after
 
 
 def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> None:
@@ -102,30 +106,31 @@ def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> No
     if finish_deletion(metadata, store):
         return
     log = metadata.descriptor()
-    for _attempt in range(ATTEMPTS_MAX):
-        found = check_metadata(metadata)
-        if found.head.directory != log.directory:
-            break  # a lost request has deleted it, and somebody has created it again
-        if not force:  # who takes the lock after this look moves the head's version
-            _refuse_if_written(metadata)
-            _refuse_if_inconsistent(found)
-        for segment in found.segments:
-            if segment.in_progress:
-                store.fence(segment.file)
-        try:
-            _delete_for_everybody(metadata, found)
-            break
-        except (NodeMissing, NodeNotEmpty, VersionConflict):
-            continue  # something was added or removed meanwhile: look again
-        except OutcomeUnknown:
-            registry.sync(metadata.path)
-            there = metadata.find_descriptor()
-            if there is None or there[0].deleting:
-                break
-    else:
-        raise LogBusy(f"log '{log.name}' keeps changing and could not be deleted; stop its users and try again")
+    what = f"log '{log.name}' keeps changing and could not be deleted; stop its users and try again"
+    win_race(
+        lambda: _delete_as_found(metadata, store, log, force=force),
+        races=(NodeMissing, NodeNotEmpty, VersionConflict),  # something was added or removed meanwhile: look again
+        registry=registry,
+        exhausted=lambda: LogBusy(what),
+    )
     if not finish_deletion(metadata, store):
         store.delete_log(log.directory)
+
+
+def _delete_as_found(metadata: LogMetadata, store: SegmentStore, log: LogDescriptor, *, force: bool) -> None:
+    there = metadata.find_descriptor()
+    if there is None or there[0].deleting:
+        return  # by a request whose reply was lost
+    found = check_metadata(metadata)
+    if found.head.directory != log.directory:
+        return  # a lost request has deleted it, and somebody has created it again
+    if not force:  # who takes the lock after this look moves the head's version
+        _refuse_if_written(metadata)
+        _refuse_if_inconsistent(found)
+    for segment in found.segments:
+        if segment.in_progress:
+            store.fence(segment.file)
+    _delete_for_everybody(metadata, found)
 
 
 def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:

@@ -12,13 +12,15 @@ import os
 import platform
 import threading
 import uuid
+from contextlib import suppress
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.errors import OwnershipAcquireFailed, ReadCancelled, ReaderLockLost
 from scribengin.log.metadata.names import check_reader_name
-from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata
+from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Node, SessionState
 from scribengin_registry.errors import (
     NodeExists,
@@ -77,17 +79,15 @@ class SubscriberLock:
     def release(self) -> None:
         """Give the lock back, if it still is this reader's. Idempotent. Raises what the registry raises."""
         self._metadata.registry.unwatch(self._on_change)
-        for _attempt in range(ATTEMPTS_MAX):  # a lost reply leaves open whether it was given back: look
-            try:
-                node = self._metadata.registry.find(self._path)
-                if node is None or self._descriptor(node).token != self._lock.token:
-                    return
-                with failpoint("log.reader_unlock"):
-                    self._metadata.registry.delete(self._path, node.version)
-            except (NodeMissing, VersionConflict, OutcomeUnknown):
-                continue
-            except (RegistryClosed, SessionLost):
-                return  # it went with the session
+        with suppress(RegistryClosed, SessionLost):  # then it went with the session
+            # A lost reply leaves open whether it was given back: look.
+            win_race(self._release, races=(NodeMissing, VersionConflict), registry=self._metadata.registry)
+
+    def _release(self) -> None:
+        node = self._metadata.registry.find(self._path)
+        if node is not None and self._descriptor(node).token == self._lock.token:
+            with failpoint("log.reader_unlock"):
+                self._metadata.registry.delete(self._path, node.version)
 
     def _holder(self) -> LockDescriptor | None:
         self._changed.clear()

@@ -18,8 +18,9 @@ from scribengin.base.model import Descriptor, Part, from_node_name, node_name
 from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.metadata.names import check_reader_name
-from scribengin.log.metadata.segments import ATTEMPTS_MAX, LogMetadata, SegmentsHead
+from scribengin.log.metadata.segments import LogMetadata, SegmentsHead
 from scribengin.log.read.catalog import LogCatalog
+from scribengin_registry.compare_and_set import LookAgain, win_race
 from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
@@ -96,28 +97,35 @@ class RegisteredReaders:
         """
         check_reader_name(self._metadata.log, reader)
         check_commit_log(commit_log)
-        for _attempt in range(ATTEMPTS_MAX):
+        wanted = position
+
+        def attempt() -> DLSN:
+            nonlocal wanted
             there, version = self._find(reader)
-            if there is not None and position in (None, there.position):
+            if there is not None and wanted in (None, there.position):
                 return there.position
-            if there is not None and position is not None and position < there.position:
+            if there is not None and wanted is not None and wanted < there.position:
                 raise LogError(
                     f"log '{self._metadata.log}': reader '{reader}' is registered at {there.position} and cannot go "
-                    f"back to {position}, which may be truncated; unregister it, and register it there"
+                    f"back to {wanted}, which may be truncated; unregister it, and register it there"
                 )
             with closing(open_catalog()) as catalog:
-                wanted = catalog.state().head.first if position is None else check_visible(catalog, position)
+                wanted = catalog.state().head.first if wanted is None else check_visible(catalog, wanted)
             if there is None:
                 self._add(reader, ReaderDescriptor.of(wanted, commit_log, hold))
             else:
                 self._move(reader, ReaderDescriptor.of(wanted, hold=there.hold), version)
-            position = wanted
-        raise LogBusy(f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; give it another id")
+            raise LookAgain
+
+        what = f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; give it another id"
+        return win_race(attempt, races=(), exhausted=lambda: LogBusy(what))
 
     def unregister(self, reader: str) -> bool:
         """Forget `reader`, and say whether it was there. Raises LogBusy while it holds its subscriber's lock."""
         known = False
-        for _attempt in range(ATTEMPTS_MAX):
+
+        def attempt() -> bool:
+            nonlocal known
             descriptor, version = self._find(reader)
             known = known or descriptor is not None
             if version is None:
@@ -129,11 +137,11 @@ class RegisteredReaders:
                 raise LogBusy(
                     f"log '{self._metadata.log}': reader '{reader}' is reading just now; close it first"
                 ) from None
-            except (NodeMissing, VersionConflict):
-                continue
-            except OutcomeUnknown:
-                self._registry.sync(self._path)
-        raise LogBusy(f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; stop it first")
+            raise LookAgain
+
+        what = f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; stop it first"
+        races = (NodeMissing, VersionConflict)
+        return win_race(attempt, races=races, registry=self._registry, exhausted=lambda: LogBusy(what))
 
     def _descriptors(self) -> list[tuple[str, ReaderDescriptor]]:
         try:

@@ -18,14 +18,13 @@ from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor, SegmentsHead, WriterEpoch
 from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
 from scribengin.log.store.contract import SegmentStore, Tail
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import NodeMissing, OutcomeUnknown, VersionConflict
+from scribengin_registry.errors import NodeMissing, VersionConflict
 
 StagedLookup = Callable[[SegmentDescriptor], StagedRange | None]
 """Says which staged range of an unfinished segment has committed. Whoever it is has fenced the commit log before it
 looked."""
-
-_FENCE_ATTEMPTS = 20
 
 
 def commit_log_lookup(registry: Registry, log: str, namespace: str) -> StagedLookup:
@@ -119,16 +118,15 @@ def _looked_up(segment: SegmentDescriptor, found: Found, lookup: StagedLookup) -
 
 
 def _fenced(registry: Registry, path: str) -> CommitLog:
-    for _attempt in range(_FENCE_ATTEMPTS):
+    def attempt() -> CommitLog:
         try:
             with failpoint("log.commit_log_fence"):
                 return fence_commit_log(registry, path)
-        except (VersionConflict, OutcomeUnknown):  # it was just committed, or rewritten by a lost request: look again
-            registry.sync(path)
         except (NodeMissing, DescriptorUnreadable) as error:
             raise RecoveryRefused(
                 f"the commit log {path} of staged entries cannot be read: {error}; restore it"
             ) from None
-    raise RecoveryRefused(
-        f"the commit log {path} keeps changing: its task is running; stop it, or let it write the log"
-    )
+
+    # It was just committed, or rewritten by a lost request: look again.
+    what = f"the commit log {path} keeps changing: its task is running; stop it, or let it write the log"
+    return win_race(attempt, races=(VersionConflict,), registry=registry, exhausted=lambda: RecoveryRefused(what))

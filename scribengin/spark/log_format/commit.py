@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import pyarrow as pa
 
@@ -29,8 +30,9 @@ from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
 from scribengin.errors import Fenced, LogError
 from scribengin.log import LogNamespace, LogWriter, StagedRange
+from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry, Set
-from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, RegistryError, VersionConflict
+from scribengin_registry.errors import NodeExists, NodeMissing, RegistryError, VersionConflict
 
 KIND = "log"
 _TRIES_MAX = 5
@@ -68,15 +70,8 @@ class JobCommit:
         checkpoint; rows that are no records), LogNotFound, LogWriteFailed, Fenced, and what the registry raises. Then
         nothing was appended, unless it raises after the transaction: then the same call again says what became of it.
         """
-        for tries_left in reversed(range(_TRIES_MAX)):
-            try:
-                self._commit(number, output)
-                return
-            except (OutcomeUnknown, VersionConflict, NodeExists, NodeMissing, Fenced):
-                # A lost reply, or somebody who took a log: what stands there now decides.
-                if not tries_left:
-                    raise
-                self._registry.sync()
+        races = (VersionConflict, NodeExists, NodeMissing, Fenced)
+        win_race(partial(self._commit, number, output), races=races, registry=self._registry, tries_max=_TRIES_MAX)
 
     def forget(self) -> None:
         """Delete the commit logs of a writer that is done. After `commit` returned, no log needs them.
