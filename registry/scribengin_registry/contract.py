@@ -128,6 +128,13 @@ class Registry(ABC):
         """Call `listener` at every change of state, under the same rules as a `Watch`."""
 
     @abstractmethod
+    def off_session(self, listener: Callable[[SessionState], None]) -> None:
+        """Call `listener` no more, and keep nothing of it; a call that is on its way may still come.
+
+        Nothing happens if it does not listen.
+        """
+
+    @abstractmethod
     def get(self, path: str, watch: Watch | None = None) -> Node:
         """The node. Raises NodeMissing. A read that raises sets no watch."""
 

@@ -134,6 +134,7 @@ class Election:
             return
         self._thread.join()
         self._registry.unwatch(self._on_watch)
+        self._registry.off_session(self._on_session)
         try:
             self._remove_contenders()
         except RegistryClosed:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
-from scribengin_registry.contract import SessionState
+from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.deadline import Deadline
 
 Dispatch = Callable[[Callable[[], None]], None]
@@ -41,6 +42,11 @@ class SessionTracker:
         """Tell `listener` of every change from now on."""
         with self._changed:
             self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[SessionState], None]) -> None:
+        """Tell `listener` of nothing more. Nothing happens if it does not listen."""
+        with self._changed, suppress(ValueError):
+            self._listeners.remove(listener)
 
     def move(self, state: SessionState, session_id: int | None = None) -> None:
         """The session is in `state` now. CLOSED is final."""
@@ -87,3 +93,28 @@ class SessionTracker:
         parked, self._parked = self._parked, []
         for action in parked:
             self._dispatch(action)
+
+
+class TrackedRegistry(Registry):
+    """What every registry says of its session, by its tracker."""
+
+    _tracker: SessionTracker
+    _session_timeout_s: float
+
+    @property
+    def session_id(self) -> int:
+        return self._tracker.session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._session_timeout_s
+
+    @property
+    def state(self) -> SessionState:
+        return self._tracker.state
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._tracker.listen(listener)
+
+    def off_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._tracker.unlisten(listener)

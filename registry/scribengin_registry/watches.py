@@ -60,19 +60,34 @@ class WatchTable:
     def fire(self, shared: SharedWatch, event: WatchEvent) -> None:
         """Call all that wait for it; one that raises keeps no other from being called."""
         with self._lock:
-            self._drop(shared)
-            waiting, shared.waiting = shared.waiting, {}
-            for watch in waiting:
-                self._forget(shared, watch)
+            waiting = self._take(shared)
         with ExitStack() as calls:
             for watch in reversed(waiting):
                 calls.callback(watch, event)
+
+    def take(self, what: What, path: str) -> list[Watch]:
+        """Those that wait for a change of the node, in order: they are to be called, and wait no more."""
+        with self._lock:
+            shared = self._unfired.get((what, path))
+            return [] if shared is None else self._take(shared)
+
+    def take_all(self) -> list[tuple[str, Watch]]:
+        """All that wait, each with the node that it waits for."""
+        with self._lock:
+            return [(shared.path, watch) for shared in list(self._unfired.values()) for watch in self._take(shared)]
 
     def unwatch(self, watch: Watch) -> None:
         """Call `watch` no more, and keep nothing of it."""
         with self._lock:
             for shared in list(self._of.get(watch, ())):
                 self._take_back(shared, watch, shared.waiting[watch])
+
+    def _take(self, shared: SharedWatch) -> list[Watch]:
+        self._drop(shared)
+        waiting, shared.waiting = shared.waiting, {}
+        for watch in waiting:
+            self._forget(shared, watch)
+        return list(waiting)
 
     def _take_back(self, shared: SharedWatch, watch: Watch, reads: int) -> None:
         left = shared.waiting.get(watch, 0) - reads

@@ -10,6 +10,7 @@ process.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -26,7 +27,6 @@ from scribengin_registry.contract import (
     Delete,
     Node,
     Operation,
-    Registry,
     SessionState,
     Set,
     Watch,
@@ -44,8 +44,11 @@ from scribengin_registry.errors import (
     VersionConflict,
 )
 from scribengin_registry.limits import checked_operations, checked_path, checked_size, parent_of
-from scribengin_registry.session import Dispatch, SessionTracker
+from scribengin_registry.session import Dispatch, SessionTracker, TrackedRegistry
+from scribengin_registry.watches import WatchTable, What
 
+# As the real client says it: one that raises ends nothing, and nobody else has to be told.
+_LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 EventKind = Literal["created", "deleted", "changed", "children"]
 
@@ -121,7 +124,7 @@ class MemoryEnsemble:
         registry.was_expired()
 
 
-class MemoryRegistry(Registry):
+class MemoryRegistry(TrackedRegistry):
     """A session with a `MemoryEnsemble`; its `connect` makes one. While it is away it is as `ZooKeeperRegistry` is."""
 
     def __init__(
@@ -142,8 +145,7 @@ class MemoryRegistry(Registry):
         self._tracker = SessionTracker(self._actions.put if dispatch is None else dispatch)
         self._touch = True
         self._expired = False
-        self._data_watches: dict[str, dict[Watch, None]] = {}
-        self._child_watches: dict[str, dict[Watch, None]] = {}
+        self._watches = WatchTable()
 
     def begin(self) -> None:
         """Open the session."""
@@ -162,53 +164,23 @@ class MemoryRegistry(Registry):
     def hosts(self) -> str:
         return f"memory:0{self._chroot}"
 
-    @property
-    def session_id(self) -> int:
-        return self._tracker.session_id
-
-    @property
-    def session_timeout_s(self) -> float:
-        return self._session_timeout_s
-
-    @property
-    def state(self) -> SessionState:
-        return self._tracker.state
-
-    def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        self._tracker.listen(listener)
-
     def get(self, path: str, watch: Watch | None = None) -> Node:
         def look(at: str) -> Node:
             node = self._ensemble.tree.find(at)
             if node is None:
                 raise NodeMissing(f"cannot read {path}: there is no such node; create it first", path=path)
-            self._watch(self._data_watches, at, watch)
             return node
 
-        return self._read("read", path, look)
+        return self._read("read", path, self._watched("node", watch, look))
 
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
-        def look(at: str) -> Node | None:
-            self._watch(self._data_watches, at, watch)
-            return self._ensemble.tree.find(at)
-
-        return self._read("look at", path, look)
+        return self._read("look at", path, self._watched("node", watch, self._ensemble.tree.find))
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        def look(at: str) -> list[str]:
-            names = self._ensemble.tree.children(at)
-            self._watch(self._child_watches, at, watch)
-            return names
-
-        return self._read("list", path, look)
+        return self._read("list", path, self._watched("children", watch, self._ensemble.tree.children))
 
     def unwatch(self, watch: Watch) -> None:
-        with self._ensemble.lock:
-            for watches in (self._data_watches, self._child_watches):
-                for at, waiting in list(watches.items()):
-                    waiting.pop(watch, None)
-                    if not waiting:
-                        del watches[at]
+        self._watches.unwatch(watch)
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
@@ -272,21 +244,18 @@ class MemoryRegistry(Registry):
     def tell(self, change: TreeChange) -> None:
         """Call the watches that this change fires."""
         if change.kind == "deleted":
-            self._fire(self._child_watches, "deleted", change.path)
-        self._fire(self._data_watches, change.kind, change.path)
+            self._fire("children", "deleted", change.path)
+        self._fire("node", change.kind, change.path)
         if change.kind != "changed":
-            self._fire(self._child_watches, "children", parent_of(change.path))
+            self._fire("children", "children", parent_of(change.path))
 
     def lose_touch(self) -> None:
         """No server answers any more. Watches are forgotten, and told of it once the session's fate is known."""
         self._touch = False
         self._tracker.move(SessionState.SUSPENDED)
         with self._ensemble.lock:
-            for watches in (self._data_watches, self._child_watches):
-                for path in list(watches):
-                    for watch in watches.pop(path):
-                        event = WatchEvent("session", path.removeprefix(self._chroot) or "/")
-                        self._tracker.when_settled(partial(watch, event))
+            for path, watch in self._watches.take_all():
+                self._tell(watch, "session", path)
 
     def find_again(self) -> None:
         """Servers answer again."""
@@ -377,18 +346,32 @@ class MemoryRegistry(Registry):
         """`path` as the ensemble has it."""
         return f"{self._chroot}{checked_path(path)}".rstrip("/") or "/"
 
-    def _watch(self, watches: dict[str, dict[Watch, None]], at: str, watch: Watch | None) -> None:
-        if watch is not None:
-            watches.setdefault(at, {})[watch] = None  # equal ones are one
+    def _watched(self, what: What, watch: Watch | None, look: Callable[[str], _T]) -> Callable[[str], _T]:
+        """`look`, which sets the watch unless it raises."""
 
-    def _fire(self, watches: dict[str, dict[Watch, None]], kind: EventKind, at: str) -> None:
-        for watch in watches.pop(at, {}):
-            event = WatchEvent(kind, at.removeprefix(self._chroot) or "/")
-            self._tracker.when_settled(partial(watch, event))
+        def looking(at: str) -> _T:
+            if watch is None:
+                return look(at)
+            with self._watches.joined(what, at, watch):
+                return look(at)
+
+        return looking
+
+    def _fire(self, what: What, kind: EventKind, at: str) -> None:
+        for watch in self._watches.take(what, at):
+            self._tell(watch, kind, at)
+
+    def _tell(self, watch: Watch, kind: EventKind | Literal["session"], at: str) -> None:
+        event = WatchEvent(kind, at.removeprefix(self._chroot) or "/")
+        self._tracker.when_settled(partial(watch, event))
 
     def _run(self) -> None:
         """Call watches, one after the other, until the session is closed and has told of it."""
         while True:
-            self._actions.get()()
+            action = self._actions.get()
+            try:
+                action()
+            except Exception:  # noqa: BLE001  the thread's outermost loop; the other watches are called all the same
+                _LOG.exception("a watch of %s raised", self.hosts)
             if self.state is SessionState.CLOSED and self._actions.empty():
                 return

@@ -514,6 +514,35 @@ def test_a_closed_registry_refuses_everything_and_says_so(registry: Registry) ->
             attempt()
 
 
+def test_a_listener_that_was_taken_back_hears_nothing_more(registry: Registry) -> None:
+    heard: list[SessionState] = []
+    last: list[SessionState] = []
+    registry.on_session(heard.append)
+    registry.on_session(last.append)
+    registry.off_session(heard.append)
+    registry.off_session(heard.append)
+    registry.close()
+    wait_until(lambda: last == [SessionState.CLOSED], what="the other listener to hear of it")
+    assert heard == []
+
+
+def test_a_watch_that_raises_keeps_nobody_else_from_being_told(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_event: WatchEvent) -> None:
+        raise ZeroDivisionError("of a watch")
+
+    events: Events = queue.SimpleQueue()
+    for path in ("/a", "/b"):
+        registry.find(path, broken)
+        registry.find(path, events.put)
+        registry.create(path)
+    assert [next_event(events).path for _ in range(2)] == ["/a", "/b"]
+    wait_until(lambda: caplog.text.count("ZeroDivisionError: of a watch") == 2, what="both to be told of")
+    registry.set("/a", b"x")
+    assert registry.get("/a").data == b"x"
+
+
 @pytest.mark.parametrize("hosts", ["127.0.0.1:1", "127.0.0.1:1/chroot", "no-such-host.invalid:2181"])
 def test_a_registry_that_is_not_there_is_named(hosts: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RegistryUnreachable, match=hosts.split("/")[0]):

@@ -73,6 +73,9 @@ class RecordedRegistry(Registry):
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         self._inner.on_session(listener)
 
+    def off_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._inner.off_session(listener)
+
     def get(self, path: str, watch: Watch | None = None) -> Node:
         return self._inner.get(path, watch)
 

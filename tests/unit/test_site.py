@@ -27,8 +27,9 @@ def test_a_page_that_is_shown_elsewhere_keeps_its_links() -> None:
     assert site.rewritten(text, ROOT / "README.md", as_page=site.DOCS / "index.md") == "[a](internals/round.md) b"
 
 
-def test_blocks_of_code_are_left_alone_but_for_their_names() -> None:
-    assert site.rewritten("```bash name=x\n[a](../../b.md)\n```\n", PAGE) == "```bash\n[a](../../b.md)\n```\n"
+def test_blocks_of_code_are_left_alone() -> None:
+    block = "```bash\n[a](../../b.md)\n```\n"
+    assert site.rewritten(block, PAGE) == block
 
 
 def test_each_public_module_has_a_page() -> None:

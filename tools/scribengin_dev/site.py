@@ -27,7 +27,6 @@ PUBLIC_MODULES = (
 """What users import."""
 API = "reference/api"
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
-_NAMED = re.compile(r"^( {0,3}`{3,}\w+) name=\S+", re.MULTILINE)
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|#)")
 
 
@@ -79,7 +78,6 @@ def _relative(to: Path, page: Path) -> str:
 
 
 def _outside_of_code(markdown: str, change: Any) -> str:
-    """Blocks of code stay as they are, without the names by which tests know them: mkdocs takes those for no block."""
-    markdown = _NAMED.sub(r"\1", markdown)
+    """Blocks of code stay as they are."""
     parts = re.split(r"(^ {0,3}```.*?^ {0,3}```[ \t]*$)", markdown, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))

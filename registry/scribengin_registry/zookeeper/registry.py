@@ -59,7 +59,7 @@ from scribengin_registry.errors import (
 )
 from scribengin_registry.limits import checked_operations, checked_path, checked_size, parent_of
 from scribengin_registry.references import resolved
-from scribengin_registry.session import SessionTracker
+from scribengin_registry.session import SessionTracker, TrackedRegistry
 from scribengin_registry.threads import background
 from scribengin_registry.watches import SharedWatch, WatchTable, What
 from scribengin_registry.zookeeper.auth import SessionAuth, is_open, parse_auth
@@ -67,7 +67,7 @@ from scribengin_registry.zookeeper.errors import BROKEN, BYSTANDER, translated
 
 # A server that is away is an exception or a state for whoever asks, not a line on stderr; the level keeps kazoo from
 # writing requests, and with them passwords, to a log that somebody turned up.
-_LOG = logging.getLogger("scribengin_registry.kazoo")
+_LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())
 _LOG.setLevel(logging.WARNING)
 
@@ -142,7 +142,7 @@ class _KazooWatch:
         self.watches.fire(self.shared, WatchEvent(kind, self.shared.path))
 
 
-class ZooKeeperRegistry(ProtectedRegistry):
+class ZooKeeperRegistry(TrackedRegistry, ProtectedRegistry):
     """A session with a ZooKeeper ensemble; `connect` makes one.
 
     Without a connection, reads and writes wait for one as long as a session and a connection may take, then raise
@@ -163,21 +163,6 @@ class ZooKeeperRegistry(ProtectedRegistry):
     @property
     def hosts(self) -> str:
         return self._hosts
-
-    @property
-    def session_id(self) -> int:
-        return self._tracker.session_id
-
-    @property
-    def session_timeout_s(self) -> float:
-        return self._session_timeout_s
-
-    @property
-    def state(self) -> SessionState:
-        return self._tracker.state
-
-    def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        self._tracker.listen(listener)
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         data, stat = self._look("read", "node", path, watch, self._client.get_async)
