@@ -1,6 +1,6 @@
 """Everything else that fsspec opens: for reading always, for writing where it is known how files are moved.
 
-fsspec is imported in this package only, and its file systems only when a path names them.
+fsspec is imported in this folder only, and its file systems only when a path names them.
 """
 
 from __future__ import annotations

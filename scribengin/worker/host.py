@@ -12,14 +12,14 @@ from scribengin.base.lifetime import end_at_once
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.round.runner import RoundTransform
 from scribengin.errors import NotNarrow, TransformationFailed
-from scribengin.spark.session.session import start_session
+from scribengin.spark import runtime
 from scribengin.spark.transform.transformation import Transformation
 
 
 def start_spark(resources: OpenedDataflow, worker: str) -> RoundTransform:
     """A Spark session for `worker`, with the user's transformation in it. Raises what Spark and the user's code do."""
     config = resources.config
-    session = start_session(
+    session = runtime.start(
         f"{config.name}-{worker}",
         master=config.spark.master or f"local[{config.container.cores}]",
         memory_mb=config.container.memory_mb,

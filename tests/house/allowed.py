@@ -18,6 +18,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.worker.executor:Executor._run": "its thread's outermost loop: the worker ends, and says why",
     "scribengin_dev.harness.commits:CommitWatch._run": "its thread's outermost loop: `check` raises it in the main one",
     "scribengin_dev.harness.producer:Producer._run": "its thread's outermost loop: `check` raises it in the main one",
+    "scribengin.testing.memory_registry:MemoryRegistry._run": "its thread's outermost loop: logs it, as kazoo does",
     "scribengin_tools.web.model.watcher:Watcher._run": "its thread's outermost loop: the page shows it",
     "scribengin_registry.election:Election._run": "its thread's outermost loop: standing FAILED and `error` tell of it",
 }
@@ -25,7 +26,7 @@ BLANKET_HANDLERS: dict[str, str] = {
 
 TIME_READERS: dict[str, str] = {
     "scribengin/base/clock.py": "the one place that reads time",
-    "registry/scribengin_registry/deadline.py": "the registry stands below scribengin.base.clock and cannot import it",
+    "registry/scribengin_registry/deadline.py": "the registry stands below scribengin.base.clock",
 }
 """Files that read time themselves, and why."""
 
@@ -42,7 +43,20 @@ NO_EFFECT: dict[str, str] = {
 changes of the outside world are no part of a round or its recovery, and why: what administers, before or after any
 round."""
 
-UPWARD: dict[str, tuple[str, str]] = {
-    "scribengin.spark.session.session": ("spark", "a session has its tables registered when it starts"),
-}
+UPWARD: dict[str, tuple[str, str]] = {}
 """A module, the room above it that it imports all the same, and why."""
+
+# Loops of their own around VersionConflict -> why `win_race` is not for them.
+OWN_RACES: dict[str, str] = {
+    "scribengin.log.metadata.segments:LogMetadata.change": "failures count only as long as the head stands still",
+    "scribengin.log.metadata.lifecycle:finish_deletion": "every pass deletes a part, however many there are",
+    "scribengin.connectors.files.sink.merge:StreamMerge.run": "every pass is a merge of its own, however many are due",
+}
+
+# Modules of libraries that print -> why.
+PRINTERS: dict[str, str] = {
+    "scribengin.base.diagnostics": "the one place where log lines become output",
+    "scribengin.launcher.yarn.application_master.container": "an entry point: what YARN starts in a container",
+    "scribengin.launcher.yarn.application_master.preflight": "what YARN starts: the report goes where its logs go",
+    "scribengin.operations.submit.preflight_checks": "an entry point: what a preflight starts in a container",
+}

@@ -23,7 +23,8 @@ BELOW: dict[str, frozenset[str]] = {
     "spark.log_format": frozenset({"spark.transform"}),
     "spark": frozenset({"spark.transform"}),
     "spark.transform": frozenset({"spark.session"}),
-    "spark.session": frozenset({"connectors"}),
+    "spark.session": frozenset({"connectors", "spark.worker_errors"}),
+    "spark.worker_errors": frozenset({"base"}),
     "launcher": frozenset({"base"}),
     "connectors": frozenset({"log.clients"}),
     "log.clients": frozenset({"log"}),
@@ -51,7 +52,7 @@ BELOW: dict[str, frozenset[str]] = {
 # A client of a system that not everybody has -> the modules that may import it.
 CLIENTS: dict[str, tuple[str, ...]] = {
     "kazoo": ("scribengin_registry",),
-    "fsspec": ("scribengin.filesystems", "scribengin.connectors.files"),
+    "fsspec": ("scribengin.filesystems",),
     "hdfs_native": ("scribengin.filesystems.hdfs",),
     "pyspark": ("scribengin.spark", "scribengin.testing", "scribengin_dev.bench.clients.spark"),
     "py4j": ("scribengin.spark", "scribengin.testing"),

@@ -113,6 +113,23 @@ def blanket_handlers(file: SourceFile) -> Iterator[tuple[str, str]]:
             yield f"{file.module}:{enclosing(file, node)}", f"{file.path}:{node.lineno}"
 
 
+def hand_made_races(file: SourceFile) -> Iterator[tuple[str, str]]:
+    """Loops that catch VersionConflict and go round again: (`module:function`, place)."""
+    for loop in ast.walk(file.tree):
+        if not isinstance(loop, ast.For | ast.While):
+            continue
+        for node in ast.walk(loop):
+            if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
+                continue
+            if node.type is not None and _names(node.type, "VersionConflict"):
+                yield f"{file.module}:{enclosing(file, node)}", f"{file.path}:{node.lineno}"
+
+
+def printers(file: SourceFile) -> list[str]:
+    """Calls of `print`, and uses of it as a value."""
+    return _uses(file, frozenset({"print", "builtins.print"}))
+
+
 def wrong_exports(file: SourceFile) -> list[str]:
     """Where a package's `__all__` is not what its `__init__` re-exports and defines."""
     declared = _declared(file.tree)
@@ -147,6 +164,10 @@ def _catches_everything(handler: ast.ExceptHandler) -> bool:
 def _any_blanket(types: Iterable[ast.expr]) -> bool:
     flat = [t for node in types for t in (node.elts if isinstance(node, ast.Tuple) else [node])]
     return any(dotted(t).split(".")[-1] in ("Exception", "BaseException") for t in flat)
+
+
+def _names(kinds: ast.expr, name: str) -> bool:
+    return any(dotted(kind) == name for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]))
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:

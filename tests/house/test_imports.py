@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house.allowed import UPWARD
+from tests.house.names import stale_names
 from tests.house.rooms import (
     BELOW,
     CLIENTS,
@@ -75,6 +76,13 @@ def test_master_and_worker_do_not_know_each_other() -> None:
     assert "master" not in everything_below("worker")
 
 
+def test_nobody_imports_the_processes_but_the_testing_package() -> None:
+    """They are started with `python -m`."""
+    for process in ("master", "worker"):
+        above = {name for name in BELOW if process in everything_below(name)}
+        assert above == {process, "testing", "scribengin_dev"}
+
+
 def test_nothing_that_users_install_but_the_testing_package_itself_may_import_it() -> None:
     assert [name for name in BELOW if "testing" in everything_below(name)] == ["scribengin_dev", "testing"]
     assert [name for name in BELOW if "scribengin_dev" in everything_below(name)] == ["scribengin_dev"]
@@ -115,6 +123,30 @@ def test_the_rule_sees_a_client_in_whatever_form() -> None:
     assert stray_clients(parse("def f():\n    import pyspark.sql as sql", "scribengin_tools.logs.lines"))
     assert not stray_clients(parse("import kazoo.client", "scribengin_registry.zookeeper.registry"))
     assert not stray_clients(parse("import fsspec", "scribengin.filesystems.fsspec"))
+
+
+def test_names_of_ours_in_strings_name_something() -> None:
+    """The examples of rules' own tests name what they like; a keytab is a file."""
+    files = python_files()
+    modules = {file.module: file for file in files}
+    found = [
+        line for file in files if not file.path.startswith("tests/house/test_") for line in stale_names(file, modules)
+    ]
+    expect_none(line for line in found if not line.endswith(" scribengin.keytab"))
+    moved = parse(
+        'run("-m", "scribengin.gone.away")\nOLD = {"scribengin.base.names:nobody": 1, "scribengin.base.names": 2}'
+    )
+    assert [line.split()[1] for line in stale_names(moved, modules)] == [
+        "scribengin.gone.away",
+        "scribengin.base.names:nobody",
+    ]
+
+
+def test_a_module_that_is_run_can_be() -> None:
+    """What follows `-m` is a package with a `__main__`, or a module that ends as one does."""
+    modules = {file.module: file for file in python_files()}
+    for module in ("scribengin.master", "scribengin.worker", "scribengin_tools", "scribengin_dev.servers"):
+        assert f"{module}.__main__" in modules
 
 
 def test_rooms_are_told_from_module_names() -> None:

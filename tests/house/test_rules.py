@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import rules
-from tests.house.allowed import BLANKET_HANDLERS, TIME_READERS
+from tests.house.allowed import BLANKET_HANDLERS, OWN_RACES, PRINTERS, TIME_READERS
 from tests.house.tree import (
     ROOT,
     expect_none,
@@ -76,6 +76,23 @@ def test_nothing_catches_everything_and_goes_on() -> None:
     expect_none(
         f"{name} is excused and catches nothing" for name in BLANKET_HANDLERS.keys() - {name for name, _ in found}
     )
+
+
+def test_only_tools_and_entry_points_print() -> None:
+    """Whoever prints talks to people, or to the process that has started it. All else logs, returns or raises."""
+    libraries = [file for file in shipped_files() if not file.module.startswith(("scribengin_tools", "scribengin_dev"))]
+    found = {file.module: rules.printers(file) for file in libraries if not file.path.endswith("__main__.py")}
+    rest = {m: lines for m, lines in found.items() if m not in PRINTERS and not m.startswith("scribengin.testing")}
+    expect_none(line for lines in rest.values() for line in lines)
+    expect_none(f"{module} is excused and does not print" for module in PRINTERS if not found.get(module))
+
+
+def test_races_are_won_in_one_place() -> None:
+    found = [race for file in shipped_files() for race in rules.hand_made_races(file)]
+    expect_none(f"{place}: use scribengin_registry.compare_and_set" for name, place in found if name not in OWN_RACES)
+    expect_none(f"{name} is excused and has no loop" for name in OWN_RACES.keys() - {name for name, _ in found})
+    loop = "while True:\n    try:\n        f()\n    except (NodeMissing, VersionConflict):\n        continue"
+    assert list(rules.hand_made_races(parse(loop)))
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from scribengin.log import LogNamespace
 from scribengin.log.metadata.writer_lock import HeldLock
 from scribengin.operations import editing
+from scribengin.spark import runtime
 from scribengin.spark.log_format.format import register
-from scribengin.spark.session.session import start_session, stop_session
 from scribengin_registry.contract import Registry
 from scribengin_registry.opening import connect
 from tests.integration.cli_runner import CommandLine
@@ -22,8 +22,8 @@ from tests.integration.cli_runner import CommandLine
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """This process's Spark session, stopped at the end of the run."""
-    yield start_session("scribengin-tests", master="local[2]")
-    stop_session()
+    yield runtime.start("scribengin-tests", master="local[2]")
+    runtime.stop()
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
+from scribengin.spark import runtime
 from scribengin_registry.contract import Registry
-from scribengin_tools.rendering import checking
 from tests.integration.cli_runner import CommandLine, Done, whole_tree
 
 FLOW: dict[str, Any] = {
@@ -49,8 +49,8 @@ def line(line: CommandLine, registry: Registry, tmp_path: Path, monkeypatch: pyt
 @pytest.fixture
 def quick_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session of the test run in place of one for each command: a process has only one."""
-    monkeypatch.setattr(checking, "start_session", lambda *_arguments, **_options: spark)
-    monkeypatch.setattr(checking, "stop_session", lambda: None)
+    monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
+    monkeypatch.setattr(runtime, "stop", lambda: None)
 
 
 def written(directory: Path, flow: Any, code: str = CODE) -> str:

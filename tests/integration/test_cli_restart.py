@@ -19,6 +19,7 @@ from scribengin.errors import ScribenginError
 from scribengin.log import LogNamespace
 from scribengin.operations.lifecycle import author, masters
 from scribengin.operations.submit.submit import submit
+from scribengin.spark import runtime
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.rendering import checking
@@ -196,8 +197,8 @@ def test_code_that_is_not_where_it_was_is_asked_for(line: CommandLine, view: Dat
 def test_code_that_cannot_work_is_found_before_anything_is_stopped(
     line: CommandLine, view: DataflowView, flow: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "start_session", lambda *_arguments, **_options: spark)
-    monkeypatch.setattr(checking, "stop_session", lambda: None)
+    monkeypatch.setattr(runtime, "start", lambda *_arguments, **_options: spark)
+    monkeypatch.setattr(runtime, "stop", lambda: None)
     (flow.parent / "words.py").write_text('def transform(inputs, context):\n    return inputs["wrods"]\n')
     done = line("restart", "quiet")
     assert done.code == 2

@@ -36,14 +36,14 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.round.runner import RoundRunner
-from scribengin.spark.session.session import start_session
+from scribengin.spark import runtime
 from scribengin.spark.transform.transformation import Transformation
 from scribengin.testing.failpoints import at_failpoint, kill_this_process
 from scribengin_registry.opening import connect
 
 hosts, descriptor, stop, generation = sys.argv[1:]
 config = load_config(descriptor)
-session = start_session("owner", conf=config.spark.conf)
+session = runtime.start("owner", conf=config.spark.conf)
 with (
     connect(hosts, session_timeout_s=60) as registry,
     OpenedDataflow(config, Environment(registry, config.name, STREAM_NODES)) as resources,

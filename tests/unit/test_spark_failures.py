@@ -6,6 +6,7 @@ import pytest
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
 from scribengin.spark.session.failures import Cause, cause_of
+from scribengin.spark.worker_errors import WORKER_TROUBLE
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/me/flow.py", line 8, in parse
@@ -30,9 +31,7 @@ def test_a_traceback_of_theirs_is_the_message() -> None:
     assert resolved.reason == "ValueError: invalid literal"
 
 
-@pytest.mark.parametrize(
-    "name", ["scribengin.spark.transform.input.SplitUnreadable", "scribengin.spark.transform.output.OutputUnwritable"]
-)
+@pytest.mark.parametrize("name", WORKER_TROUBLE)
 def test_trouble_with_reading_and_writing_is_not_theirs(name: str) -> None:
     text = f'Traceback (most recent call last):\n  File "x.py", line 1, in read\n{name}: OSError: no space left'
     resolved = cause_of([python_exception(text)], "running")

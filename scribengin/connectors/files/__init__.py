@@ -1,4 +1,4 @@
-"""Files of lines as a source and as a sink. fsspec is imported here only."""
+"""Files of lines as a source and as a sink."""
 
 from scribengin.connectors.files.sink.sink import FileSink, FileSinkConfig
 from scribengin.connectors.files.source.source import FileSource, FileSourceConfig

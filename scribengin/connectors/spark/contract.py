@@ -96,7 +96,9 @@ def use_spark_tables(tables: SparkTables | None) -> None:
 def spark_tables() -> SparkTables:
     """The tables of this process's session. Raises SparkUnavailable when there is none."""
     if _tables is None:
-        raise SparkUnavailable("kind: spark works in a process with a Spark session: start one with start_session")
+        raise SparkUnavailable(
+            "kind: spark works in a process with a Spark session: start one with scribengin.spark.runtime.start"
+        )
     return _tables
 
 

@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from scribengin.errors import SparkUnavailable, TransformationFailed
+from scribengin.spark.worker_errors import WORKER_TROUBLE
 
 SPARK_ERRORS = (PySparkException, Py4JError, OSError)
 """What a call into Spark raises: its own errors, the gateway's, and those of the connection."""
@@ -28,10 +29,6 @@ _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _PYTHON = "PYTHON_EXCEPTION"
 _RAISED = "[USER_RAISED_EXCEPTION] "
 _TRACEBACK = "Traceback (most recent call last):"
-_WORKER_TROUBLE = (
-    "scribengin.spark.transform.input.SplitUnreadable",
-    "scribengin.spark.transform.output.OutputUnwritable",
-)
 _WORKER_DIED = "Python worker exited unexpectedly"
 _NOT_THEIRS = ("INTERNAL_ERROR", "SPARK_JOB_CANCELLED", "UNABLE_TO_ACQUIRE_MEMORY", "FAILED_READ_FILE")
 
@@ -141,7 +138,7 @@ def _causes(error: BaseException) -> Iterator[Cause]:
 def _of_python(message: str, doing: str) -> TransformationFailed | SparkUnavailable:
     text = _python_text(message)
     reason = _exception_line(text)
-    if reason.startswith(_WORKER_TROUBLE):
+    if reason.startswith(WORKER_TROUBLE):
         return SparkUnavailable(f"a Python worker failed while {doing}: {reason.partition(': ')[2]}")
     return TransformationFailed(text, reason=reason)
 

@@ -27,7 +27,6 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from scribengin.connectors.spark.contract import use_spark_tables
 from scribengin.errors import SparkUnavailable
 from scribengin.spark.session.scratch import ScratchDirectory
 from scribengin.spark.session.spark_master import (
@@ -37,7 +36,6 @@ from scribengin.spark.session.spark_master import (
     refuse_unknown,
     settings_for,
 )
-from scribengin.spark.tables import SessionTables
 from scribengin_registry.errors import JavaMissing
 from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime, find_java
@@ -114,8 +112,6 @@ def start_session(
             _forget_gateway()
             scratch.remove()
             raise
-        tables = scratch.subdirectory("tables")
-        use_spark_tables(SessionTables(_running.session, tables, files_are_shared=files_are_shared(master)))
         atexit.register(stop_session)
         return _running.session
 
@@ -128,7 +124,6 @@ def stop_session() -> None:
         if running is None:
             return
         atexit.unregister(stop_session)
-        use_spark_tables(None)
         try:
             if _jvm_runs(running.gateway):
                 running.session.stop()

@@ -30,6 +30,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from scribengin.errors import ConfigInvalid
+from scribengin.spark.worker_errors import SplitUnreadable
 
 if TYPE_CHECKING:  # Spark's Python workers import this module, and shall not import every connector
     from scribengin.connectors.contract import RecordSplit
@@ -54,10 +55,6 @@ _WIDER = {
     pa.time32("ms"): pa.time64("us"),
 }
 """Types that Spark lacks, and those that hold every value of theirs."""
-
-
-class SplitUnreadable(Exception):
-    """Raised in a Python worker only; the driver reads the split again to have the error itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,13 @@ from pyspark.sql.types import DataType
 from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.input import conform
 from scribengin.spark.transform.spec import OutputSpec
+from scribengin.spark.worker_errors import OutputUnwritable
 
 _SUMMARY = "path string"
 MARK = "scribengin output"
 """In a job of several outputs: the index of the output that a row belongs to."""
 _Column = tuple[str, str]
 """What tells columns of the unioned frame apart: a name, and a Spark type as JSON."""
-
-
-class OutputUnwritable(Exception):
-    """Raised in a Python worker only: its output file cannot be written (a full disk)."""
 
 
 class OutputCollector(Protocol):

@@ -16,7 +16,7 @@ from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ScribenginError
 from scribengin.operations.submit.explain import Explanation, explain
-from scribengin.spark.session.session import start_session, stop_session
+from scribengin.spark import runtime
 from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
 from scribengin.spark.transform.transformation import Transformation
 from scribengin_registry.contract import Registry
@@ -67,11 +67,11 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
 
 def _checked_by_spark(config: DataflowConfig, spec: Callable[[], TransformationSpec]) -> CheckedPlan:
     logging.disable()  # PySpark logs every mistake in SQL with the JVM's whole stack; we say it in a line
-    session = start_session(f"explain {config.name}", master="local[1]", conf=config.spark.conf)
+    session = runtime.start(f"explain {config.name}", master="local[1]", conf=config.spark.conf)
     try:
         return Transformation.load(spec(), session).check()
     finally:
-        stop_session()
+        runtime.stop()
         logging.disable(logging.NOTSET)
 
 

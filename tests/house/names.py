@@ -1,0 +1,39 @@
+"""Names of our modules, classes and functions that stand in strings: `-m` of a process, tables of rules, patches."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from tests.house.tree import SourceFile, imported_names
+
+_NAME = re.compile(r"^scribengin(?:_\w+)?(?:\.\w+)+(?::[\w.]+)?$")
+
+
+def stale_names(file: SourceFile, modules: Mapping[str, SourceFile]) -> Iterator[str]:
+    """Strings of a file that read like a name of ours, and name nothing: what was moved, or mistyped."""
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or not _NAME.match(node.value):
+            continue
+        if not _names_something(node.value.replace(":", "."), modules):
+            yield f"{file.path}:{node.lineno} {node.value}"
+
+
+def _names_something(name: str, modules: Mapping[str, SourceFile]) -> bool:
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        if (module := modules.get(".".join(parts[:count]))) is not None:
+            return set(parts[count:]) <= _known(module)
+    return False
+
+
+def _known(file: SourceFile) -> set[str]:
+    """What a module defines at any depth, or imports."""
+    found = set(imported_names(file))
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
