@@ -19,7 +19,7 @@ from unittest import mock
 from scribengin.testing.disk_states import (
     DIRECTORY,
     Link,
-    Mark,
+    OffDisk,
     Operation,
     Rename,
     Sync,
@@ -77,7 +77,7 @@ class RecordedDisk:
     def mark(self, event: object) -> None:
         """Note something that is no operation of the disk at its place in the record."""
         with self.lock:
-            self.operations.append(Mark(event))
+            self.operations.append(OffDisk(event))
 
     def _happens(self, operation: Operation) -> int | None:
         """Ask the hook, then note the operation (but a write, which may turn out shorter)."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
+from scribengin.base.threads import background
 from scribengin.filesystems.contract import DurableFileSystem, is_lasting
 from scribengin.testing.conformance.expecting import expect, expect_equal, promised
 
@@ -147,7 +148,7 @@ def threads_do_not_meet(files: DurableFileSystem, root: str) -> None:
             write_file(files, f"{root}/{thread}-{number}", b"%d" % thread)
             files.rename(f"{root}/{thread}-{number}", f"{root}/done-{thread}-{number}")
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(_THREADS)]
+    threads = [background("files", partial(work, number)) for number in range(_THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
