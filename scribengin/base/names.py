@@ -6,6 +6,8 @@ import functools
 import re
 from collections.abc import Sequence
 
+DEFAULT_NAMESPACE = "/logs"
+"""The node of the logs that nobody says the namespace of."""
 _SHOWN_MAX = 8
 
 

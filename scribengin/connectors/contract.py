@@ -30,9 +30,9 @@ from pydantic import model_validator
 
 from scribengin.base.commit_log import CommitDescriptor, Decision
 from scribengin.base.model import LIVE, NEVER, RESTART, Config, Descriptor, JsonObject, Position, TakesEffect
+from scribengin.base.records import PAYLOAD as PAYLOAD
+from scribengin.base.records import RECORD_SCHEMA as RECORD_SCHEMA
 from scribengin.errors import ConfigInvalid, DataflowError
-from scribengin.log.format.entry import PAYLOAD as PAYLOAD
-from scribengin.log.format.entry import RECORD_SCHEMA as RECORD_SCHEMA
 from scribengin_registry.contract import Registry
 
 # RECORD_SCHEMA is what connectors of records read and write: a payload, and beside it what the system can carry. A

@@ -1,27 +1,33 @@
 """The log store: DLSN, entries, segments, metadata, writer, reader, namespace. See docs/internals/log-store.md."""
 
+from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.records import PAYLOAD, RECORD_SCHEMA
 from scribengin.log.config import LogConfig, ReadAhead, ReaderConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
-from scribengin.log.format.entry import PAYLOAD, RECORD_SCHEMA
 from scribengin.log.format.records import LogRecord
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.info import LogInfo
 from scribengin.log.inspect.log import LogInspection
 from scribengin.log.metadata.listener import NamespaceListener
+from scribengin.log.metadata.names import WILDCARD, NamespaceUri
 from scribengin.log.metadata.segments import LogDescriptor, NamespaceDescriptor, SegmentDescriptor
 from scribengin.log.namespace import LogNamespace
+from scribengin.log.patterns import logs_matching
 from scribengin.log.read.batches import READ_SCHEMA
 from scribengin.log.read.ranges import EntryRange, RangePlan
 from scribengin.log.read.reader import LogReader, RecordPlace
 from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 from scribengin.log.repair import Recovered, recover_log
+from scribengin.log.retention.compression import Codec
 from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.truncation import Purged
 from scribengin.log.write.group_commit import WriteLimiter
+from scribengin.log.write.restored import TakenBack
 from scribengin.log.write.results import BulkResult, RefusedRow
 from scribengin.log.write.writer import LogWriter
 
 __all__ = [
+    "DEFAULT_NAMESPACE",
     "DLSN",
     "FIRST",
     "LAST",
@@ -29,7 +35,9 @@ __all__ = [
     "READ_SCHEMA",
     "RECORD_SCHEMA",
     "TAIL",
+    "WILDCARD",
     "BulkResult",
+    "Codec",
     "DlsnRange",
     "EntryRange",
     "LogConfig",
@@ -42,6 +50,7 @@ __all__ = [
     "LogWriter",
     "NamespaceDescriptor",
     "NamespaceListener",
+    "NamespaceUri",
     "Purged",
     "RangePlan",
     "ReadAhead",
@@ -54,8 +63,10 @@ __all__ = [
     "SequenceId",
     "StagedRange",
     "Start",
+    "TakenBack",
     "Time",
     "TransactionId",
     "WriteLimiter",
+    "logs_matching",
     "recover_log",
 ]

@@ -43,6 +43,12 @@ NO_EFFECT: dict[str, str] = {
 changes of the outside world are no part of a round or its recovery, and why: what administers, before or after any
 round."""
 
+INSIDE_LOG: dict[str, str] = {
+    "scribengin.testing": "forges entries and segments byte by byte, and keeps them in a store of its own",
+    "scribengin_tools.logs.benchmark": "takes the mark of its own namespace away, and measures the checksum",
+}
+"""A module or room outside of the log store that sees more of it than its face, and why."""
+
 UPWARD: dict[str, tuple[str, str]] = {}
 """A module, the room above it that it imports all the same, and why."""
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.house.allowed import UPWARD
+from tests.house.allowed import INSIDE_LOG, UPWARD
 from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
 
 # Room -> the rooms right below it. A room may import itself and everything below it, at any depth; nothing else.
@@ -70,6 +70,10 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("scribengin.connectors.kafka",),
 }
 
+LOG = "scribengin.log"
+LOG_FACES = ("scribengin.log.clients", "scribengin.log.inspect", "scribengin.log.read", "scribengin.log.metrics")
+"""What of the log store others may import, beside what it says itself."""
+
 
 def room(module: str) -> str:
     """The room that a module of ours stands in."""
@@ -126,6 +130,21 @@ def past_the_door(file: SourceFile) -> list[str]:
     return [f"{file.path}:{line} connects past scribengin_registry.opening" for line in sorted(found)]
 
 
+def behind_the_face(file: SourceFile) -> list[str]:
+    """What a file outside of the log store imports of it that is not meant for others."""
+    if _is_in(file.module, LOG) or any(_is_in(file.module, place) for place in INSIDE_LOG):
+        return []
+    found = {
+        f"{file.path}:{line} imports {module}"
+        for module, line in imported_modules(file)
+        if _is_in(module, LOG)
+        and module.count(".") > 1
+        and not any(_is_in(module, face) for face in LOG_FACES)
+        and _is_module(module)
+    }
+    return sorted(found)
+
+
 def stray_clients(file: SourceFile) -> list[str]:
     """Imports of a system's client outside of its place."""
     found = {
@@ -142,6 +161,11 @@ def _absolute(file: SourceFile, node: ast.ImportFrom) -> str:
     package = file.module.split(".") if file.is_package else file.module.split(".")[:-1]
     parts = package[: len(package) - node.level + 1]
     return ".".join([*parts, node.module] if node.module else parts)
+
+
+def _is_module(name: str) -> bool:
+    """Whether that is a module of the log store, and no name that stands in one."""
+    return name in {file.module for file in shipped_files()}
 
 
 def _is_in(module: str, place: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house.allowed import UPWARD
+from tests.house.allowed import INSIDE_LOG, UPWARD
 from tests.house.names import stale_names
 from tests.house.rooms import (
     BELOW,
     CLIENTS,
+    LOG_FACES,
+    behind_the_face,
     drawing,
     everything_below,
     imported_modules,
@@ -26,6 +28,29 @@ def test_imports_only_go_down() -> None:
 
 def test_clients_of_optional_systems_are_imported_in_one_place() -> None:
     expect_none(line for file in shipped_files() for line in stray_clients(file))
+
+
+def test_others_see_the_face_of_the_log_store_and_no_more() -> None:
+    expect_none(line for file in shipped_files() for line in behind_the_face(file))
+    for place in INSIDE_LOG:
+        inside = [file for file in shipped_files() if file.module == place or file.module.startswith(f"{place}.")]
+        modules = {module for file in inside for module, _line in imported_modules(file)}
+        assert any(m.startswith("scribengin.log.") and not m.startswith(LOG_FACES) for m in modules), place
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("from scribengin.log import DLSN, LogNamespace", 0),
+        ("from scribengin.log.clients.offsets import OffsetStore\nimport scribengin.log.metrics", 0),
+        ("from scribengin.log.format.entry import PAYLOAD", 1),
+        ("def f():\n    import scribengin.log.store.file", 1),
+        ("from scribengin.log import binding", 1),
+    ],
+)
+def test_the_rule_sees_what_is_not_meant_for_others(text: str, lines: int) -> None:
+    assert len(behind_the_face(parse(text, "scribengin.connectors.contract"))) == lines
+    assert behind_the_face(parse(text, "scribengin.log.namespace")) == []
 
 
 def test_only_the_list_of_stores_knows_the_store_of_files() -> None:

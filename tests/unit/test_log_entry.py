@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
+from scribengin.base.records import RECORD_SCHEMA
 from scribengin.log.format.entry import (
     ALIGNMENT,
     BODY_SCHEMA,
     HEADER_BYTES,
-    RECORD_SCHEMA,
     Damage,
     EncodedEntry,
     EntryHeader,

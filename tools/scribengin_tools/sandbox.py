@@ -9,14 +9,13 @@ from pathlib import Path
 
 from scribengin.base.private import private_directory
 from scribengin.launcher.contract import tail_of_log
-from scribengin.log import LogNamespace
+from scribengin.log import DEFAULT_NAMESPACE, LogNamespace
 from scribengin_registry.contract import ProtectedRegistry
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised, RegistryUnreachable, ServerFailed
 from scribengin_registry.java.process import free_port
 from scribengin_registry.opening import connect
-from scribengin_tools.cli.options import DEFAULT_NAMESPACE
 
 USUAL_PORT = 2181
 _LOOK_S = 0.5

@@ -50,9 +50,11 @@ from scribengin.errors import (
     StaleOwner,
 )
 from scribengin.log import (
+    DEFAULT_NAMESPACE,
     DLSN,
     FIRST,
     TAIL,
+    WILDCARD,
     LogNamespace,
     LogReader,
     LogWriter,
@@ -60,15 +62,13 @@ from scribengin.log import (
     StagedRange,
     Start,
     Time,
+    logs_matching,
 )
-from scribengin.log.metadata.names import WILDCARD
-from scribengin.log.patterns import logs_matching
 from scribengin_registry.contract import Registry
 
 KIND = "log"
 NOUN = "log"
 STREAMS_TRIED = 1000
-DEFAULT_NAMESPACE = "/logs"
 
 
 class LogSourceConfig(SourceConfig):

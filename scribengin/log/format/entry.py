@@ -30,6 +30,7 @@ from enum import IntEnum
 import pyarrow as pa
 from crc32c import crc32c
 
+from scribengin.base.records import PAYLOAD, RECORD_SCHEMA
 from scribengin.log.format.arrow_guard import CODEC_NONE, refused_message
 
 ALIGNMENT = 64
@@ -37,18 +38,6 @@ HEADER_BYTES = 64
 VERSION = 1
 GROUP_ENTRIES_MAX = 256
 """An entry counts those before it in its group in one byte."""
-
-PAYLOAD = "payload"
-"""The column of a batch that holds what a record says."""
-RECORD_SCHEMA = pa.schema(
-    [
-        pa.field("txid", pa.int64()),
-        pa.field("channel", pa.string()),
-        pa.field("key", pa.binary()),
-        pa.field(PAYLOAD, pa.binary()),
-    ]
-)
-"""What a log's records look like to whoever reads or writes them."""
 
 BODY_SCHEMA = pa.schema(
     [

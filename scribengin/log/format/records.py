@@ -13,10 +13,11 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.base.records import PAYLOAD
 from scribengin.errors import LogError, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
-from scribengin.log.format.entry import BODY_SCHEMA, PAYLOAD, EncodedEntry, EntryType, encode
+from scribengin.log.format.entry import BODY_SCHEMA, EncodedEntry, EntryType, encode
 
 TXID_NONE = -999
 """The last transaction id of a log that has none yet, as DistributedLog's INVALID_TXID."""

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 
 from scribengin.base.model import Descriptor, JsonObject
-from scribengin.log.format.entry import PAYLOAD
+from scribengin.base.records import PAYLOAD
 
 
 class StagedRange(Descriptor):

@@ -40,6 +40,8 @@ RAW_GRACE_MS = 180_000
 """How long a raw file stays after readers were told to use its copy: enough for a range that was planned before."""
 
 Codec = Literal["lz4", "zstd"]
+"""How a compressed copy is compressed."""
+"""How a compressed copy is compressed."""
 Stopping = Callable[[], bool]
 
 

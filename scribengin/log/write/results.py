@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.base.records import PAYLOAD
 from scribengin.errors import LogError
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
-from scribengin.log.format.entry import PAYLOAD
 from scribengin.log.format.records import TXID_MAX, body_column, no_payload, out_of_order, too_large
 
 _T = TypeVar("_T")

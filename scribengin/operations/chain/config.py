@@ -16,11 +16,10 @@ from scribengin.connectors.contract import Endpoint
 from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
 from scribengin.connectors.kafka.kind import create_topic
 from scribengin.connectors.kafka.sink.config import TopicConfig
-from scribengin.connectors.log.source import DEFAULT_NAMESPACE
 from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig, PlainName, load_config
 from scribengin.errors import ConfigInvalid, LogExists
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.log import DEFAULT_NAMESPACE, LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
 
 STREAMS_MAX = 10_000

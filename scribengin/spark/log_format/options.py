@@ -12,9 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from scribengin.base.model import Config
 from scribengin.errors import ConfigInvalid, LogError
-from scribengin.log import DLSN, TransactionId
+from scribengin.log import DLSN, WILDCARD, TransactionId
 from scribengin.log.clients.partitioners import partition_logs
-from scribengin.log.metadata.names import WILDCARD
 from scribengin.spark.log_format.filters import Range, Wanted
 
 FORMAT = "scribengin-log"

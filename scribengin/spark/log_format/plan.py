@@ -20,8 +20,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 
 from scribengin.base.names import a_few
 from scribengin.errors import ConfigInvalid, PositionTruncated, SourceMissing
-from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId
-from scribengin.log.patterns import logs_matching
+from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId, logs_matching
 from scribengin.log.read.batches import with_place
 from scribengin.log.read.ranges import joined
 from scribengin.spark.log_format.filters import Range, Wanted

@@ -38,9 +38,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, ShortType, Stri
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import ConfigInvalid, LogError, LogExists, LogNotFound
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, NamespaceUri
 from scribengin.log.clients.partitioners import hash_partitioner, split_batch, split_rows
-from scribengin.log.metadata.names import NamespaceUri
 from scribengin.spark.log_format.commit import JobCommit
 from scribengin.spark.log_format.options import FORMAT, LogWriteOptions
 from scribengin_registry.errors import RegistryError

@@ -18,7 +18,7 @@ from scribengin.dataflow.registry.descriptors import DataflowState, DataflowStat
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowError
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace
+from scribengin.log import DEFAULT_NAMESPACE, LogNamespace
 from scribengin.operations.lifecycle import set_desired_state
 from scribengin.operations.submit.submit import submit
 from scribengin_dev.harness.containers import DemoContainers, LocalContainers, YarnContainers
@@ -29,7 +29,7 @@ from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.opening import AUTH_VARIABLE, connect
 
-NAMESPACE = "/logs"
+NAMESPACE = DEFAULT_NAMESPACE
 _LOOK_S = 0.2
 
 

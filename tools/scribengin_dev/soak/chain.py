@@ -11,7 +11,7 @@ from pathlib import Path
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace
+from scribengin.log import DEFAULT_NAMESPACE, LogNamespace
 from scribengin.operations.chain.config import ChainConfig, full_name
 from scribengin.operations.lifecycle import is_running, kill_containers, masters
 from scribengin.testing.chaos_proxy import ChaosProxy
@@ -28,7 +28,7 @@ KEYS = ("first", "last")
 STREAMS = 4
 LOGS = tuple(f"in/{number}" for number in range(STREAMS))
 SESSION_TIMEOUT_S = 8.0
-_NAMESPACE = "/logs"
+_NAMESPACE = DEFAULT_NAMESPACE
 _SESSION_OF_OURS_S = 60.0
 
 

@@ -18,7 +18,6 @@ import threading
 
 REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
 """The registry, as `--registry` has it: `host:port,host:port/path`."""
-DEFAULT_NAMESPACE = "/logs"
 _CONNECT_TIMEOUT_S = 5.0
 
 

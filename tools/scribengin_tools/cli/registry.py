@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scribengin_tools.cli.options import DEFAULT_NAMESPACE, JsonOption, RegistryOption, SecretsOption, connected
+from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin_tools.cli.options import JsonOption, RegistryOption, SecretsOption, connected
 from scribengin_tools.rendering.text import byte_count, console, many, print_json
 from scribengin_tools.terminal import visible_bytes_on
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scribengin_tools.cli.options import DEFAULT_NAMESPACE, REGISTRY_VARIABLE
+from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin_tools.cli.options import REGISTRY_VARIABLE
 
 if TYPE_CHECKING:
     from scribengin_tools.sandbox import Sandbox

@@ -8,9 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogNotFound
-from scribengin.log import DLSN, LogConfig, LogNamespace, Recovered
-from scribengin.log.retention.compression import Codec
-from scribengin.log.write.restored import TakenBack
+from scribengin.log import DLSN, Codec, LogConfig, LogNamespace, Recovered, TakenBack
 from scribengin_tools.logs.lines import open_from
 from scribengin_tools.logs.positions import short, start_of
 from scribengin_tools.rendering.text import byte_count, many

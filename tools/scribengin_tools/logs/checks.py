@@ -9,8 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from scribengin.errors import DescriptorUnreadable, InconsistentLog, LogNotFound
 from scribengin.log import LogNamespace
-from scribengin.log.inspect.log import SegmentReport
-from scribengin.log.metadata.check import Finding, MetadataCheck
+from scribengin.log.inspect import Finding, MetadataCheck, SegmentReport
 from scribengin_tools.rendering.text import console
 
 _STEP_BYTES = 4 * 1024 * 1024

@@ -9,12 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from scribengin.errors import ConfigInvalid
-from scribengin.log import DLSN, LogNamespace
-from scribengin.log.format.entry import EntryType
-from scribengin.log.inspect.log import Remainder, SegmentReport
-from scribengin.log.metadata.check import Finding
-from scribengin.log.metadata.segments import SegmentDescriptor
-from scribengin.log.store.index import EntryPlace
+from scribengin.log import DLSN, LogNamespace, SegmentDescriptor
+from scribengin.log.inspect import EntryPlace, EntryType, Finding, Remainder, SegmentReport
 from scribengin_tools.logs.checks import LogCheck
 from scribengin_tools.logs.positions import short
 from scribengin_tools.rendering.text import byte_count, error_text, facts, many, moment, table

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from scribengin.base.names import DEFAULT_NAMESPACE
 from scribengin_tools.cli.log.options import (
     PANEL_LOGS,
     PANEL_UPKEEP,
@@ -22,7 +23,6 @@ from scribengin_tools.cli.log.options import (
     wanted_prefix,
 )
 from scribengin_tools.cli.options import (
-    DEFAULT_NAMESPACE,
     JsonOption,
     NamespaceOption,
     RegistryOption,

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from scribengin.base.names import DEFAULT_NAMESPACE
 from scribengin_tools.cli.log.options import PANEL_INSPECTION
 from scribengin_tools.cli.options import (
-    DEFAULT_NAMESPACE,
     JsonOption,
     NamespaceOption,
     RegistryOption,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from scribengin.base.names import DEFAULT_NAMESPACE
 from scribengin_tools.cli.log.options import (
     PANEL_RECORDS,
     ChannelsOption,
@@ -16,7 +17,7 @@ from scribengin_tools.cli.log.options import (
     RecordsOption,
     ToPlaceOption,
 )
-from scribengin_tools.cli.options import DEFAULT_NAMESPACE, NamespaceOption, RegistryOption, opened_namespace
+from scribengin_tools.cli.options import NamespaceOption, RegistryOption, opened_namespace
 from scribengin_tools.rendering.text import many, note
 
 

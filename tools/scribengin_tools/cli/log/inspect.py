@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scribengin.base.names import DEFAULT_NAMESPACE
 from scribengin_tools.cli.log.options import (
     PANEL_INSPECTION,
     PANEL_RECORDS,
@@ -19,7 +20,6 @@ from scribengin_tools.cli.log.options import (
     wanted_prefix,
 )
 from scribengin_tools.cli.options import (
-    DEFAULT_NAMESPACE,
     JsonOption,
     NamespaceOption,
     RegistryOption,

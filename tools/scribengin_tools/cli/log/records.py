@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scribengin.base.names import DEFAULT_NAMESPACE
 from scribengin_tools.cli.log.options import (
     PANEL_LOGS,
     PANEL_RECORDS,
@@ -20,7 +21,6 @@ from scribengin_tools.cli.log.options import (
     WaitOption,
 )
 from scribengin_tools.cli.options import (
-    DEFAULT_NAMESPACE,
     JsonOption,
     NamespaceOption,
     RegistryOption,
