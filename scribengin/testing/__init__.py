@@ -1,4 +1,5 @@
-"""Published helpers for tests: conformance suites (connector, launcher, file system), failpoints, waiting."""
+"""Published helpers for tests: conformance suites for your own connector, launcher or file system, failpoints,
+waiting."""
 
 from scribengin.testing.conformance.files import check_file_system
 from scribengin.testing.conformance.launcher import check_launcher

@@ -82,7 +82,7 @@ class SyncDirectory:
 
 
 @dataclass(frozen=True)
-class OffDisk:
+class Outside:
     """Something that was said or done outside of the disk: an acknowledgement, a registry transaction."""
 
     event: object
@@ -90,7 +90,7 @@ class OffDisk:
 
 NameChange = Link | Unlink | Rename
 DataChange = Write | Truncate
-Operation = NameChange | DataChange | Sync | SyncDirectory | OffDisk
+Operation = NameChange | DataChange | Sync | SyncDirectory | Outside
 SECTOR_BYTES = 512
 """What a disk writes whole or not at all."""
 Tree = dict[str, bytes | None]
@@ -146,7 +146,7 @@ class Disk:
             for change in synced:
                 _rename(self.names, change)
             self.pending = [change for change in self.pending if change not in synced]
-        elif not isinstance(operation, OffDisk):
+        elif not isinstance(operation, Outside):
             if isinstance(operation, Link) and operation.inode != DIRECTORY:
                 self.files[operation.inode] = _File()
             self.pending.append(operation)

@@ -19,8 +19,8 @@ from unittest import mock
 from scribengin.testing.disk_states import (
     DIRECTORY,
     Link,
-    OffDisk,
     Operation,
+    Outside,
     Rename,
     Sync,
     SyncDirectory,
@@ -77,7 +77,7 @@ class RecordedDisk:
     def mark(self, event: object) -> None:
         """Note something that is no operation of the disk at its place in the record."""
         with self.lock:
-            self.operations.append(OffDisk(event))
+            self.operations.append(Outside(event))
 
     def _happens(self, operation: Operation) -> int | None:
         """Ask the hook, then note the operation (but a write, which may turn out shorter)."""

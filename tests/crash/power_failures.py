@@ -21,8 +21,8 @@ from scribengin.log import LogNamespace, TransactionId
 from scribengin.log.format.records import LogRecord
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 from scribengin.log.store import announced
-from scribengin.log.store.file import read_tail
-from scribengin.testing.disk_states import Disk, OffDisk, Operation, Tree, Write
+from scribengin.log.store.layout import read_tail
+from scribengin.testing.disk_states import Disk, Operation, Outside, Tree, Write
 from scribengin.testing.memory_registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import RecordedDisk
@@ -63,11 +63,11 @@ class Moments:
     def follow(self, operation: Operation) -> None:
         """Let one operation of the record happen."""
         self.disk.apply(operation)
-        if isinstance(operation, OffDisk) and isinstance(operation.event, RegistryTree):
+        if isinstance(operation, Outside) and isinstance(operation.event, RegistryTree):
             self.nodes = operation.event.nodes
             if (head := self.head) is not None:
                 self.backups[head.max_segment] = self.nodes
-        elif isinstance(operation, OffDisk):
+        elif isinstance(operation, Outside):
             self.expected = operation.event
         elif isinstance(operation, Write) and operation.path.endswith(".tail"):
             tail = read_tail(operation.data)

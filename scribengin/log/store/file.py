@@ -1,10 +1,6 @@
 """The embedded segment store: a directory of files, mapped by any process of the machine.
 
-    <directory>/<18 digits>-<epoch>.log      the segment
-                                   .idx      its index, a hint
-                                   .keys     the least and greatest keys in it, a hint
-                                   .tail     two slots of 32 bytes, written in turn: one of them always holds
-                                   .fence    its writer has been fenced
+    <directory>/<18 digits>-<epoch>.*        a segment's files (layout.py)
                 .made/                       which segment was made last (announced.py)
 
 An append is one `writev`, one `fdatasync`, then a look for `.fence`. Whoever fences creates that file first and scans
@@ -20,9 +16,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import re
 import shutil
-import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -30,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from crc32c import crc32c
 
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import Fenced, LogClosed, LogNotFound, LogWriteFailed
@@ -50,20 +43,22 @@ from scribengin.log.store.contract import (
     Tail,
 )
 from scribengin.log.store.index import INTERVAL_BYTES, IndexRow
+from scribengin.log.store.layout import (
+    INDEX_SUFFIXES,
+    SLOT_BYTES,
+    SUFFIXES,
+    TAIL_BYTES,
+    read_tail,
+    segments_of,
+    slot_of,
+)
 from scribengin.log.store.mark import check_mark
 
-_INDEX_SUFFIXES: dict[IndexKind, str] = {"positions": ".idx", "keys": ".keys"}
-_SUFFIXES = (*_INDEX_SUFFIXES.values(), ".tail", ".fence", ".log")
-"""All files of a segment. The segment itself is removed last: while it is there, the rest is found again."""
-_ANY_FILE = re.compile(r"(\d{18})-(\d+)(?:\.([a-z0-9]+-[a-z0-9]+))?\.(?:log|idx|keys|tail|fence)")
 _ATTEMPTS_MAX = 3
 _BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
 WINDOW_BYTES = 8 * 1024 * 1024
 _ALIGNED_BYTES = max(mmap.ALLOCATIONGRANULARITY, 64 * 1024)
 """Where windows begin: at a page, and at a block of every disk."""
-_SLOT = struct.Struct("<IIQqq")
-SLOT_BYTES = _SLOT.size
-TAIL_BYTES = 2 * SLOT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +167,12 @@ class FileSegmentStore(SegmentStore):
 
     def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:
         try:
-            return Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind]).read_bytes()
+            return Path(self.path(name)).with_suffix(INDEX_SUFFIXES[kind]).read_bytes()
         except OSError:
             return b""
 
     def save_index(self, name: SegmentName, index: bytes, kind: IndexKind = "positions") -> bool:
-        path = Path(self.path(name)).with_suffix(_INDEX_SUFFIXES[kind])
+        path = Path(self.path(name)).with_suffix(INDEX_SUFFIXES[kind])
         private = path.with_suffix(f"{path.suffix}-{os.getpid()}")
         try:
             with failpoint("log.index_save"):
@@ -193,9 +188,7 @@ class FileSegmentStore(SegmentStore):
             files = os.listdir(self._root / directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        matches = map(_ANY_FILE.fullmatch, files)
-        found = {(int(m[1]), int(m[2]), m[3] or "") for m in matches if m is not None}
-        return [SegmentName(directory, *name) for name in sorted(found)]
+        return segments_of(directory, files)
 
     def announce(self, name: SegmentName) -> None:
         self.check_mounted()
@@ -218,7 +211,7 @@ class FileSegmentStore(SegmentStore):
         try:
             size = path.stat().st_size if path.exists() else 0
             with failpoint("log.segment_remove"):
-                for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
+                for suffix in SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
                     path.with_suffix(suffix).unlink(missing_ok=True)
         except OSError as error:
             raise LogWriteFailed(f"cannot remove segment {path}: {error.strerror}; remove it by hand") from error
@@ -229,7 +222,7 @@ class FileSegmentStore(SegmentStore):
         try:
             make_directory(new.parent)
             with failpoint("log.segment_move"):
-                for suffix in _SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
+                for suffix in SUFFIXES:  # the segment itself goes last: what a crash leaves is found by its name
                     with suppress(FileNotFoundError):
                         os.rename(old.with_suffix(suffix), new.with_suffix(suffix))
             sync_directory(new.parent)
@@ -459,19 +452,3 @@ def close_all(descriptors: Iterable[int]) -> None:
         for descriptor in descriptors:
             if descriptor >= 0:
                 closing.callback(os.close, descriptor)
-
-
-def slot_of(tail: Tail) -> bytes:
-    """A slot: CRC-32C of the rest, entries, visible end, last transaction id, next sequence id; little-endian."""
-    numbers = _SLOT.pack(0, tail.entries, tail.end, tail.last_txid, tail.sequence)[4:]
-    return crc32c(numbers).to_bytes(4, "little") + numbers
-
-
-def read_tail(data: bytes) -> Tail | None:
-    """The newest valid slot of a `.tail` file."""
-    tails = []
-    for at in range(0, len(data) - SLOT_BYTES + 1, SLOT_BYTES):
-        crc, entries, end, last_txid, sequence = _SLOT.unpack_from(data, at)
-        if crc32c(data[at + 4 : at + SLOT_BYTES]) == crc:
-            tails.append(Tail(end=end, entries=entries, last_txid=last_txid, sequence=sequence))
-    return max(tails, key=lambda tail: tail.end, default=None)

@@ -148,7 +148,7 @@ def threads_do_not_meet(files: DurableFileSystem, root: str) -> None:
             write_file(files, f"{root}/{thread}-{number}", b"%d" % thread)
             files.rename(f"{root}/{thread}-{number}", f"{root}/done-{thread}-{number}")
 
-    threads = [background("files", partial(work, number)) for number in range(_THREADS)]
+    threads = [background(f"file-check-{number}", partial(work, number)) for number in range(_THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
