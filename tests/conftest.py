@@ -14,7 +14,7 @@ from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly
 from tests.servers.kafka import kafka
-from tests.servers.memory import memory_registry
+from tests.servers.memory import log_place, memory_registry
 from tests.servers.provider import (
     provider,
     pytest_addoption,
@@ -30,6 +30,7 @@ __all__ = [
     "browser",
     "hdfs",
     "kafka",
+    "log_place",
     "memory_registry",
     "own_hdfs",
     "own_yarn",

@@ -15,6 +15,7 @@ from scribengin.log.format.records import TXID_NONE, Record, body_of_records, co
 from scribengin.log.format.staged import control_payload
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 from scribengin.log.store.contract import Tail
+from scribengin.testing.memory_disk import disk_named
 from scribengin_registry.batches import batches
 from scribengin_registry.contract import Create, Operation, Registry
 
@@ -110,9 +111,11 @@ class SegmentForge:
         self.ends.append(len(self.data))
 
 
-def bound_namespace(registry: Registry, directory: Path, *logs: str, config: LogConfig | None = None) -> LogNamespace:
-    """A new namespace at `/logs` with its store in `directory`, holding the logs."""
-    LogNamespace.bind("/logs", directory, registry=registry)
+def bound_namespace(
+    registry: Registry, directory: Path | str, *logs: str, config: LogConfig | None = None, store: str | None = None
+) -> LogNamespace:
+    """A new namespace at `/logs` with its store in `directory`, holding the logs; `store` as `LogNamespace.bind`."""
+    LogNamespace.bind("/logs", directory, registry=registry, store=store)
     namespace = LogNamespace.open("/logs", registry=registry)
     for log in logs:
         namespace.create(log, config)
@@ -138,6 +141,9 @@ def segment_path(namespace: LogNamespace, log: str, number: int) -> Path:
 
 def damage_segment(namespace: LogNamespace, log: str, number: int, at: int) -> None:
     """Change one byte of a segment's file."""
+    if namespace.descriptor.directory is None:
+        disk_named(namespace.descriptor.location).damage(f"{namespace.segments(log)[number - 1].file}.log", at)
+        return
     data = bytearray(segment_path(namespace, log, number).read_bytes())
     data[at] ^= 0xFF
     segment_path(namespace, log, number).write_bytes(data)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from scribengin.errors import EndOfStream, Fenced, LogClosed
 from scribengin.log import DLSN, LogConfig, LogNamespace
-from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_of
-from scribengin_registry.contract import Registry
+from scribengin.testing.log_samples import payload_batch, payloads_of
+from tests.servers.memory import LogPlace
 
 LOG = "a-log"
 
 
 @pytest.fixture
-def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
-    return bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
+def namespace(log_place: LogPlace) -> LogNamespace:
+    return log_place.bound(LOG, config=LogConfig(segment_bytes_max=4096))
 
 
 def read_to_the_end(namespace: LogNamespace, start: DLSN | None = None) -> list[bytes]:

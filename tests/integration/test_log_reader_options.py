@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -13,22 +12,21 @@ from scribengin.errors import ConfigInvalid, DamagedEntry, EndOfStream
 from scribengin.log import DLSN, LogConfig, LogNamespace, ReadAhead, RecordPlace
 from scribengin.log.format.entry import BODY_SCHEMA
 from scribengin.testing.log_samples import (
-    bound_namespace,
     damage_segment,
     fill_log,
     payload_batch,
     payloads_left,
     payloads_of,
 )
-from scribengin_registry.contract import Registry
+from tests.servers.memory import LogPlace
 
 LOG = "flights/0"
 AHEAD = [None, ReadAhead(), ReadAhead(entries_max=3, bytes_max=150_000, threads=2)]
 
 
 @pytest.fixture
-def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
-    return bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
+def namespace(log_place: LogPlace) -> LogNamespace:
+    return log_place.bound(LOG, config=LogConfig(segment_bytes_max=4096))
 
 
 def test_without_places_a_batch_is_the_body_and_the_reader_knows_where_it_stood(namespace: LogNamespace) -> None:

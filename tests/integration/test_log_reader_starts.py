@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
@@ -22,8 +20,8 @@ from scribengin.log import (
     TransactionId,
 )
 from scribengin.testing.clocks import ManualClock
-from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left
-from scribengin_registry.contract import Registry
+from scribengin.testing.log_samples import fill_log, payload_batch, payloads_left
+from tests.servers.memory import LogPlace
 
 LOG = "flights/0"
 
@@ -34,9 +32,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def namespace(registry: Registry, tmp_path: Path, clock: ManualClock) -> LogNamespace:
-    bound = bound_namespace(registry, tmp_path / "store", LOG, config=LogConfig(segment_bytes_max=4096))
-    return LogNamespace.open(bound.path, registry=registry, clock=clock)
+def namespace(log_place: LogPlace, clock: ManualClock) -> LogNamespace:
+    bound = log_place.bound(LOG, config=LogConfig(segment_bytes_max=4096))
+    return LogNamespace.open(bound.path, registry=log_place.registry, clock=clock)
 
 
 def records_from(namespace: LogNamespace, start: Start, log: str = LOG) -> list[LogRecord]:

@@ -1,10 +1,9 @@
-"""The writer of a log on a real registry: acknowledgements, groups, segments, its own end."""
+"""The writer of a log: acknowledgements, groups, segments, its own end."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,16 +17,16 @@ from scribengin.errors import (
 )
 from scribengin.log import DLSN, DlsnRange, LogConfig, LogNamespace
 from scribengin.testing.failpoints import at_failpoint
-from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
+from scribengin.testing.log_samples import payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.contract import Registry
+from tests.servers.memory import LogPlace
 
 LOG = "flights/0"
 
 
 @pytest.fixture
-def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
-    return bound_namespace(registry, tmp_path / "store", LOG)
+def namespace(log_place: LogPlace) -> LogNamespace:
+    return log_place.bound(LOG)
 
 
 def test_what_was_written_is_there_in_order_and_has_its_places(namespace: LogNamespace) -> None:

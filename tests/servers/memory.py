@@ -1,13 +1,19 @@
-"""A registry in memory, for tests that are about nothing of ZooKeeper's: a call takes microseconds instead of
+"""What is held in memory for tests that are about nothing of a server's: a call takes microseconds instead of
 milliseconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.memory_disk import MemoryDisk
 from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory_segments import MEMORY_STORE
 
 
 @pytest.fixture
@@ -15,3 +21,23 @@ def memory_registry() -> Iterator[MemoryRegistry]:
     """A session of an ensemble of its own."""
     with MemoryEnsemble().connect() as session:
         yield session
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """A place for a namespace in one of the stores, and a registry for it."""
+
+    registry: MemoryRegistry
+    location: Path | MemoryDisk
+
+    def bound(self, *logs: str, config: LogConfig | None = None) -> LogNamespace:
+        """A new namespace there, at `/logs`, that holds the logs."""
+        if isinstance(self.location, Path):
+            return bound_namespace(self.registry, self.location, *logs, config=config)
+        return bound_namespace(self.registry, self.location.name, *logs, config=config, store=MEMORY_STORE)
+
+
+@pytest.fixture(params=["files", "memory"])
+def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, tmp_path: Path) -> LogPlace:
+    """A place in each of the stores there are."""
+    return LogPlace(memory_registry, tmp_path / "store" if request.param == "files" else MemoryDisk("disk of a test"))
