@@ -6,18 +6,16 @@ from scribengin.log.config import LogConfig, ReadAhead, ReaderConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
 from scribengin.log.format.records import LogRecord
 from scribengin.log.format.staged import StagedRange
-from scribengin.log.info import LogInfo
+from scribengin.log.inspect.info import LogInfo
 from scribengin.log.inspect.log import LogInspection
 from scribengin.log.metadata.listener import NamespaceListener
 from scribengin.log.metadata.names import WILDCARD, NamespaceUri
 from scribengin.log.metadata.segments import LogDescriptor, NamespaceDescriptor, SegmentDescriptor
 from scribengin.log.namespace import LogNamespace
-from scribengin.log.patterns import logs_matching
 from scribengin.log.read.batches import READ_SCHEMA
 from scribengin.log.read.ranges import EntryRange, RangePlan
 from scribengin.log.read.reader import LogReader, RecordPlace
 from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
-from scribengin.log.repair import Recovered, recover_log
 from scribengin.log.retention.compression import Codec
 from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.truncation import Purged
@@ -56,7 +54,6 @@ __all__ = [
     "ReadAhead",
     "ReaderConfig",
     "RecordPlace",
-    "Recovered",
     "RefusedRow",
     "RetentionHold",
     "SegmentDescriptor",
@@ -67,6 +64,4 @@ __all__ = [
     "Time",
     "TransactionId",
     "WriteLimiter",
-    "logs_matching",
-    "recover_log",
 ]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Container, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.commit_log import check_commit_log
 from scribengin.base.model import from_node_name
+from scribengin.base.names import natural
 from scribengin.base.threads import BackgroundWork
 from scribengin.errors import (
     ConfigInvalid,
@@ -23,16 +25,16 @@ from scribengin.errors import (
     PositionTruncated,
     SegmentsMoved,
 )
-from scribengin.log.binding import bind, bound, chosen_store, session_for
 from scribengin.log.config import LogConfig, ReaderConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.records import LogRecord
-from scribengin.log.info import LogInfo, log_info
+from scribengin.log.inspect.info import LogInfo, log_info
 from scribengin.log.inspect.log import LogInspection
 from scribengin.log.metadata import writer_lock as ownership
+from scribengin.log.metadata.binding import bind, bound, chosen_store, session_for
 from scribengin.log.metadata.lifecycle import configure_log, create_log, delete_log, standing
 from scribengin.log.metadata.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
-from scribengin.log.metadata.names import check_log_name
+from scribengin.log.metadata.names import WILDCARD, check_log_name
 from scribengin.log.metadata.segments import (
     LogDescriptor,
     LogMetadata,
@@ -210,6 +212,17 @@ class LogNamespace(ClosedAtExit):
         asked = {name for name in names if name.startswith(prefix) and name not in known}
         seen = [name for name in names if name.startswith(prefix) and name not in asked]
         return sorted(seen + standing(self._registry, f"{self.path}/logs", [names[name] for name in asked]))
+
+    def matching(self, pattern: str, known: Container[str] = ()) -> list[str]:
+        """The names of the logs that a name or a pattern of fnmatch means just now, in the order in which people count.
+
+        `known` and errors as `names`. Raises InvalidLogName for a name that no log can have.
+        """
+        magic = WILDCARD.search(pattern)
+        if magic is None:
+            return [pattern] if self.exists(pattern) else []
+        beginning_alike = self.names(pattern[: magic.start()], known)
+        return sorted((name for name in beginning_alike if fnmatchcase(name, pattern)), key=natural)
 
     def listen(self, callback: LogsChanged, prefix: str = "") -> NamespaceListener:
         """Call `callback(added, removed)` with the logs there are that begin with `prefix`, then with every change.

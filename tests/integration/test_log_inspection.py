@@ -11,7 +11,8 @@ import pytest
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.errors import InconsistentLog, LogNotFound, OwnershipAcquireFailed, RecoveryRefused
-from scribengin.log import LogConfig, LogNamespace, recover_log
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.log.clients import recover_log
 from scribengin.log.inspect.log import SegmentReport
 from scribengin.log.metadata.check import Finding
 from scribengin.log.retention.compression import Codec

@@ -22,9 +22,9 @@ from scribengin.errors import (
     ScribenginError,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, ReadAhead, TransactionId
+from scribengin.log.clients import recover_log
 from scribengin.log.format.entry import Damage
 from scribengin.log.read.catalog import LogCatalog, SegmentReader
-from scribengin.log.repair import recover_log
 from scribengin.log.store.contract import SegmentName, SegmentView
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.store.index import EntryPlace

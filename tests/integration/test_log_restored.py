@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from scribengin.errors import PositionTruncated
-from scribengin.log import DLSN, LogConfig, LogNamespace, recover_log
+from scribengin.log import DLSN, LogConfig, LogNamespace
+from scribengin.log.clients import recover_log
 from scribengin.log.metadata.check import Finding
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read

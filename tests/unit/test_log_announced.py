@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from scribengin.errors import Fenced, LogWriteFailed
-from scribengin.log import DLSN, LogConfig, LogNamespace, recover_log
+from scribengin.log import DLSN, LogConfig, LogNamespace
+from scribengin.log.clients import recover_log
 from scribengin.log.store import file
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.file import FileSegmentStore

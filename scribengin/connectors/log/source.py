@@ -62,7 +62,6 @@ from scribengin.log import (
     StagedRange,
     Start,
     Time,
-    logs_matching,
 )
 from scribengin_registry.contract import Registry
 
@@ -166,7 +165,7 @@ class LogSource(Source):
         return False  # segments are mapped from the store's directory
 
     def streams(self) -> list[SourceStreamDescriptor]:
-        found = logs_matching(self._namespace, self._config.logs, self._found)
+        found = self._namespace.matching(self._config.logs, self._found)
         self._found = frozenset(found)
         if not found:
             raise SourceMissing(

@@ -1,5 +1,5 @@
 """Clients over logs: several logs as one, positions that outlive their reader, logs made from logs. They use the
-public interface of `scribengin.log`."""
+public interface of `scribengin.log`. `recover_log` is for operators."""
 
 from scribengin.log.clients.balanced import BalancedWriter, MultiLogRange
 from scribengin.log.clients.bytestream import ByteStreamReader, ByteStreamWriter
@@ -8,6 +8,7 @@ from scribengin.log.clients.offsets import FileOffsetStore, LogOffset, OffsetSto
 from scribengin.log.clients.partitioned import PartitionedWriter
 from scribengin.log.clients.partitioners import Partitioner, hash_partitioner, int_partitioner, partition_logs
 from scribengin.log.clients.producer import LogProducer, OnDelivery, RecordMetadata
+from scribengin.log.clients.repair import Recovered, recover_log
 from scribengin.log.clients.stored import StoredReader
 from scribengin.log.clients.stream import LogPosition
 from scribengin.log.clients.transformer import Transform, Transformer, source_position, without_envelope
@@ -28,6 +29,7 @@ __all__ = [
     "PartitionedWriter",
     "Partitioner",
     "RecordMetadata",
+    "Recovered",
     "RegistryOffsetStore",
     "StoredReader",
     "Transform",
@@ -35,6 +37,7 @@ __all__ = [
     "hash_partitioner",
     "int_partitioner",
     "partition_logs",
+    "recover_log",
     "rewind",
     "source_position",
     "without_envelope",

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 
 from scribengin.base.names import a_few
 from scribengin.errors import ConfigInvalid, PositionTruncated, SourceMissing
-from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId, logs_matching
+from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId
 from scribengin.log.read.batches import with_place
 from scribengin.log.read.ranges import joined
 from scribengin.spark.log_format.filters import Range, Wanted
@@ -99,7 +99,7 @@ class LogPlanner:
 
     def matching(self) -> list[str]:
         """The names of the logs that the option `log` matches just now, in the order in which people count."""
-        return logs_matching(self.namespace, self._options.log)
+        return self.namespace.matching(self._options.log)
 
     def logs(self, wanted: Wanted) -> list[str]:
         """The names of the logs to read. Raises SourceMissing if there is none, ConfigInvalid if they are too many."""

@@ -8,7 +8,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogNotFound
-from scribengin.log import DLSN, Codec, LogConfig, LogNamespace, Recovered, TakenBack
+from scribengin.log import DLSN, Codec, LogConfig, LogNamespace, TakenBack
+from scribengin.log.clients import Recovered
 from scribengin_tools.logs.lines import open_from
 from scribengin_tools.logs.positions import short, start_of
 from scribengin_tools.rendering.text import byte_count, many

@@ -251,7 +251,7 @@ def recover(
     And say what was found: records that are kept, a torn end, a staged round, files of a registry that went back.
 
     The next writer would do the same. A damaged segment is refused, and nothing of it is cut."""
-    from scribengin.log import recover_log
+    from scribengin.log.clients import recover_log
     from scribengin_tools.logs.administration import recovered_json, recovered_lines
 
     with opened_namespace(registry, namespace) as opened:
