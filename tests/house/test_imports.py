@@ -45,7 +45,7 @@ def test_others_see_the_face_of_the_log_store_and_no_more() -> None:
         ("from scribengin.log.clients.offsets import OffsetStore\nimport scribengin.log.metrics", 0),
         ("from scribengin.log.format.entry import PAYLOAD", 1),
         ("def f():\n    import scribengin.log.store.file", 1),
-        ("from scribengin.log import binding", 1),
+        ("from scribengin.log import store", 1),
     ],
 )
 def test_the_rule_sees_what_is_not_meant_for_others(text: str, lines: int) -> None:
