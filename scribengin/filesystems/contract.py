@@ -41,6 +41,11 @@ def is_lasting(identity: str) -> bool:
     return bool(identity) and identity[0] not in "~="
 
 
+def is_time(identity: str) -> bool:
+    """Whether the identity is a time of modification: it goes with a rename, and changes when the file is written."""
+    return identity.startswith("~")
+
+
 def is_version(identity: str) -> bool:
     """Whether the identity is of a file's content: a copy has the same."""
     return identity.startswith("=")

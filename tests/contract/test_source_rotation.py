@@ -22,6 +22,8 @@ from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.source.listing import stream_of
 from scribengin.errors import DataflowError
 from scribengin.filesystems.birth import file_status
+from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.hdfs import HdfsFileSystem
 from scribengin.filesystems.paths import durable_file_system
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
@@ -280,3 +282,82 @@ def test_files_on_hdfs_are_renamed_and_replaced(hdfs: HdfsServers) -> None:
     written.close()
     files.rename(f"{root}/put._COPYING_", f"{root}/put")
     assert flow.drain() == lines("put", 1)
+
+
+@pytest.mark.parametrize("read_first", [1, 10**6])
+@pytest.mark.parametrize("path", ["", "/log"])
+def test_a_file_of_hdfs_that_is_appended_to_and_renamed_is_read_to_its_end(
+    hdfs: HdfsServers, read_first: int, path: str
+) -> None:
+    """The append has moved its time of modification, all that a rename keeps. And all this happens while nobody looks,
+    as over a restart."""
+    url = f"{hdfs.url}/ended-{uuid.uuid4().hex}"
+    files, root = durable_file_system(url)
+    files.make_directories(root)
+    write(files, f"{root}/log", *lines("old", 10))
+    flow = Flow(url + path)
+    found = flow.read(RoundLimits(read_first, 10**9))
+    assert found == lines("old", min(read_first, 10))
+    assert isinstance(files, HdfsFileSystem)
+    with files._client.append(f"{root}/log") as log:
+        log.write(b"".join(line + b"\n" for line in lines("end", 5)))
+    files.rename(f"{root}/log", f"{root}/log.1")
+    write(files, f"{root}/log", *lines("new", 20))
+    assert found + flow.drain() == lines("old", 10) + lines("end", 5) + lines("new", 20)
+    assert flow.reader().lag(flow.position) == 0
+
+
+def write(files: DurableFileSystem, path: str, *found: bytes) -> None:
+    """A file with these lines, complete."""
+    file = files.create(path)
+    file.append(b"".join(line + b"\n" for line in found))
+    file.sync()
+    file.close()
+
+
+@pytest.mark.parametrize("count", [3, 10, 30])
+def test_copy_and_truncate_on_hdfs_is_an_error_that_says_so(hdfs: HdfsServers, count: int) -> None:
+    """Nothing there tells a file that was cut from another one of its name."""
+    url = f"{hdfs.url}/cut-{uuid.uuid4().hex}"
+    files, root = durable_file_system(url)
+    files.make_directories(root)
+    write(files, f"{root}/log", *lines("old", 10))
+    flow = Flow(f"{url}/log")
+    assert flow.read(ONE) == lines("old", 1)
+    files.remove(f"{root}/log")
+    write(files, f"{root}/log", *lines("new", count))
+    with pytest.raises(DataflowError, match=r"log is another file now, and only 19 bytes .* Rotate files by renaming"):
+        flow.read()
+
+
+@pytest.mark.parametrize("count", [3, 10, 30])
+def test_copy_and_truncate_of_an_object_is_an_error_that_says_so(tmp_path: Path, count: int) -> None:
+    memory, folder = fsspec.filesystem("memory"), f"/{tmp_path.name}"
+    memory.makedirs(folder)
+    try:
+        memory.pipe(f"{folder}/log", b"".join(line + b"\n" for line in lines("old", 10)))
+        flow = Flow(f"memory:/{folder}")
+        assert flow.read(ONE) == lines("old", 1)
+        memory.copy(f"{folder}/log", f"{folder}/log.1")
+        memory.pipe(f"{folder}/log", b"".join(line + b"\n" for line in lines("new", count)))
+        with pytest.raises(DataflowError, match=r"log is another file now, .*Rotate files by renaming"):
+            flow.read()
+    finally:
+        memory.rm(folder, recursive=True)
+
+
+@pytest.mark.parametrize("path", ["", "log"])
+def test_rotations_while_nobody_reads_are_followed_after_a_restart(tmp_path: Path, path: str) -> None:
+    log = tmp_path / "log"
+    put(log, *lines("one", 10))
+    flow = Flow(tmp_path / path if path else tmp_path, settle_s=3600)
+    found = flow.read(ONE)
+    put(log, *lines("end", 5), append=True)
+    os.rename(log, tmp_path / "log.1")
+    put(log, *lines("two", 20))
+    os.rename(tmp_path / "log.1", tmp_path / "log.2")
+    os.rename(log, tmp_path / "log.1")
+    put(log, *lines("six", 30))
+    expected = lines("one", 10) + lines("end", 5) + ([] if path else lines("two", 20)) + lines("six", 30)
+    assert sorted(found + flow.drain()) == sorted(expected)
+    assert flow.reader().lag(flow.position) == 0

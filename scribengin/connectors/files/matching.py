@@ -12,8 +12,9 @@ by the bytes before the place where reading stopped. Pure, but for the question 
 | it was cut, or overwritten in place           | an error: nobody knows what was written to it between            |
 | it was half read, and is gone                 | an error                                                         |
 
-A file system that knows no identities tells a renamed file only while its time of modification is the same (HDFS), or
-not at all.
+HDFS knows no identities. A renamed file is told there by its time of modification; where that has moved, as when its
+writer closed it, by what rotation adds to its name, and by the bytes that were read. Where a file system knows neither,
+a renamed file is not told at all.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from scribengin.connectors.files.source.listing import unrotated
 from scribengin.connectors.files.source.position import FilePosition, SeenFile
 from scribengin.errors import DataflowError
-from scribengin.filesystems.contract import FileInfo, is_lasting, is_version
+from scribengin.filesystems.contract import FileInfo, is_lasting, is_time, is_version
 
 IsSame = Callable[[FileInfo, SeenFile], bool]
 """Whether a file has, where reading stopped, the bytes that were read."""
@@ -150,6 +152,27 @@ def _find_renamed(
         if info is not None:
             changes.forgotten.add(name)
             changes.know(position, name, info.name, seen)
+            found.append(info)
+    left = [info for infos in (by_identity, beside or {}) for same in infos.values() for info in same]
+    return [*found, *_find_rotated(position, lost, left, ask, changes)]
+
+
+def _find_rotated(
+    position: FilePosition, lost: Mapping[str, SeenFile], left: list[FileInfo], ask: Question, changes: _Changes
+) -> list[FileInfo]:
+    """Find lost files whose time, all that they are known by, has moved since: as rotation names them, with the bytes
+    that were read. A name of several such files says nothing."""
+    found: list[FileInfo] = []
+    for name, seen in lost.items():
+        if name in changes.forgotten or not is_time(seen.identity) or not seen.read or not ask.grows(name):
+            continue
+        stem = unrotated(name)
+        same = [i for i in left if i.name != name and unrotated(i.name) == stem and _holds(i, seen, ask)]
+        if len(same) == 1:
+            (info,) = same
+            left.remove(info)
+            changes.forgotten.add(name)
+            changes.know(position, name, info.name, replace(seen, identity=info.identity, modified_ms=info.modified_ms))
             found.append(info)
     return found
 

@@ -63,9 +63,14 @@ def stream_of(name: str, streams: int) -> int:
     file that is rotated while it is read stays with its reader."""
     if streams == 1:
         return 0
+    return zlib.crc32(unrotated(name).encode()) % streams
+
+
+def unrotated(name: str) -> str:
+    """The name without what rotation has added to it."""
     while (rotated := _ROTATED.fullmatch(name)) is not None:
         name = rotated[1] or rotated[2]
-    return zlib.crc32(name.encode()) % streams
+    return name
 
 
 class Listing:
