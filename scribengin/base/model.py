@@ -111,7 +111,7 @@ class Descriptor(Part):
             return cls.model_validate_json(data)
         except ValidationError as error:
             why = "; ".join(refusals(error, cls))
-            raise DescriptorUnreadable(f"{path} does not hold a {cls.__name__}: {why}") from None
+            raise DescriptorUnreadable(f"{plain_path(path)} does not hold a {cls.__name__}: {why}") from None
 
 
 def path_within(value: str) -> str:
@@ -150,3 +150,8 @@ def node_name(name: str) -> str:
 def from_node_name(encoded: str) -> str:
     """The name that `node_name` encoded."""
     return unquote(encoded)
+
+
+def plain_path(path: str) -> str:
+    """A node's path as people are shown it, and may give it: names in it that hold slashes stand as they are."""
+    return "/".join(map(from_node_name, path.split("/")))

@@ -11,6 +11,8 @@ import pytest
 from scribengin.log import LogNamespace
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from scribengin_registry.errors import RegistryError
+from scribengin_tools.rendering.text import report
 from tests.integration.cli_runner import CommandLine, whole_tree
 
 
@@ -196,6 +198,35 @@ def test_the_option_goes_before_the_variable(line: CommandLine, monkeypatch: pyt
     monkeypatch.setenv("SCRIBENGIN_REGISTRY", "127.0.0.1:1")
     line.ok("log", "list", "--registry", line.hosts)
     line.ok("log", "list", "--namespace", f"distributedlog-file://{line.hosts}/logs")
+
+
+def test_nodes_of_names_with_slashes_are_shown_and_asked_for_as_they_are(line: CommandLine, registry: Registry) -> None:
+    line.ok("log", "create", "flights/0")
+    line.ok("log", "create", "flights/0/Grüße")
+    registry.create("/logs/logs/flights%2F0/segments/bad", b"{")
+    drawn = line.ok("registry", "tree", "/logs/logs").out
+    assert "── flights/0  " in drawn
+    assert "── flights/0/Grüße  " in drawn
+    assert "%" not in drawn
+    assert line.ok("registry", "tree", "/logs/logs/flights/0").out.startswith("/logs/logs/flights/0\n")
+    for path in ("/logs/logs/flights/0", "/logs/logs/flights%2F0", "logs/logs/flights/0/"):
+        assert '"name": "flights/0"' in line.ok("registry", "get", path).out
+    longest = line.ok("registry", "get", "/logs/logs/flights/0/Grüße", "--json").json
+    assert longest["data"]["name"] == "flights/0/Grüße"
+    assert line.ok("registry", "get", "/logs/logs/flights/0/segments/bad").out == "{\n"
+    missing = line("registry", "get", "/logs/logs/flights/0/segments/2")
+    assert missing.code == 2
+    assert "there is no node /logs/logs/flights/0/segments/2 in the registry" in missing.err
+    assert missing.err.endswith("see `scribengin registry tree /logs/logs/flights/0/segments`\n")
+    registry.set("/logs/logs/flights%2F0", b"{")
+    broken = line("log", "info", "flights/0")
+    assert "/logs/logs/flights/0 does not hold a LogDescriptor" in broken.err
+
+
+def test_an_error_of_the_registry_names_a_node_as_people_do(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/logs/logs/flights%2F0"
+    report(RegistryError(f"cannot read {path}: it is gone", path=path))
+    assert capsys.readouterr().err == "scribengin: cannot read /logs/logs/flights/0: it is gone\n"
 
 
 def test_the_registry_can_be_looked_at(line: CommandLine, registry: Registry) -> None:

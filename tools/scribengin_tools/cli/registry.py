@@ -18,11 +18,15 @@ from scribengin_tools.terminal import visible_bytes_on
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from scribengin.errors import ConfigInvalid
     from scribengin_registry.contract import Node, Registry
 
 app = typer.Typer(help="Look at the registry's nodes, back them up, restore them.", no_args_is_help=True)
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A node, as in /scribengin.")]
+PathArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="A node, as in /scribengin. Names in it stand as they are: /logs/logs/flights/0."
+    ),
+]
 _VALUE_SHOWN_MAX = 60
 
 
@@ -40,14 +44,12 @@ def tree(
     from scribengin.base.masking import masked
 
     with connected(registry) as session:
-        root = _absolute(path)
-        if session.find(root) is None:
-            raise _missing(root, session)
+        root = _existing(path, session)
         if as_json:
             found = _nodes(session, root, depth)
             print_json(found if secrets else masked(found))
             return
-        drawn = Tree(root, highlight=False)
+        drawn = Tree(_plain(root), highlight=False)
         _draw(session, root, depth, drawn, secrets=secrets)
         console().print(drawn)
 
@@ -60,12 +62,11 @@ def get(
     from scribengin.base.masking import masked_bytes
 
     with connected(registry) as session:
-        node = session.find(_absolute(path))
-        if node is None:
-            raise _missing(_absolute(path), session)
+        found = _existing(path, session)
+        node = session.get(found)
     data = node.data if secrets else masked_bytes(node.data)
     if as_json:
-        print_json({"path": _absolute(path), **_facts(node), "data": _value(data)})
+        print_json({"path": found, **_facts(node), "data": _value(data)})
         return
     sys.stdout.flush()
     data = visible_bytes_on(sys.stdout, data)
@@ -92,10 +93,7 @@ def protect(
     with connected(registry, checked=False) as session:
         whole = "/" in session.hosts
         usual = [path for path in (("/",) if whole else ("/scribengin", DEFAULT_NAMESPACE)) if session.find(path)]
-        named = [_absolute(path) for path in paths] if paths else usual
-        for path in named:
-            if session.find(path) is None:
-                raise _missing(path, session)
+        named = [_existing(path, session) for path in paths] if paths else usual
         count = sum(session.protect(path) for path in named)
     print(f"{count:,} nodes were open to all, and are yours now" if count else "nothing was open to all")
 
@@ -133,19 +131,43 @@ def restore(
     print(f"{many(count, 'node')} restored to {session.hosts}: now look with `scribengin log verify --all`")
 
 
-def _missing(path: str, session: Registry) -> ConfigInvalid:
+def _existing(path: str, session: Registry) -> str:
+    """The node that PATH means, as the registry names it. Raises ConfigInvalid."""
     from scribengin.errors import ConfigInvalid
 
-    there = path
-    while there != "/" and session.find(there) is None:
-        there = there.rpartition("/")[0] or "/"
-    return ConfigInvalid(
-        f"there is no node {path} in the registry {session.hosts}: see `scribengin registry tree {there}`"
+    names = [name for name in path.split("/") if name]
+    for count in range(len(names), -1, -1):
+        there = _below("/", names[:count], session)
+        if there is not None and count == len(names):
+            return there
+        if there is not None:
+            break
+    raise ConfigInvalid(
+        f"there is no node /{'/'.join(names)} in the registry {session.hosts}: see "
+        f"`scribengin registry tree {_plain(there or '/')}`"
     )
 
 
-def _absolute(path: str) -> str:
-    return "/" + path.strip("/")
+def _below(parent: str, names: list[str], session: Registry) -> str | None:
+    """The node of these names below `parent`. A name of a log or of a stream may hold slashes, so that it takes several
+    of them; the longest one is meant."""
+    from scribengin.base.model import node_name
+
+    if not names:
+        return parent
+    children = set(_children(session, parent, 1))
+    for count in range(len(names), 0, -1):
+        for child in (node_name("/".join(names[:count])), "/".join(names[:count])):
+            found = _below(_child(parent, child), names[count:], session) if child in children else None
+            if found is not None:
+                return found
+    return None
+
+
+def _plain(path: str) -> str:
+    from scribengin.base.model import plain_path
+
+    return plain_path(path)
 
 
 def _nodes(session: Registry, path: str, depth: int) -> dict[str, Any]:
@@ -166,7 +188,7 @@ def _draw(session: Registry, path: str, depth: int, branch: Tree, *, secrets: bo
         node = session.find(_child(path, name))
         if node is None:
             continue
-        label = Text(name)
+        label = Text(_plain(name))
         if node.owner_session:
             label.append(" (ephemeral)", "yellow")
         label.append(f"  {_shown(node.data if secrets else masked_bytes(node.data))}", "dim")

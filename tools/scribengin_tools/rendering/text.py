@@ -158,7 +158,16 @@ def report(error: BaseException) -> None:
     """An error as `print_error` has it, behind its whole traceback if the user wants to see those."""
     if _verbose:
         traceback.print_exception(error)
-    print_error(str(error))
+    print_error(_in_plain_words(error))
+
+
+def _in_plain_words(error: BaseException) -> str:
+    """Its message, with a node that it names as people name it."""
+    from scribengin.base.model import plain_path
+    from scribengin_registry.errors import RegistryError
+
+    path = error.path if isinstance(error, RegistryError) else ""
+    return str(error).replace(path, plain_path(path)) if path else str(error)
 
 
 def set_verbose(verbose: bool) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import Descriptor, EntryName
+from scribengin.base.model import Descriptor, EntryName, plain_path
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.files.formats.writing import Content, FileEncoder, FileWriting
 from scribengin.connectors.files.sink.partitions import FilePartitionConfig
@@ -370,7 +370,9 @@ def merge_state(registry: Registry, node: str, what: str) -> MergeDescriptor:
     """The `merge` node. Raises DataflowError when the stream was never created."""
     found = registry.find(node)
     if found is None:
-        raise DataflowError(f"{what}: there is no {node}; submit the dataflow, which creates the streams of its sinks")
+        raise DataflowError(
+            f"{what}: there is no {plain_path(node)}; submit the dataflow, which creates the streams of its sinks"
+        )
     return MergeDescriptor.from_bytes(found.data, path=node)
 
 

@@ -26,6 +26,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.model import plain_path
 from scribengin.connectors.files.source.position import FilePosition, SeenFile
 from scribengin.errors import DataflowError
 from scribengin_registry.contract import Registry
@@ -91,11 +92,11 @@ class FinishedFiles:
             }
         except NodeMissing:
             raise DataflowError(
-                f"{path} is gone: it said which files were read. Its task has another owner, or somebody deleted it: "
-                "then restore it, or submit the dataflow under another name to read everything again"
+                f"{plain_path(path)} is gone: it said which files were read. Its task has another owner, or somebody "
+                "deleted it: then restore it, or submit the dataflow under another name to read everything again"
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataflowError(f"{path} does not hold the names of files; restore it") from None
+            raise DataflowError(f"{plain_path(path)} does not hold the names of files; restore it") from None
 
 
 def _pieces(files: Mapping[str, SeenFile]) -> list[bytes]:
