@@ -129,6 +129,10 @@ class SinkConfig(Config):
         """How all that it writes is read as a source. None: only `Sink.committed` tells."""
         return None
 
+    def seen_late(self) -> str:
+        """For people, where committed output is not where they look for it at once: where, and when it is."""
+        return ""
+
 
 class SourceStreamDescriptor(Descriptor):
     """One stream of a source, the unit that tasks are made of. `name` is stable: positions are kept under it."""

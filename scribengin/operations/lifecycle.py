@@ -283,6 +283,15 @@ def kill_containers(
     raise LauncherError(f"processes of dataflow '{dataflow}' keep coming back: see `scribengin logs {dataflow}`")
 
 
+def forget_containers(registry: str, dataflow: str, home: Path) -> None:
+    """Delete what the containers of a deleted dataflow have left on this machine: their output, their scratch files.
+    What still runs of it is ended, for it can commit nothing any more. Raises LauncherError."""
+    with LocalLauncher(home) as launcher:
+        for container in launcher.all_containers(dataflow):
+            if container.registry == registry:
+                launcher.forget(container)
+
+
 def masters_running(registry: str, dataflow: str, home: Path, config: DataflowConfig) -> list[str]:
     """The master processes of a dataflow on this machine, or its applications on YARN that have not ended: each may
     still be on its way to its election, or to the next one. Raises ConfigInvalid, LauncherError."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import DataflowStatus, HistoryEvent, TaskReport
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowNotFound
@@ -256,6 +257,46 @@ def test_delete_is_for_dataflows_that_have_ended(line: CommandLine, view: Datafl
     with pytest.raises(DataflowNotFound):
         view.status()
     assert line("status", "quiet").code == 2
+
+
+def test_delete_takes_along_what_its_containers_have_left_here_and_no_other_ones(
+    line: CommandLine, view: DataflowView, home: Path
+) -> None:
+    line.ok("kill", "quiet")
+    asleep = [sys.executable, "-c", "import signal; signal.pause()"]
+    with LocalLauncher(home) as launcher:
+        ended = launcher.launch(ContainerRequest(line.hosts, "quiet", "worker-1", [sys.executable, "-c", ""], 256))
+        wait_until(lambda: launcher.poll(ended) is not None, timeout_s=60, what="the worker to end")
+        orphan = launcher.launch(ContainerRequest(line.hosts, "quiet", "worker-2", asleep, 256))
+        other = launcher.launch(ContainerRequest("localhost:1", "quiet", "worker-1", asleep, 256))
+        try:
+            line.ok("delete", "quiet")
+            assert [container.id for container in launcher.all_containers("quiet")] == [other.id]
+            assert [Path(one.directory).exists() for one in (ended, orphan, other)] == [False, False, True]
+            assert launcher.poll(other) is None
+        finally:
+            launcher.forget(other)
+    assert not Path(other.directory).parent.exists()
+
+
+def test_where_files_appear_late_it_is_said_when_the_dataflow_starts(
+    registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sinks = {
+        "out": {"kind": "hdfs", "path": str(tmp_path / "out")},
+        "fast": {"kind": "hdfs", "path": str(tmp_path / "fast"), "merge_age_s": 0},
+        "log": {"kind": "log", "log": "loud"},
+    }
+    sql = dict.fromkeys(sinks, "SELECT payload FROM words")
+    source = {"words": {"kind": "log", "logs": "words/*"}}
+    config = DataflowConfig.parse({"name": "late", "sources": source, "sinks": sinks, "sql": sql}, source="the test")
+    view = DataflowView(registry, "late")
+    view.submit(config, [], SYSTEM_CLOCK.now_ms())
+    follow(view, wait=False)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"out: files appear in {tmp_path / 'out'} 60 s after their first record (merge_age_s)" in said
+    assert "`scribengin stop late` has all of them appear" in said
+    assert said.count("files appear in") == 1
 
 
 def test_logs_shows_and_follows_what_processes_say(line: CommandLine, view: DataflowView, home: Path) -> None:

@@ -18,6 +18,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatu
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds
 from scribengin.errors import DataflowBusy, DataflowError, DataflowNotFound
+from scribengin.launcher.local.launcher import scribengin_home
 from scribengin.monitoring.overview import DataflowOverview, overview_of
 from scribengin.operations.chain.draining import left_to_read
 from scribengin.operations.chain.graph import ChainGraph, graph_of
@@ -28,6 +29,7 @@ from scribengin.operations.lifecycle import (
     Killed,
     await_masters_gone,
     ended_badly,
+    forget_containers,
     has_master,
     kill_dataflow,
     masters,
@@ -242,7 +244,8 @@ def kill_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[K
 
 
 def delete_dataflow(view: DataflowView, *, force: bool) -> None:
-    """Forget a dataflow that does not run: positions, claims, and what logs held back for it. Raises DataflowBusy."""
+    """Forget a dataflow that does not run: positions, claims, what logs held back for it, and what its
+    containers left on this machine. Raises DataflowBusy."""
     name, state = view.dataflow, view.status().state
     if state not in (*FINAL_STATES, "deleting"):
         raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
@@ -252,6 +255,7 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> None:
             finish_rounds(view)
         release_all_holds(view.registry, view.config_in_force().value)
     view.delete()
+    forget_containers(view.registry.hosts, name, scribengin_home())
 
 
 def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> None:

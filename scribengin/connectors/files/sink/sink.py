@@ -46,13 +46,19 @@ class FileSinkConfig(SinkConfig):
     """Segments are merged into final files of about this size ..."""
     merge_age_s: float = Field(default=60.0, ge=0)
     """... or smaller ones, when the oldest segment of a partition has waited for this long. A final file is not merged
-    again, so a slow stream makes one in this time."""
+    again, so a slow stream makes one in this time. Until then its directory looks empty: what is committed waits below
+    `_scribengin/`. `scribengin stop` merges what waits."""
 
     @model_validator(mode="before")
     @classmethod
     def _parquet_has_columns(cls, value: Any) -> Any:
         is_parquet = isinstance(value, dict) and value.get("file_format") == "parquet"
         return {"format": "columns", "codec": "snappy", **value} if is_parquet else value
+
+    def seen_late(self) -> str:
+        if not self.merge_age_s:
+            return ""
+        return f"files appear in {self.path} {self.merge_age_s:g} s after their first record (merge_age_s), or larger"
 
     @field_validator("path")
     @classmethod

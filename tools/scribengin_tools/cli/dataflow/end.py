@@ -42,7 +42,8 @@ def stop(
 
     Every task finishes its round and commits it, then workers and masters leave. A chain stops from its sources down:
     each dataflow reads on until everything that those before it wrote is committed. If one cannot, because it has no
-    workers or its source is paused, that is said, and it and those behind it run on.
+    workers or its source is paused, that is said, and it and those behind it run on. What a sink of files has not
+    merged yet is merged before the last master leaves.
 
     Exit code 1 if a dataflow failed instead. Ctrl-C stops waiting: a dataflow goes on stopping; of a chain, those that
     had not been asked run on, and `stop` goes on from there.
@@ -138,8 +139,8 @@ def delete(
 ) -> None:
     """Forget a dataflow or a chain that does not run.
 
-    Its configuration, its positions and its claim on its sinks go; what its sinks hold stays. A dataflow of that
-    name begins at the start of its sources again.
+    Its configuration, its positions and its claim on its sinks go, and its processes' logs on this machine; what its
+    sinks hold stays. A dataflow of that name begins at the start of its sources again.
     """
     from scribengin.operations.names import chain_of, view_of
     from scribengin_tools.rendering.chain import delete_chain, delete_dataflow

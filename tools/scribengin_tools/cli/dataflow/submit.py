@@ -258,6 +258,9 @@ def follow(view: DataflowView, *, wait: bool) -> None:
     from scribengin.operations.lifecycle import ended_badly, has_begun, wait_for_state
 
     name = view.dataflow
+    for sink, config in view.config_in_force().value.sinks.items():
+        if late := config.seen_late():
+            note(f"{sink}: {late}; `scribengin stop {name}` has all of them appear")
     if not wait:
         note(f"`scribengin status {name}` shows what becomes of it")
         return
