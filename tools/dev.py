@@ -12,8 +12,9 @@
     python3 tools/dev.py soak  [--minutes N] [--seed N]     a chain under load while things are killed, cut and edited
     python3 tools/dev.py clean                              remove .venv, caches and what was built
 
-The first run makes `.venv` and installs the project into it, with a Java runtime for machines without one. Later runs
-see that nothing has changed and begin at once. Needs Python 3.11, 3.12 or 3.13 with its standard library, no more.
+The first run makes `.venv` and installs the project into it: for the demo only what that needs, with a Java runtime on
+machines without one; for anything else all that tests need. Later runs see that nothing has changed and begin at once.
+Needs Python 3.11, 3.12 or 3.13 with its standard library, no more.
 Exit codes: that of the command; 1 when the set-up failed; 2 for a wrong command line; 130 after Ctrl-C.
 """
 
@@ -46,7 +47,8 @@ if not (3, 11) <= sys.version_info[:2] < (3, 14):
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
-STAMP, DOCS_STAMP = VENV / "dev-stamp", VENV / "docs-stamp"
+STAMP, DEMO_STAMP, DOCS_STAMP = VENV / "dev-stamp", VENV / "demo-stamp", VENV / "docs-stamp"
+EVERYTHING = "dev,demo"
 SITE, SITE_CONFIG = ROOT / "build" / "site", ROOT / "tools" / "mkdocs.yml"
 SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.log"
 JAVA_MAJOR_MIN = 17
@@ -192,7 +194,7 @@ def docs(arguments: Sequence[str]) -> int:
     if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
         return refuse(f"docs takes a directory at most, and got {' '.join(arguments)}")
     site = Path(arguments[0]).resolve() if arguments else SITE
-    stamp = stamp_text()
+    stamp = stamp_text("docs")
     if not (DOCS_STAMP.exists() and DOCS_STAMP.read_text() == stamp):
         with one_at_a_time():
             install("docs")
@@ -225,21 +227,30 @@ COMMANDS = {"test": run_tests, "lint": lint, "docs": docs, "clean": clean, **{na
 # -- set-up
 
 
-def set_up() -> None:
-    """Make `.venv` what pyproject.toml says, unless it is already. Exits with 1 and the reason when that fails."""
-    stamp = stamp_text()
-    if _is_set_up(stamp):
+def set_up(extras: str = EVERYTHING) -> None:
+    """Make `.venv` what pyproject.toml says, with these extras at least, unless it is already. Exits with 1 and the
+    reason when that fails."""
+    if _is_set_up(extras):
         return
     with one_at_a_time():
-        if _is_set_up(stamp):  # by the one that was waited for
+        if _is_set_up(extras):  # by the one that was waited for
             return
-        STAMP.unlink(missing_ok=True)
+        stamp = STAMP if extras == EVERYTHING else DEMO_STAMP
+        stamp.unlink(missing_ok=True)
         SETUP_LOG.parent.mkdir(exist_ok=True)
         SETUP_LOG.write_bytes(b"")
         if not _environment_works():
             make_environment()
-        install()
-        STAMP.write_text(stamp)
+        install(extras)
+        stamp.write_text(stamp_text(extras))
+
+
+def extras_for(command: str, arguments: Sequence[str]) -> str:
+    """What a command needs. The demo needs little, and the tour after it `scribengin web` besides, unless its
+    processes are to run on YARN."""
+    if command != "demo" or any("yarn" in argument or "skein" in argument for argument in arguments):
+        return EVERYTHING
+    return "demo,web" if find_java() else "demo,web,java"
 
 
 def make_environment() -> None:
@@ -253,9 +264,8 @@ def make_environment() -> None:
     step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
 
 
-def install(extras: str = "dev,demo") -> None:
-    """Install the project, editable; by default with everything that its tests and its demo need, a Java runtime among
-    it."""
+def install(extras: str) -> None:
+    """Install the project, editable, with these extras."""
     options = ["--disable-pip-version-check", "--no-input", *cache_options(), "--editable", f".[{extras}]"]
     step("installing packages", [str(VENV_PYTHON), "-m", "pip", "install", *options])
 
@@ -270,14 +280,16 @@ def cache_options() -> list[str]:
     return []
 
 
-def stamp_text() -> str:
+def stamp_text(extras: str = EVERYTHING) -> str:
     """What the environment depends on, in one word. It holds absolute paths, so a moved tree is set up anew."""
-    about = f"{platform.python_version()} {ROOT} ".encode()
+    about = f"{platform.python_version()} {ROOT} {extras} ".encode()
     return hashlib.sha256(about + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
 
 
-def _is_set_up(stamp: str) -> bool:
-    return VENV_PYTHON.exists() and STAMP.exists() and STAMP.read_text() == stamp
+def _is_set_up(extras: str) -> bool:
+    """Whether these extras are there, or everything is."""
+    stamps = {STAMP: stamp_text(), (STAMP if extras == EVERYTHING else DEMO_STAMP): stamp_text(extras)}
+    return VENV_PYTHON.exists() and any(path.exists() and path.read_text() == text for path, text in stamps.items())
 
 
 def _environment_works() -> bool:
@@ -455,7 +467,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `&` has it ignored, by us and all below us
     try:
         if command is not clean:
-            set_up()
+            set_up(extras_for(arguments[0], arguments[1:]))
         return command(arguments[1:])
     except KeyboardInterrupt:
         say("stopped")

@@ -25,7 +25,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("dev", sys.argv[1])
 dev = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(dev)
-dev.set_up = lambda: None
+dev.set_up = lambda _extras: None
 dev.COMMANDS["child"] = lambda arguments: dev.run([sys.executable, "-c", *arguments])
 sys.exit(dev.main(["child", *sys.argv[2:]]))
 """
@@ -124,6 +124,28 @@ def test_the_set_up_is_repeated_when_its_grounds_change(
     assert dev.stamp_text() != stamp
 
 
+def test_the_demo_installs_only_what_it_needs(dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed: list[str] = []
+    for name in ("STAMP", "DEMO_STAMP"):
+        monkeypatch.setattr(dev, name, tmp_path / name)
+    monkeypatch.setattr(dev, "SETUP_LOG", tmp_path / "log" / "setup.log")
+    monkeypatch.setattr(dev, "_environment_works", lambda: True)
+    monkeypatch.setattr(dev, "VENV_PYTHON", Path(sys.executable))
+    monkeypatch.setattr(dev, "step", lambda _what, command: installed.append(command[-1]))
+    monkeypatch.setattr(dev, "find_java", lambda: dev.Java("java", 17))
+    for _ in range(2):
+        dev.set_up(dev.extras_for("demo", ["--records", "5"]))
+    assert installed == [".[demo,web]"]
+    monkeypatch.setattr(dev, "find_java", lambda: None)
+    dev.set_up(dev.extras_for("demo", []))
+    assert installed[1:] == [".[demo,web,java]"]
+    dev.set_up(dev.extras_for("demo", ["--launcher=yarn"]))
+    assert installed[2:] == [".[dev,demo]"]
+    for command in ("demo", "test", "lint", "bench", "soak", "cluster"):
+        dev.set_up(dev.extras_for(command, []))
+    assert len(installed) == 3
+
+
 def test_a_python_that_cannot_make_environments_names_the_package_to_install(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +210,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("dev", sys.argv[1])
 dev = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(dev)
-dev.set_up = lambda: None
+dev.set_up = lambda _extras: None
 dev.VENV_PYTHON = sys.executable
 sys.exit(dev.main(["test", "--version", *sys.argv[2:]]))
 """
@@ -224,6 +246,43 @@ def test_nothing_that_tests_have_started_outlives_them(tmp_path: Path, *, interr
     assert "processes that tests have left behind" in output
     left = int(written.read_text())
     wait_until(lambda: not Path(f"/proc/{left}/cmdline").exists() or not _runs(left), 120, "it to be gone")
+
+
+LEAVES_A_TREE = """
+import os, pathlib, signal, subprocess, sys
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.local.launcher import LocalLauncher
+child = "import threading; threading.Event().wait()"
+program = (
+    "import os, pathlib, subprocess, sys, threading\\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\\n"
+    "pathlib.Path(sys.argv[1]).write_text(f'{os.getppid()} {os.getpid()} {child.pid}')\\n"
+    "threading.Event().wait()"
+)
+launcher = LocalLauncher(pathlib.Path(FOLDER) / "home")
+launcher.launch(ContainerRequest("zk:1", "flow", "worker-1", [sys.executable, "-c", program, FILE], 256))
+signal.pause()
+"""
+
+
+def test_after_ctrl_c_no_process_of_a_live_container_is_left(tmp_path: Path) -> None:
+    """A real one: its keeper, its program, and what that has started in a session of its own."""
+    written = tmp_path / "pids"
+    begin = f"FOLDER, FILE = {str(tmp_path)!r}, {str(written)!r}\n"
+    (tmp_path / "pytest.py").write_text(begin + LEAVES_A_TREE)
+    path = os.pathsep.join(map(str, (tmp_path, ROOT, ROOT / "registry", ROOT / "tools")))
+    process = subprocess.Popen(
+        [sys.executable, "-c", TESTS_DRIVER, str(DEV)], env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: written.exists() and written.read_text(), 120, "the container's processes to run")
+        pids = [int(pid) for pid in written.read_text().split()]
+        assert [pid for pid in pids if not _runs(pid)] == []
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 130
+    finally:
+        process.kill()
+    wait_until(lambda: not any(map(_runs, pids)), 120, "all of them to be gone")
 
 
 def _runs(pid: int) -> bool:
