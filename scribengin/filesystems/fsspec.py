@@ -18,7 +18,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
 from fsspec.spec import AbstractFileSystem
 
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, DataflowError
 from scribengin.filesystems.contract import (
     DurableFileSystem,
     FileInfo,
@@ -27,6 +27,7 @@ from scribengin.filesystems.contract import (
     clear_errors,
     is_hidden,
 )
+from scribengin.filesystems.local import why_unwritable
 
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss"})
 """A file appears whole, once it is complete, and is moved by a copy that appears whole, and a deletion."""
@@ -122,6 +123,29 @@ class FsspecDurableFileSystem(FsspecFileSystem, DurableFileSystem):
             address = str(host).lower() if port is None else f"{str(host).lower()}:{port}"
             return f"{self._protocol}://{address}/{path.strip('/')}"
         return str(self._fs.unstrip_protocol(path)).rstrip("/")
+
+    def unwritable(self, path: str) -> str | None:
+        """Whoever writes lists the directory as well. A store that says no to that, that has no such bucket, or that
+        was opened without credentials, says so here; what else it refuses is seen when it is written to."""
+        if self._protocol in ("file", "local"):
+            return why_unwritable(path)
+        options = self._fs.storage_options
+        if options.get("anon") is True or options.get("token") == "anon":
+            return f"{self._named(path)} cannot be written, for it is opened without credentials (anonymously)"
+        try:
+            if not self.names(path) and self._protocol in OBJECT_STORES - {"memory"}:
+                bucket = path.strip("/").partition("/")[0]
+                with clear_errors("look at", bucket):
+                    if not self._fs.exists(bucket):
+                        return f"{self._named(path)} cannot be written, for there is no {self._named(bucket)}"
+        except DataflowError as error:
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+            return f"{self._named(path)} cannot be written, for this user may not list it ({error.__cause__})"
+        return None
+
+    def _named(self, path: str) -> str:
+        return str(self._fs.unstrip_protocol(path))
 
     def canonical(self, path: str) -> str:
         """What names a file on an object store is no path: it is taken as it is."""

@@ -8,10 +8,13 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 from scribengin.connectors.files.formats.lines import encode
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
@@ -76,6 +79,57 @@ def test_an_interrupted_move_of_an_object_store_is_ended(tmp_path: Path) -> None
         write_file(files, f"{root}/{name}", b"the same")
     files.rename(f"{root}/f", f"{root}/copy")
     assert (files.names(root), contents(files, f"{root}/copy")) == (["copy"], [b"the same"])
+
+
+class Store(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no types
+    """An object store: what is first in a path is a bucket, and who may do what is known."""
+
+    protocol = "s3"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = ["", "/mine", "/theirs"]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return f"/{str(path).removeprefix('s3://').strip('/')}"
+
+    def unstrip_protocol(self, name: str) -> str:
+        return f"s3://{name.strip('/')}"
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        if path.strip("/").startswith("theirs"):
+            raise PermissionError("AccessDenied")
+        return super().ls(path, detail=detail, **options)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("mine/out", None),
+        ("mine", None),
+        ("theirs/out", "s3://theirs/out cannot be written, for this user may not list it (AccessDenied)"),
+        ("nobodys/out", "s3://nobodys/out cannot be written, for there is no s3://nobodys"),
+    ],
+)
+def test_an_object_store_is_asked_whether_it_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, path: str, why: str | None
+) -> None:
+    monkeypatch.setitem(_registry, "s3", Store)
+    files, root = durable_file_system(f"s3://{path}")
+    before = dict(Store.store)
+    assert files.unwritable(root) == why
+    assert Store.store == before, "nothing is tried"
+
+
+def test_who_has_shown_no_credentials_writes_nothing() -> None:
+    files = FsspecDurableFileSystem(Store(anon=True))
+    assert "opened without credentials" in str(files.unwritable("/mine/out"))
+
+
+def test_a_local_path_is_looked_at_as_one_by_whatever_url(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert FsspecDurableFileSystem(fsspec.filesystem("file")).unwritable(str(tmp_path / "out")) is None
+    told = FsspecDurableFileSystem(fsspec.filesystem("file")).unwritable(str(tmp_path / "file" / "out"))
+    assert f"{tmp_path / 'file'} is no directory" in str(told)
 
 
 def test_a_protocol_that_is_only_read_is_no_sink() -> None:
