@@ -353,8 +353,9 @@ def revive(registry: Registry, home: Path) -> list[str]:
     return revived
 
 
-def start_again(view: DataflowView, home: Path) -> None:
-    """Have a dataflow that has ended, or lost all its masters, run again. It goes on at its positions.
+def start_again(view: DataflowView, home: Path, by: str | None = None) -> None:
+    """Have a dataflow that has ended, or lost all its masters, run again. It goes on at its positions. `by` is who has
+    it start; default: who runs this process.
 
     Raises DataflowNotFound, DataflowBusy (it runs), LauncherError.
     """
@@ -372,7 +373,7 @@ def start_again(view: DataflowView, home: Path) -> None:
             f"dataflow '{view.dataflow}' is {status.state} and has no master just now, but {there[0]} runs and stands "
             f"for election as soon as it can: wait, or `scribengin kill {view.dataflow}` first"
         )
-    set_desired_state(view, "running")
+    set_desired_state(view, "running", by)
     launch_master(view.registry, view.dataflow, home)
 
 

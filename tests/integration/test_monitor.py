@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.text import Text
+from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
@@ -156,6 +157,22 @@ def test_keys_say_what_they_cannot_do_and_change_nothing(registry: Registry) -> 
 
     played(registry, play)
     assert [view.config().version for view in (ended, lost)] == [0, 0]
+
+
+def test_a_question_mark_shows_what_keys_do(registry: Registry) -> None:
+    watched.put_three(registry)
+
+    async def play(app: MonitorApp, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        text = await log_shown(app, pilot)
+        for binding in app.BINDINGS:
+            assert isinstance(binding, Binding)
+            assert re.search(rf"^  (\S, )?{re.escape(binding.key_display or binding.key)}[ ,]", text, re.MULTILINE)
+        assert "leaderless" in text
+        await pilot.press("question_mark")
+        await until(pilot, lambda: not isinstance(app.screen, LogScreen))
+
+    played(registry, play, size=(80, 24))
 
 
 def test_l_opens_a_log_and_escape_closes_it(

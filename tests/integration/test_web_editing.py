@@ -40,7 +40,7 @@ def test_read_only_shows_the_config_and_offers_nothing(browser: Browser, registr
         expect(page.get_by_text("This page is read-only")).to_be_visible()
         at(page, "history")
         expect(page.get_by_text("0 in force")).to_be_visible()
-        for words in ("Save", "Pause", "worker more", "Roll back"):
+        for words in ("Save", "Pause", "worker more", "Roll back", "Stop", "Start"):
             expect(page.get_by_role("button", name=words)).to_have_count(0)
         page.keyboard.press("p")
         page.keyboard.press("+")
@@ -145,6 +145,32 @@ def test_rollback_asks_first(browser: Browser, registry: Registry) -> None:
     assert view.config().value.workers == 2
 
 
+def test_stop_asks_first_and_what_has_ended_is_started(browser: Browser, registry: Registry) -> None:
+    watched.put_three(registry, SYSTEM_CLOCK.now_ms())
+    view = DataflowView(registry, FLOW)
+    with serving(registry, write=True) as server, opened(browser, server) as page:
+        at(page, "logs")
+        stop, start = (page.get_by_role("button", name=name, exact=True) for name in ("Stop", "Start"))
+        expect(page.get_by_text(f"No output of {FLOW} is on the machine of this page.")).to_be_visible()
+        expect(start).to_be_hidden()
+        stop.click()
+        page.get_by_role("button", name="Cancel").click()
+        assert view.config().version == 0
+        stop.click()
+        expect(page.get_by_role("heading", name=f"Stop {FLOW}?")).to_be_visible()
+        page.keyboard.press("Enter")
+        expect(page.get_by_text(f"{FLOW} stops: its tasks commit, then all leave.")).to_be_visible()
+        assert view.config().value.desired_state == "stopped"
+        view.set_status(view.status().model_copy(update={"state": "stopped"}))
+        expect(start).to_be_visible()
+        expect(stop).to_be_hidden()
+        start.click()
+        expect(page.get_by_role("heading", name=f"Start {FLOW}?")).to_be_visible()
+        page.get_by_role("button", name="Cancel").click()
+        kept(page, "stopped")
+    assert view.config().value.desired_state == "stopped"
+
+
 def test_everything_is_done_from_the_keyboard(browser: Browser, registry: Registry) -> None:
     watched.put_three(registry, SYSTEM_CLOCK.now_ms())
     view = DataflowView(registry, FLOW)
@@ -179,7 +205,13 @@ def test_everything_is_done_from_the_keyboard(browser: Browser, registry: Regist
 
 def test_tab_reaches_everything_and_is_seen(browser: Browser, registry: Registry) -> None:
     watched.put_three(registry, SYSTEM_CLOCK.now_ms())
-    signs = {"": "figure.chart", "/tasks": "tbody tr", "/config": "#config", "/history": "tbody tr"}
+    signs = {
+        "": "figure.chart",
+        "/tasks": "tbody tr",
+        "/config": "#config",
+        "/history": "tbody tr",
+        "/logs": ".panel, main button:text-is('Look again')",
+    }
     signs = {"#/": ".flow-node", **{f"#/flow/{FLOW}{tab}": sign for tab, sign in signs.items()}}
     with serving(registry, write=True) as server, opened(browser, server) as page:
         for path, sign in signs.items():

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.dataflow.registry.descriptors import EdgeRates
+from scribengin.dataflow.registry.descriptors import EdgeRates, HistoryEvent
+from scribengin.dataflow.registry.edit_log import write_edit
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.operations.chain.registry import ChainDescriptor, ChainMember, create_chain
 from scribengin.testing.chaos_proxy import ChaosProxy
@@ -176,6 +177,56 @@ def test_time_lines_grow_and_outlive_a_reload(browser: Browser, registry: Regist
         kept(page, "dataflow")
 
 
+def test_the_labels_of_an_axis_differ(browser: Browser, registry: Registry) -> None:
+    tops = [0, 0.04, 0.3, 0.9, 1, 1.2, 3, 7, 12, 99, 400, 999, 1500, 59_000, 61_000]
+    with serving(registry, clock=put_chain(registry)) as server, opened(browser, server) as page:
+        labels = page.evaluate(
+            """async tops => {
+              const [{ niceTop }, format] = [await import("/static/chart.js"), await import("/static/format.js")];
+              const told = (unit) => tops.map((top) => [0, niceTop(top) / 2, niceTop(top)].map(unit));
+              return { duration: told(format.duration), rate: told(format.rate), short: told(format.short) };
+            }""",
+            tops,
+        )
+    for unit, told in labels.items():
+        assert [(top, axis) for top, axis in zip(tops, told, strict=True) if len(set(axis)) < 3] == [], unit
+    assert labels["duration"][4] == ["0 ms", "0.5 ms", "1 ms"]
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 720])
+def test_no_word_of_the_history_is_broken(browser: Browser, registry: Registry, width: int) -> None:
+    clock = put_chain(registry)
+    view = DataflowView(registry, "flight_delays")
+    changed = view.config().value.model_copy(update={"workers": 9, "tasks": 5, "stalled_after_s": 123.0})
+    write_edit(view, changed, 0, author="somebody.else@a-machine-far-away", at_ms=clock.now_ms())
+    words = "worker-1 was replaced by worker-2 after its session expired, and its tasks have gone to others " * 3
+    view.add_history([HistoryEvent(at_ms=clock.now_ms(), kind="worker_registered", message=words)])
+    with serving(registry, clock=clock) as server, opened(browser, server, (width, 700)) as page:
+        page.evaluate("location.hash = '#/flow/flight_delays/history'")
+        expect(page.get_by_text("stalled_after_s: 60.0 -> 123.0")).to_be_visible()
+        assert page.evaluate(_BROKEN_WORDS) == []
+        assert sideways(page) == 0
+        kept(page, f"history-{width}")
+
+
+_BROKEN_WORDS = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll(".history td, .history th")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      for (const word of texts.currentNode.data.matchAll(/[^\\s-]+/g)) {
+        const range = document.createRange();
+        range.setStart(texts.currentNode, word.index);
+        range.setEnd(texts.currentNode, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+        if (lines.size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
+}"""
+
+
 def points(path: str | None) -> int:
     """How many points a line has."""
     return (path or "").count("L") + 1 if path else 0
@@ -222,6 +273,7 @@ def test_no_size_scrolls_sideways(
             "tasks": "table.tasks tbody tr",
             "config": "#config",
             "history": "tbody tr",
+            "logs": "main button:text-is('Look again')",
         }.items():
             page.goto(f"{server.url}/#/flow/flight_names/{tab}")
             expect(page.locator(sign).first).to_be_visible()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,11 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.registry.edit_log import edits, write_edit
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.launcher.contract import ContainerRequest
+from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.operations.chain.registry import path_of
 from scribengin.operations.editing import as_yaml
+from scribengin.operations.lifecycle import kill_dataflow, masters
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_tools.web import connections
@@ -48,13 +53,15 @@ def editor(registry: Registry) -> Iterator[WebServer]:
 READING = (
     "/api/session", "/api/events", "/api/flows/heat_alarm", "/api/flows/heat_alarm/tasks",
     "/api/flows/heat_alarm/config", "/api/flows/heat_alarm/history", "/api/flows/heat_alarm/versions/0",
-    "/api/flows/heat_alarm/verdict/0",
+    "/api/flows/heat_alarm/verdict/0", "/api/flows/heat_alarm/logs",
 )  # fmt: skip
 CHANGING = {
     "config": {"text": "{}", "version": 0},
     "scale": {"workers": 3},
     "pause": {},
     "resume": {},
+    "stop": {},
+    "start": {},
     "rollback": {"version": 0},
     "check": {"text": "{}", "version": 0},
 }
@@ -310,6 +317,48 @@ def test_pause_resume_scale_and_rollback(editor: WebServer, registry: Registry) 
     assert client.post(f"{flow}/rollback", {"version": 99}).status == 422
     assert client.post("/api/flows/nobody/pause").status == 404
     assert client.post(f"{flow}/scale", "no object").status == 422
+
+
+def test_stop_and_start(editor: WebServer, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path))
+    client, view = Client(editor.url).login(editor, "ada"), DataflowView(registry, "flight_delays")
+    flow = "/api/flows/flight_delays"
+    running = client.post(f"{flow}/start")
+    assert running.status == 409
+    assert "there is nothing to start" in running.json["error"]
+    assert client.post(f"{flow}/stop").json == {"changed": True}
+    assert view.config().value.desired_state == "stopped"
+    for candidate in registry.children(view.paths.master):
+        registry.delete(f"{view.paths.master}/{candidate}")
+    view.set_status(view.status().model_copy(update={"state": "stopped"}))
+    try:
+        assert client.post(f"{flow}/start").json == {"changed": True}
+        assert view.config_to_edit().value.desired_state == "running"
+        assert {edit.author for edit in edits(view)[1:]} == {"web:ada"}
+        wait_until(lambda: masters(view), PATIENCE_S, "a master")
+    finally:
+        kill_dataflow(registry, "flight_delays", tmp_path)
+
+
+def test_what_processes_have_said_is_shown_without_secrets(
+    page: WebServer, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path))
+    view = DataflowView(registry, "heat_alarm")
+    view.set_status(view.status().model_copy(update={"submitted_ms": 1}))
+    client = Client(page.url).login(page)
+    assert client.get("/api/flows/heat_alarm/logs").json == {"outputs": []}
+    says = "print('Gr\\u00fc\\u00dfe <b>', 'password=hunter2', '\\x1b[2J')"
+    with LocalLauncher(tmp_path) as launcher:
+        request = ContainerRequest(registry.hosts, "heat_alarm", "worker-1", [sys.executable, "-c", says], 256)
+        worker = launcher.launch(request)
+        wait_until(lambda: launcher.poll(worker) is not None, PATIENCE_S, "its end")
+        (output,) = client.get("/api/flows/heat_alarm/logs").json["outputs"]
+        assert output["heading"].startswith("worker-1, launched ")
+        assert "Grüße <b> password=" in output["text"]
+        assert "hunter2" not in output["text"]
+        assert "\x1b" not in output["text"]
+    assert client.get("/api/flows/nobody/logs").status == 404
 
 
 def test_a_small_text_that_stands_for_a_large_one_is_refused(editor: WebServer) -> None:

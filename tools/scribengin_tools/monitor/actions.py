@@ -14,9 +14,7 @@ from scribengin.operations.editing import edit_config, refuse_unless_led
 from scribengin.operations.lifecycle import set_desired_state
 from scribengin.operations.names import chain_of, view_of
 from scribengin_registry.contract import Registry
-from scribengin_tools.output.local import outputs_of, text_of
-
-LOG_LINES = 300
+from scribengin_tools.output.local import LINES_SHOWN, outputs_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +78,4 @@ class MonitorActions:
         found = [output for output in outputs if process in (None, output.container.name)]
         if not found:
             return f"no output of {process or name} is on this machine: see `scribengin logs {name}`"
-        return "\n".join(f"== {output.heading}\n{text_of(output, LOG_LINES)}" for output in found)
+        return "\n".join(f"== {output.heading}\n{text_of(output, LINES_SHOWN)}" for output in found)

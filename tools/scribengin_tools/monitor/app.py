@@ -36,11 +36,28 @@ _SCROLLBAR = 1
 _SHARE_OF_TIME = 5
 """A look at very many dataflows takes long; then there is a pause of so many times that before the next one."""
 
+HELP = """\
+Keys
+  up, down    another dataflow, or another task
+  tab         from the dataflows to the tasks of the one under the cursor, and back
+  +, -        one worker more, one less
+  p           pause the dataflow, or let it go on: its tasks commit, then wait
+  l           the output of its processes on this machine; of one task, that of its worker
+  ?           this; again, or Esc: back
+  q           quit
+
+What is shown
+  LAG         records that wait. `?`: nobody has looked; `~`: that is old, or leaves something out
+  stalled     a task had something to do for long, and has committed nothing
+  leaderless  all masters are gone: `scribengin start NAME` launches one
+
+It looks again each second. `scribengin status NAME` tells more of one dataflow."""
+
 
 class LogScreen(ModalScreen[None]):
-    """The last lines of some processes, the newest in view."""
+    """The last lines of some processes, the newest in view; or the help."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,l", "dismiss", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,l,question_mark", "dismiss", "back")]
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -75,6 +92,7 @@ class MonitorApp(App[None]):
         Binding("p", "pause", "pause/resume"),
         Binding("l", "log", "log"),
         Binding("tab", "app.focus_next", "tasks", show=False),
+        Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "quit", "quit"),
     ]
 
@@ -178,6 +196,10 @@ class MonitorApp(App[None]):
     def action_pause(self) -> None:
         """Pause it, or let it go on."""
         self._act(self._operator.pause_or_resume)
+
+    def action_help(self) -> None:
+        """What keys do, and what is shown."""
+        self.push_screen(LogScreen(HELP))
 
     def action_log(self) -> None:
         """The output of the worker of the task under the cursor, or of all processes of the dataflow."""

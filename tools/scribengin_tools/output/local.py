@@ -17,6 +17,8 @@ from scribengin.launcher.local.output import output_files, rotated
 from scribengin_tools.rendering.text import moment
 from scribengin_tools.terminal import visible_on
 
+LINES_SHOWN = 300
+"""Of each process, where output is shown as a whole: in the monitor, on the page."""
 _POLL_S = 0.2
 _RELIST_POLLS = 10
 _TAIL_BYTES_MAX = 1 << 20

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from scribengin.base.masking import masked_text
 from scribengin.dataflow.edits import plan_edit
 from scribengin.dataflow.registry.edit_log import config_of_version, conflict, edited_since, edits
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigError, DataflowBusy
+from scribengin.launcher.local.launcher import scribengin_home
 from scribengin.operations.editing import (
     EditResult,
     as_yaml,
@@ -23,8 +25,10 @@ from scribengin.operations.editing import (
     verdict,
     with_values,
 )
-from scribengin.operations.lifecycle import masters, set_desired_state
+from scribengin.operations.lifecycle import DesiredState, masters, set_desired_state, start_again
 from scribengin_registry.contract import Registry
+from scribengin_tools.output.local import LINES_SHOWN, outputs_of, text_of
+from scribengin_tools.terminal import visible
 from scribengin_tools.web.model.values import Json, history_json
 
 
@@ -98,11 +102,26 @@ class WebActions:
         view.status()
         return _edited(edit_config(view, rolled_back(view, version), author))
 
-    def set_desired(self, name: str, wanted: Literal["running", "paused"], author: str) -> Json:
-        """Pause it, or let it go on. Raises DataflowBusy when there is nobody to do it."""
+    def set_desired(self, name: str, wanted: DesiredState, author: str) -> Json:
+        """Pause it, let it go on, or stop it. Raises DataflowBusy when there is nobody to do it."""
         view = self.view(name)
         refuse_unless_led(view)
         return {"changed": set_desired_state(view, wanted, author)}
+
+    def start(self, name: str, author: str) -> Json:
+        """Have one that has ended, or lost all its masters, run again. Raises DataflowBusy, LauncherError."""
+        start_again(self.view(name), scribengin_home(), author)
+        return {"changed": True}
+
+    def logs(self, name: str) -> Json:
+        """The last lines of its processes on this machine, without secrets."""
+        outputs = outputs_of(self.registry.hosts, name, self.view(name).status().submitted_ms)
+        return {
+            "outputs": [
+                {"heading": output.heading, "text": visible(masked_text(text_of(output, LINES_SHOWN)))}
+                for output in outputs
+            ]
+        }
 
     def verdict(self, name: str, version: int) -> Json:
         """What the master makes of a version; it is waited for some seconds. Raises ConfigInvalid when it refuses."""

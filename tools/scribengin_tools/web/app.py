@@ -96,11 +96,14 @@ class Page:
             Route(f"{flow}/versions/{{version:int}}", self._seeing(self._version)),
             Route(f"{flow}/verdict/{{version:int}}", self._seeing(self._verdict)),
             Route(f"{flow}/history", self._seeing(self._history)),
+            Route(f"{flow}/logs", self._seeing(self._logs)),
             Route(f"{flow}/check", self._changing(self._check), methods=["POST"]),
             Route(f"{flow}/config", self._changing(self._save), methods=["POST"]),
             Route(f"{flow}/scale", self._changing(self._scale), methods=["POST"]),
             Route(f"{flow}/pause", self._changing(self._pause), methods=["POST"]),
             Route(f"{flow}/resume", self._changing(self._resume), methods=["POST"]),
+            Route(f"{flow}/stop", self._changing(self._stop), methods=["POST"]),
+            Route(f"{flow}/start", self._changing(self._start), methods=["POST"]),
             Route(f"{flow}/rollback", self._changing(self._roll_back), methods=["POST"]),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
@@ -217,6 +220,9 @@ class Page:
     async def _history(self, request: Request) -> Response:
         return await _done(self.operator.history, request.path_params["name"])
 
+    async def _logs(self, request: Request) -> Response:
+        return await _done(self.operator.logs, request.path_params["name"])
+
     async def _check(self, request: Request) -> Response:
         body = await _body(request)
         return await _done(
@@ -240,6 +246,12 @@ class Page:
 
     async def _resume(self, request: Request) -> Response:
         return await _done(self.operator.set_desired, request.path_params["name"], "running", _author(request))
+
+    async def _stop(self, request: Request) -> Response:
+        return await _done(self.operator.set_desired, request.path_params["name"], "stopped", _author(request))
+
+    async def _start(self, request: Request) -> Response:
+        return await _done(self.operator.start, request.path_params["name"], _author(request))
 
     async def _roll_back(self, request: Request) -> Response:
         version = _count(await _body(request), "version")

@@ -50,6 +50,20 @@ export const act = {
       toast(resumes ? `${name} goes on.` : `${name} pauses: its tasks commit, then wait.`);
     });
   },
+  async stop(name) {
+    if (!(await sure(`Stop ${name}?`, "Every task finishes its round and commits it, then workers and masters leave. Start lets it go on from there.", "Stop"))) return;
+    await tried(async () => {
+      await ask(flowPath(name, "/stop"), {});
+      toast(`${name} stops: its tasks commit, then all leave.`);
+    });
+  },
+  async start(name) {
+    if (!(await sure(`Start ${name}?`, "A master is launched, and it goes on from its committed positions.", "Start"))) return;
+    await tried(async () => {
+      await ask(flowPath(name, "/start"), {});
+      toast(`${name} starts.`);
+    });
+  },
   async scale(name, by) {
     const flow = store.flows.get(name);
     if (!session.write || !flow) return;

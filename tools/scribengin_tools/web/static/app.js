@@ -50,7 +50,7 @@ function banner() {
 
 const KEYS = [
   ["?", "this list"], ["/", "filter"], ["o", "all dataflows"], ["j, k", "next, previous dataflow in the list; Enter opens it"],
-  ["1 2 3 4", "now, tasks, config, history of a dataflow"], ["Esc", "close this, leave a field"],
+  ["1 2 3 4 5", "now, tasks, config, history, logs of a dataflow"], ["Esc", "close this, leave a field"],
 ];
 const WRITING = [["p", "pause the dataflow, or let it go on"], ["+, -", "one worker more, one less"], ["Ctrl+S", "save the config"]];
 
@@ -87,7 +87,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const typing = event.target.matches?.("input:not([type=radio]), textarea, select");
   if (typing) return event.key === "Escape" && event.target.blur();
-  const tab = "1234".indexOf(event.key);
+  const tab = "12345".indexOf(event.key);
   if (tab >= 0 && page?.flow) return main.querySelectorAll(".tabs a")[tab].click();
   if (event.key in ON_KEY) {
     event.preventDefault();

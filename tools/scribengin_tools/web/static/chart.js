@@ -110,8 +110,9 @@ function nearest(rows, time) {
   return rows.reduce((best, row) => (!best || Math.abs(row[0] - time) < Math.abs(best[0] - time) ? row : best), null);
 }
 
-function niceTop(value) {
-  if (value <= 0) return 1;
+// The end of an axis whose values go up to `value`.
+export function niceTop(value) {
+  if (value <= 1) return 1; // labels have one decimal: the middle of less would read as its end
   const size = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].map((n) => n * size).find((top) => top >= value);
 }

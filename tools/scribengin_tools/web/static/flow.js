@@ -1,5 +1,5 @@
 // One dataflow: what is wrong with it, its time lines, a round by phase, sources and workers. Other tabs: tasks.js,
-// config.js, history.js.
+// config.js, history.js, logs.js.
 import { ask, flowPath, session } from "./api.js";
 import { chart } from "./chart.js";
 import { configTab } from "./config.js";
@@ -8,10 +8,11 @@ import { h, keyed, setText } from "./dom.js";
 import { age, count, duration, lagText, many, moment, paintState, rate, roundMs, short, stateBadge } from "./format.js";
 import { graphPanel } from "./graph.js";
 import { historyTab } from "./history.js";
+import { logsTab } from "./logs.js";
 import { now, store } from "./store.js";
 import { tasksTab } from "./tasks.js";
 
-const TABS = [["", "Now"], ["tasks", "Tasks"], ["config", "Config"], ["history", "History"]];
+const TABS = [["", "Now"], ["tasks", "Tasks"], ["config", "Config"], ["history", "History"], ["logs", "Logs"]];
 const ENDED = new Set(["stopped", "finished", "failed", "killed"]);
 
 export function flowPage(name, tab) {
@@ -25,13 +26,15 @@ export function flowPage(name, tab) {
   const root = `#/flow/${encodeURIComponent(name)}`;
   const tabs = h("nav", { class: "tabs", "aria-label": "Parts of this page" }, TABS.map(([key, label], n) =>
     h("a", { href: key ? `${root}/${key}` : root, "aria-current": key === known ? "page" : null, title: `key ${n + 1}` }, label)));
-  const inside = { "": nowTab, tasks: tasksTab, config: configTab, history: historyTab }[known](name);
+  const inside = { "": nowTab, tasks: tasksTab, config: configTab, history: historyTab, logs: logsTab }[known](name);
   const body = h("div", {}, troubles, tabs, inside.element);
   const element = h("div", {},
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "All dataflows"), " / "),
     h("div", { class: "title" }, h("h1", {}, name), badge, chain, h("span", { class: "spring" }), actions), facts, gone, body);
   if (session.write) {
     actions.append(
+      h("button", { id: "start", onclick: () => act.start(name) }, "Start"),
+      h("button", { id: "stop", onclick: () => act.stop(name) }, "Stop"),
       h("button", { id: "pause", onclick: () => act.pauseOrResume(name) }, "Pause"),
       h("button", { "aria-label": "One worker less", title: "One worker less (-)", onclick: () => act.scale(name, -1) }, "− worker"),
       h("button", { "aria-label": "One worker more", title: "One worker more (+)", onclick: () => act.scale(name, 1) }, "+ worker"));
@@ -51,6 +54,9 @@ export function flowPage(name, tab) {
     });
     const button = actions.querySelector("#pause");
     if (button) {
+      const ended = ENDED.has(flow.state);
+      actions.querySelector("#start").hidden = !ended && flow.masters > 0;
+      actions.querySelector("#stop").hidden = ended || !flow.masters;
       setText(button, flow.desired === "paused" ? "Resume" : "Pause");
       button.disabled = ENDED.has(flow.state) || flow.state === "unreadable";
     }

@@ -19,6 +19,7 @@ export const lagText = (records, about, words = short) => (records === null || r
 export const count = (number) => Number(number).toLocaleString("en-US");
 
 export function duration(milliseconds) {
+  if (milliseconds < 9.95 && !Number.isInteger(milliseconds)) return `${milliseconds.toFixed(1)} ms`;
   if (milliseconds < 999.5) return `${milliseconds.toFixed(0)} ms`;
   const seconds = milliseconds / 1000;
   return seconds < 60 ? `${seconds.toFixed(1)} s` : `${(seconds / 60).toFixed(1)} min`;
