@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
 from scribengin.testing.memory_files import MemoryFiles
+from scribengin.testing.memory_kafka import MemoryKafka
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 
@@ -50,10 +53,24 @@ def test_a_log_is_a_sink(environment: Environment, tmp_path: Path) -> None:
     check_sink(lambda: open_sink("out", config, environment), environment.registry)
 
 
-def test_a_kafka_topic_is_a_sink(environment: Environment, kafka: KafkaServer) -> None:
+@pytest.fixture(params=[pytest.param("broker", marks=pytest.mark.servers), "memory", "marks come late"])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a Kafka."""
+    if request.param == "broker":
+        kafka: KafkaServer = request.getfixturevalue("kafka")
+        yield kafka.bootstrap
+        return
+    with MemoryKafka("in-memory:3").serving() as memory:
+        if request.param == "marks come late":
+            delays_s = itertools.cycle((0.0, 0.02, 0.05))
+            memory.mark_after_s = lambda _id, _place: next(delays_s)
+        yield memory.bootstrap
+
+
+def test_a_kafka_topic_is_a_sink(environment: Environment, bootstrap: str) -> None:
     value = {
         "kind": "kafka",
-        "bootstrap": kafka.bootstrap,
+        "bootstrap": bootstrap,
         "topic": "conformance",
         "create": {"partitions": 24},
         "partition_by": "stream",

@@ -1,6 +1,5 @@
-"""Kafka topics as a source: the contract, where reading starts, and what is an error. On a real broker.
-
-The other side is kafka-python (tests/servers/kafka_side.py).
+"""Kafka topics as a source: the contract, where reading starts, and what is an error. On a real broker,
+where the other side is kafka-python (tests/servers/kafka_side.py), and on the Kafka in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from scribengin.testing import check_source
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from tests.contract.kafka_ranges import ALL, elsewhere, everything, names, numbered, payloads, reader, rows
-from tests.servers.kafka_side import KafkaSide, transactional
+from tests.servers.kafka_memory import MemorySide
+from tests.servers.kafka_side import KafkaSide
 
 TIMEOUT_S = 60.0
 KEPT = {"retention_ms": "-1"}
@@ -29,20 +29,29 @@ KEPT = {"retention_ms": "-1"}
 Open = Callable[..., KafkaSource]
 
 
-@pytest.fixture(scope="module")
-def side(kafka: KafkaServer) -> Iterator[KafkaSide]:
+CLUSTERS = [pytest.param("broker", marks=pytest.mark.servers), "memory"]
+Side = KafkaSide | MemorySide
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def side(request: pytest.FixtureRequest) -> Iterator[Side]:
+    if request.param == "memory":
+        with MemorySide("in-memory:2").serving() as memory:
+            yield memory
+        return
+    kafka: KafkaServer = request.getfixturevalue("kafka")
     side = KafkaSide(kafka.bootstrap)
     yield side
     side.close()
 
 
 @pytest.fixture
-def source(kafka: KafkaServer) -> Iterator[Open]:
+def source(side: Side) -> Iterator[Open]:
     """Opens sources, and closes them after the test."""
     opened: list[KafkaSource] = []
 
     def open_source(has_tasks: bool = False, **settings: Any) -> KafkaSource:
-        value = {"kind": "kafka", "bootstrap": kafka.bootstrap, "mirror_offsets": False, **settings}
+        value = {"kind": "kafka", "bootstrap": side.bootstrap, "mirror_offsets": False, **settings}
         config = KafkaSourceConfig.parse(value, source="a test")
         opened.append(KafkaSource("in", config, "flow", SYSTEM_CLOCK, lambda: has_tasks))
         return opened[-1]
@@ -52,24 +61,38 @@ def source(kafka: KafkaServer) -> Iterator[Open]:
         each.close()
 
 
-def test_it_keeps_the_contract(kafka: KafkaServer, side: KafkaSide) -> None:
+class LaterClock:
+    """The machine's clock, or `later_s` ahead of it."""
+
+    def __init__(self) -> None:
+        self.later_s = 0.0
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms()
+
+    def monotonic_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s() + self.later_s
+
+
+def test_it_keeps_the_contract(side: Side) -> None:
     side.create("contract", partitions=2)
     config = KafkaSourceConfig.parse(
-        {"kind": "kafka", "bootstrap": kafka.bootstrap, "topics": "contract"}, source="a test"
+        {"kind": "kafka", "bootstrap": side.bootstrap, "topics": "contract"}, source="a test"
     )
+
+    clock = LaterClock()
 
     def append(stream: str, values: Sequence[bytes]) -> None:
         side.send("contract", values, partition=int(stream.rpartition("/")[2]))
+        clock.later_s += 0.01  # looks that are closer to each other share an answer
 
-    check_source(lambda: KafkaSource("in", config, "flow", SYSTEM_CLOCK, lambda: False), append)
+    check_source(lambda: KafkaSource("in", config, "flow", clock, lambda: False), append)
 
 
 # -- which topics
 
 
-def test_names_patterns_and_new_partitions_are_streams_in_the_order_that_people_count(
-    side: KafkaSide, source: Open
-) -> None:
+def test_names_patterns_and_new_partitions_are_streams_in_the_order_that_people_count(side: Side, source: Open) -> None:
     for topic in ("flights-10", "flights-2", "flightsx"):
         side.create(topic)
     assert names(source(topics="flights-2")) == ["flights-2/0"]
@@ -81,7 +104,7 @@ def test_names_patterns_and_new_partitions_are_streams_in_the_order_that_people_
     assert names(source(topics=["flightsx"], pattern="flights-3")) == ["flights-3/0", "flightsx/0"]
 
 
-def test_a_topic_that_is_not_there_is_named_with_those_that_are(side: KafkaSide, source: Open) -> None:
+def test_a_topic_that_is_not_there_is_named_with_those_that_are(side: Side, source: Open) -> None:
     side.create("there")
     with pytest.raises(SourceMissing, match=r"source 'in': there is no topic 'nowhere' at .*\(there are: .*there"):
         source(topics=["there", "nowhere"]).streams()
@@ -89,7 +112,7 @@ def test_a_topic_that_is_not_there_is_named_with_those_that_are(side: KafkaSide,
         source(pattern="nothing.*").streams()
 
 
-def test_kafkas_own_topics_match_no_pattern(source: Open, side: KafkaSide) -> None:
+def test_kafkas_own_topics_match_no_pattern(source: Open, side: Side) -> None:
     side.create("mine")
     assert all(not name.startswith("__") for name in names(source(pattern=".*")))
 
@@ -97,7 +120,7 @@ def test_kafkas_own_topics_match_no_pattern(source: Open, side: KafkaSide) -> No
 # -- what a record becomes
 
 
-def test_everything_that_a_record_has_is_a_column(side: KafkaSide, source: Open) -> None:
+def test_everything_that_a_record_has_is_a_column(side: Side, source: Open) -> None:
     side.create("columns", **KEPT)
     headers = [("a", b"1"), ("b", b""), ("a", b"2")]
     side.send_record("columns", b"value", key=b"key", timestamp_ms=1_700_000_000_123, headers=headers)
@@ -121,7 +144,7 @@ def test_everything_that_a_record_has_is_a_column(side: KafkaSide, source: Open)
     assert (tombstone["key"], tombstone["payload"], tombstone["offset"]) == (b"gone", None, 2)
 
 
-def test_tombstones_can_be_dropped_and_the_broker_may_be_the_one_to_stamp(side: KafkaSide, source: Open) -> None:
+def test_tombstones_can_be_dropped_and_the_broker_may_be_the_one_to_stamp(side: Side, source: Open) -> None:
     side.create("stamped", message_timestamp_type="LogAppendTime")
     side.send("stamped", [b"1", None, b"2", None], key=b"k")
     opened = reader(source(topics="stamped", tombstones="drop"))
@@ -134,7 +157,7 @@ def test_tombstones_can_be_dropped_and_the_broker_may_be_the_one_to_stamp(side: 
 # -- where reading starts, and ends
 
 
-def test_a_partition_without_a_position_is_read_from_where_the_config_says(side: KafkaSide, source: Open) -> None:
+def test_a_partition_without_a_position_is_read_from_where_the_config_says(side: Side, source: Open) -> None:
     side.create("starts", partitions=2, **KEPT)
     for n in range(10):
         side.send_record("starts", b"%d" % n, timestamp_ms=1_700_000_000_000 + n)
@@ -145,7 +168,7 @@ def test_a_partition_without_a_position_is_read_from_where_the_config_says(side:
     assert everything(reader(source(topics="starts", start="2033-01-01"))) == []
 
 
-def test_latest_is_the_end_at_the_first_split_and_what_comes_later_is_read_whole(side: KafkaSide, source: Open) -> None:
+def test_latest_is_the_end_at_the_first_split_and_what_comes_later_is_read_whole(side: Side, source: Open) -> None:
     side.create("latest")
     side.send("latest", numbered(0, 3))
     first = source(topics="latest", start="latest").streams()
@@ -157,7 +180,7 @@ def test_latest_is_the_end_at_the_first_split_and_what_comes_later_is_read_whole
     assert [everything(later.open_reader(stream)) for stream in streams] == [numbered(3, 5), numbered(5, 7)]
 
 
-def test_offsets_that_cannot_be_meant_are_refused(side: KafkaSide, source: Open) -> None:
+def test_offsets_that_cannot_be_meant_are_refused(side: Side, source: Open) -> None:
     side.create("offsets")
     side.send("offsets", numbered(0, 3))
     with pytest.raises(ConfigInvalid, match="`start` names partition offsets/1, which is none of its 1 partitions"):
@@ -167,8 +190,8 @@ def test_offsets_that_cannot_be_meant_are_refused(side: KafkaSide, source: Open)
 
 
 @pytest.mark.parametrize("until", ["latest", 1_700_000_000_006, {"bounded": {0: 6}}])
-def test_a_bounded_source_ends_at_its_bound(side: KafkaSide, source: Open, until: Any) -> None:
-    if "bounded" not in side.admin.list_topics():
+def test_a_bounded_source_ends_at_its_bound(side: Side, source: Open, until: Any) -> None:
+    if "bounded" not in side.topics:
         side.create("bounded", **KEPT)
         for n in range(6):
             side.send_record("bounded", b"%d" % n, timestamp_ms=1_700_000_000_000 + n)
@@ -185,7 +208,7 @@ def test_a_bounded_source_ends_at_its_bound(side: KafkaSide, source: Open, until
     assert (opened.plan(plan.end, ALL), opened.wait(plan.end, 0.0), opened.lag(plan.end)) == (None, False, 0)
 
 
-def test_a_time_that_has_passed_without_a_record_ends_what_is_there(side: KafkaSide, source: Open) -> None:
+def test_a_time_that_has_passed_without_a_record_ends_what_is_there(side: Side, source: Open) -> None:
     side.create("quiet", **KEPT)
     side.send_record("quiet", b"1", timestamp_ms=1_600_000_000_000)
     opened = reader(source(topics="quiet", until="2023-01-01"))
@@ -196,9 +219,9 @@ def test_a_time_that_has_passed_without_a_record_ends_what_is_there(side: KafkaS
     assert not reader(source(topics="quiet", until="2200-01-01")).ended(plan.end)
 
 
-def test_an_open_transaction_may_still_hold_what_is_before_the_time(side: KafkaSide, source: Open) -> None:
+def test_an_open_transaction_may_still_hold_what_is_before_the_time(side: Side, source: Open) -> None:
     side.create("open", **KEPT)
-    with transactional(side.bootstrap, "open-1") as producer:
+    with side.transactional("open-1") as producer:
         producer.begin_transaction()
         producer.send("open", b"1", timestamp_ms=1_600_000_000_000)
         producer.flush()
@@ -217,14 +240,14 @@ def test_an_open_transaction_may_still_hold_what_is_before_the_time(side: KafkaS
 # -- what is not there any more
 
 
-def expired(side: KafkaSide, topic: str) -> None:
+def expired(side: Side, topic: str) -> None:
     """A topic of ten records whose first four are gone."""
     side.create(topic)
     side.send(topic, numbered(0, 10))
     side.delete_records(topic, 4)
 
 
-def test_an_expired_offset_is_an_error_that_names_the_choices(side: KafkaSide, source: Open) -> None:
+def test_an_expired_offset_is_an_error_that_names_the_choices(side: Side, source: Open) -> None:
     expired(side, "expired")
     opened = reader(source(topics="expired"))
     expected = (
@@ -236,7 +259,7 @@ def test_an_expired_offset_is_an_error_that_names_the_choices(side: KafkaSide, s
     assert payloads(opened.plan({"offset": 4}, ALL)) == numbered(4, 10)
 
 
-def test_what_is_skipped_by_choice_is_told(side: KafkaSide, source: Open, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_skipped_by_choice_is_told(side: Side, source: Open, caplog: pytest.LogCaptureFixture) -> None:
     expired(side, "skipped")
     earliest = reader(source(topics="skipped", on_expired="earliest"))
     assert payloads(earliest.plan({"offset": 2}, ALL)) == numbered(4, 10)
@@ -249,7 +272,7 @@ def test_what_is_skipped_by_choice_is_told(side: KafkaSide, source: Open, caplog
     assert "going on at offset 10, as `on_expired: latest` says, 8 offsets were skipped" in caplog.text
 
 
-def test_a_range_that_expires_after_it_was_planned_is_planned_again(side: KafkaSide, source: Open) -> None:
+def test_a_range_that_expires_after_it_was_planned_is_planned_again(side: Side, source: Open) -> None:
     side.create("raced")
     side.send("raced", numbered(0, 10))
     opened = reader(source(topics="raced"))
@@ -259,7 +282,7 @@ def test_a_range_that_expires_after_it_was_planned_is_planned_again(side: KafkaS
         payloads(elsewhere(plan))
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(side: KafkaSide, source: Open) -> None:
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(side: Side, source: Open) -> None:
     side.create("anew")
     side.send("anew", numbered(0, 3))
     opened = reader(source(topics="anew"))
@@ -274,14 +297,14 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(side: KafkaSide
     assert payloads(going_on.plan(plan.end, ALL)) == numbered(100, 110)
 
 
-def test_a_partition_that_ends_before_its_position_has_lost_records(side: KafkaSide, source: Open) -> None:
+def test_a_partition_that_ends_before_its_position_has_lost_records(side: Side, source: Open) -> None:
     side.create("short")
     side.send("short", numbered(0, 3))
     with pytest.raises(DataflowError, match="everything before offset 5 was read, and the partition ends at 3 now"):
         reader(source(topics="short")).plan({"offset": 5}, ALL)
 
 
-def test_a_topic_that_was_deleted_is_an_error_that_names_it(side: KafkaSide, source: Open) -> None:
+def test_a_topic_that_was_deleted_is_an_error_that_names_it(side: Side, source: Open) -> None:
     side.create("deleted")
     opened = reader(source(topics="deleted"))
     start = opened.initial_position()
@@ -291,8 +314,8 @@ def test_a_topic_that_was_deleted_is_an_error_that_names_it(side: KafkaSide, sou
 
 
 @pytest.mark.parametrize("position", [{"segment": 1}, {"offset": -1}, {"offset": "1"}, {"offset": True}])
-def test_something_else_is_no_position(side: KafkaSide, source: Open, position: dict[str, Any]) -> None:
-    if "positions" not in side.admin.list_topics():
+def test_something_else_is_no_position(side: Side, source: Open, position: dict[str, Any]) -> None:
+    if "positions" not in side.topics:
         side.create("positions")
     with pytest.raises(DataflowError, match=r"partition positions/0: .* is no position in a partition"):
         reader(source(topics="positions")).plan(position, ALL)
@@ -302,12 +325,12 @@ def test_something_else_is_no_position(side: KafkaSide, source: Open, position: 
 
 
 def test_what_a_transaction_aborted_is_passed_over_and_an_open_one_holds_back_its_partition_only(
-    kafka: KafkaServer, side: KafkaSide, source: Open
+    side: Side, source: Open
 ) -> None:
     side.create("transactions", partitions=2)
     opened = source(topics="transactions")
     first, second = reader(opened, "transactions/0"), reader(opened, "transactions/1")
-    with transactional(kafka.bootstrap, "writer") as writer:
+    with side.transactional("writer") as writer:
         for fate in (writer.commit_transaction, writer.abort_transaction, writer.commit_transaction):
             writer.begin_transaction()
             for n in range(5):
@@ -334,10 +357,10 @@ def test_what_a_transaction_aborted_is_passed_over_and_an_open_one_holds_back_it
     assert uncommitted[5:10] == [f"abort_transaction {n}".encode() for n in range(5)]
 
 
-def test_a_range_of_nothing_but_aborted_records_is_passed(kafka: KafkaServer, side: KafkaSide, source: Open) -> None:
+def test_a_range_of_nothing_but_aborted_records_is_passed(side: Side, source: Open) -> None:
     side.create("aborted")
     opened = reader(source(topics="aborted"))
-    with transactional(kafka.bootstrap, "aborter") as writer:
+    with side.transactional("aborter") as writer:
         writer.begin_transaction()
         for _ in range(20):
             writer.send("aborted", b"never", partition=0)
@@ -348,7 +371,8 @@ def test_a_range_of_nothing_but_aborted_records_is_passed(kafka: KafkaServer, si
     assert everything(opened, RoundLimits(7, 10**9)) == []
 
 
-def test_the_holes_of_a_compacted_topic_hold_nobody_up(side: KafkaSide, source: Open) -> None:
+@pytest.mark.parametrize("side", CLUSTERS[:1], indirect=True, scope="module")  # only brokers compact
+def test_the_holes_of_a_compacted_topic_hold_nobody_up(side: Side, source: Open) -> None:
     side.create("compacted", cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01")
     for n in range(40):
         side.send("compacted", [b"%d" % n], key=b"k%d" % (n % 4))
@@ -369,7 +393,7 @@ def test_the_holes_of_a_compacted_topic_hold_nobody_up(side: KafkaSide, source: 
 # -- limits and sizes
 
 
-def test_a_round_of_large_records_keeps_its_bytes(side: KafkaSide, source: Open) -> None:
+def test_a_round_of_large_records_keeps_its_bytes(side: Side, source: Open) -> None:
     side.create("large")
     side.send("large", [b"x" * 10] * 300 + [b"y" * 100_000] * 300)
     opened = reader(source(topics="large"))

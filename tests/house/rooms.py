@@ -67,7 +67,11 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "jpype": ("scribengin.base.jvm", "scribengin_dev.bench.clients.jvm"),
     "skein": ("scribengin.launcher.skein",),
     "grpc": ("scribengin.launcher.skein",),
-    "confluent_kafka": ("scribengin.connectors.kafka",),
+    "confluent_kafka": (
+        "scribengin.connectors.kafka",
+        "scribengin.testing.memory_kafka",
+        "scribengin.testing.conformance.kafka",
+    ),
 }
 
 LOG = "scribengin.log"

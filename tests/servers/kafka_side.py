@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from kafka import KafkaAdminClient, KafkaProducer, OffsetSpec, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
@@ -42,6 +42,11 @@ class KafkaSide:
         self.admin.create_partitions({topic: NewPartitions(total)})
         wait_until(lambda: len(self._producer.partitions_for(topic)) == total, _TIMEOUT_S, f"{total} partitions")
 
+    @property
+    def topics(self) -> Collection[str]:
+        """The names of all topics."""
+        return list(self.admin.list_topics())
+
     def partitions(self, topic: str) -> int:
         """How many partitions it has."""
         (found,) = self.admin.describe_topics([topic])
@@ -78,6 +83,10 @@ class KafkaSide:
     def await_markers(self) -> None:
         """Wait until readers see what became of all transactions that were ended."""
         await_markers(self.admin)
+
+    def transactional(self, transactional_id: str) -> AbstractContextManager[KafkaProducer]:
+        """See the function of that name."""
+        return transactional(self.bootstrap, transactional_id)
 
     def close(self) -> None:
         """Close the clients."""

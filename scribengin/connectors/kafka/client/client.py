@@ -7,8 +7,9 @@ is raised as one of our errors, in one line: SystemUnreachable for what will pas
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,8 +240,25 @@ class Answer:
         return self.read(self.future.result())
 
 
+_MAKERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
+"""What makes the clients of a cluster that is no real one, by its `bootstrap`."""
+
+
+@contextmanager
+def made_by(bootstrap: str, make: Callable[[Any, dict[str, Any]], Any]) -> Iterator[None]:
+    """Let `make(class, settings)` make all clients for that `bootstrap` while the block lasts, in this process alone:
+    for tests and simulations."""
+    _MAKERS[bootstrap] = make
+    try:
+        yield
+    finally:
+        del _MAKERS[bootstrap]
+
+
 def made(kind: Callable[[dict[str, Any]], Any], conf: dict[str, Any], troubles: Troubles) -> Any:
     """A client of librdkafka. Raises ConfigInvalid when it refuses its settings."""
+    if (make := _MAKERS.get(str(conf.get("bootstrap.servers")))) is not None:
+        return make(kind, {**conf, "error_cb": troubles})
     try:
         return kind({**conf, "error_cb": troubles})
     except KafkaException as error:

@@ -1,0 +1,302 @@
+"""The brokers: one object that all clients of one cluster ask, and that a test tells what is to go wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.connectors.kafka.client.client import made_by
+from scribengin.testing.memory_kafka.state import (
+    BROKER_DEFAULTS,
+    GROUP,
+    TOPIC_DEFAULTS,
+    Concurrent,
+    Header,
+    Partition,
+    Place,
+    ProducedRecord,
+    TopicLog,
+    Transaction,
+    TransactionalId,
+    failed,
+    fenced,
+)
+from scribengin.testing.memory_registry import Loss
+
+_T = TypeVar("_T")
+_TRY_S = 0.05
+"""How often somebody who waits looks again, should nobody have told that something changed."""
+
+
+class MemoryKafka:
+    """A cluster. Thread-safe. While `serving` lasts, clients for its `bootstrap` are made of it."""
+
+    def __init__(self, bootstrap: str = "memory:9092", clock: Clock = SYSTEM_CLOCK, *, patience_s: float = 3e9) -> None:
+        """`patience_s`: no client waits longer for an answer, whatever limit it was given."""
+        self.bootstrap = bootstrap
+        self.clock = clock
+        self.patience_s = patience_s
+        self.away = False
+        """Whether no broker answers. Who waits for an answer gets it when they do again, or is told when its time is
+        up."""
+        self.lose: Callable[[str, str], Loss | None] = lambda _act, _name: None
+        """Called with every request of a producer or an offset (which, and whose): what becomes of it. The client is
+        told that its time was up."""
+        self.mark_after_s: Callable[[str, str], float] = lambda _transactional_id, _place: 0.0
+        """How long after a decision its mark stands in a place (`topic/0`, or `group/name`)."""
+        self.holds: Callable[[str], bool] = lambda _topic: False
+        """Whether a record that was just produced waits in its client until that is flushed."""
+        self.settings = dict(BROKER_DEFAULTS)
+        self.changed = threading.Condition(threading.RLock())
+        """Held whenever the state is read or changed."""
+        self.topics: dict[str, TopicLog] = {}
+        self.groups: dict[str, dict[Place, tuple[int, str]]] = {}
+        self._ids: dict[str, TransactionalId] = {}
+
+    @contextmanager
+    def serving(self) -> Iterator[MemoryKafka]:
+        """Let the engine's clients for `bootstrap` be clients of this cluster while the block lasts."""
+        with made_by(self.bootstrap, self.client):
+            yield self
+
+    def client(self, kind: type, conf: Mapping[str, Any]) -> Any:
+        """A client of that class of confluent_kafka's, or what does as one."""
+        from scribengin.testing.memory_kafka.admin import MemoryAdmin
+        from scribengin.testing.memory_kafka.consumer import MemoryConsumer
+        from scribengin.testing.memory_kafka.producer import MemoryProducer
+
+        mine = {Producer: MemoryProducer, Consumer: MemoryConsumer}
+        return mine.get(kind, MemoryAdmin)(self, conf)
+
+    # -- what a test does
+
+    def create(self, topic: str, *, partitions: int = 1, **settings: str) -> None:
+        """Create a topic. Settings by their names, `_` for `.`. Raises KafkaException."""
+        told = {key.replace("_", "."): value for key, value in settings.items()}
+        with self.changed:
+            if topic in self.topics:
+                raise failed(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+            self.topics[topic] = TopicLog([Partition() for _ in range(partitions)], {**TOPIC_DEFAULTS, **told})
+            self.changed.notify_all()
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, with the offsets that groups have in it."""
+        with self.changed:
+            del self.topics[topic]
+            for offsets in self.groups.values():
+                for place in [place for place in offsets if place[0] == topic]:
+                    del offsets[place]
+            self.changed.notify_all()
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let the topic have so many partitions."""
+        with self.changed:
+            there = self.topics[topic].partitions
+            there += [Partition() for _ in range(total - len(there))]
+
+    def send(
+        self, topic: str, payloads: Iterable[bytes | None], *, partition: int = 0, key: bytes | None = None
+    ) -> None:
+        """Append records, outside of any transaction."""
+        with self.changed:
+            for value in payloads:
+                self._append((topic, partition), ProducedRecord(key, value, [], 0), None)
+
+    def send_record(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int,
+        headers: Sequence[Header] = (),
+    ) -> int:
+        """Append one record to partition 0 and return its offset."""
+        with self.changed:
+            self._append((topic, 0), ProducedRecord(key, value, list(headers), timestamp_ms), None)
+            return self.end(topic) - 1
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """The end of a partition, with what open transactions have written."""
+        with self.changed:
+            return self.topics[topic].partitions[partition].end
+
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        """Give up the first records of a partition, as retention does."""
+        with self.changed:
+            log = self.topics[topic].partitions[partition]
+            end = log.end
+            log.entries = [entry for entry in log.entries if entry.offset >= before]
+            log.begin = max(log.begin, min(before, end))
+
+    def write_marks(self) -> None:
+        """Write all marks of what is decided, however late they would be."""
+        with self.changed:
+            for transactional in self._ids.values():
+                self._mark(transactional, float("inf"))
+
+    def visible(self, topic: str, partition: int | None = None) -> list[bytes | None]:
+        """The values that a reader of committed records sees now, of one partition or of all in order."""
+        with self.changed:
+            logs = self.topics[topic].partitions if topic in self.topics else []
+            return [
+                entry.record.value
+                for number, log in enumerate(logs)
+                if partition in (None, number)
+                for entry in log.records((topic, number), 0, committed=True)
+                if entry.record is not None
+            ]
+
+    # -- what clients ask
+
+    def asked(self, ask: Callable[[], _T], timeout_s: float, *, act: str = "", name: str = "") -> _T:
+        """An answer of the brokers, waited for while they are away or have marks to write. Raises KafkaException, that
+        the time is up among them."""
+        loss = self.lose(act, name) if act else None
+        if loss == "request":
+            raise _late()
+        deadline_s = self.clock.monotonic_s() + min(timeout_s if timeout_s >= 0 else 3e9, self.patience_s)
+        with self.changed:
+            while True:
+                try:
+                    if self.away:
+                        raise Concurrent
+                    self.tick()
+                    answer = ask()
+                    break
+                except Concurrent:
+                    left_s = deadline_s - self.clock.monotonic_s()
+                    if left_s <= 0:
+                        raise _late() from None
+                    self.changed.wait(min(left_s, _TRY_S))
+            self.changed.notify_all()
+        if loss == "reply":
+            raise _late()
+        return answer
+
+    def tick(self) -> None:
+        """Do what time has brought: abort what was open for too long, write marks that are due."""
+        now_s = self.clock.monotonic_s()
+        for transactional in self._ids.values():
+            held_s = now_s - transactional.since_s
+            if transactional.is_undecided and held_s >= transactional.timeout_s:
+                transactional.epoch += 1
+                self._decide(transactional, "abort", "")
+            self._mark(transactional, now_s)
+
+    def init(self, transactional_id: str, timeout_s: float) -> int:
+        """Fence whoever had the id, and end what it left: the epoch of the new producer. Raises Concurrent."""
+        transactional = self._ids.setdefault(transactional_id, TransactionalId())
+        if transactional.is_undecided:
+            transactional.epoch += 1
+            self._decide(transactional, "abort", transactional_id)
+            self._mark(transactional, self.clock.monotonic_s())
+        if transactional.open is not None:
+            raise Concurrent
+        transactional.epoch += 1
+        transactional.timeout_s = timeout_s
+        transactional.last = None
+        return transactional.epoch
+
+    def write(self, place: Place, record: ProducedRecord, transactional_id: str | None, epoch: int) -> None:
+        """Append a record, in the id's transaction if there is an id. Raises KafkaException, Concurrent."""
+        if transactional_id is None:
+            self._append(place, record, None)
+            return
+        self._log(place)
+        transaction = self._opened(transactional_id, epoch)
+        transaction.unmarked.setdefault(place, float("inf"))
+        self._append(place, record, transaction)
+
+    def add_offsets(
+        self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Place, tuple[int, str]]
+    ) -> None:
+        """Let the transaction move offsets of a group. Raises KafkaException, Concurrent."""
+        transaction = self._opened(transactional_id, epoch)
+        transaction.unmarked.setdefault((group, GROUP), float("inf"))
+        transaction.offsets.setdefault((group, GROUP), {}).update(offsets)
+
+    def decide(self, transactional_id: str, epoch: int, outcome: Literal["commit", "abort"]) -> None:
+        """End the transaction: this is its decision, and its marks follow. Raises KafkaException."""
+        transactional = self._current(transactional_id, epoch)
+        if not transactional.is_undecided:
+            before = transactional.open.outcome if transactional.open is not None else transactional.last
+            if before not in (outcome, None):
+                raise failed(KafkaError.INVALID_TXN_STATE, "Broker: Producer attempted a transactional operation")
+            return
+        self._decide(transactional, outcome, transactional_id)
+        self._mark(transactional, self.clock.monotonic_s())
+
+    def committed(self, group: str, places: Sequence[Place], *, stable: bool) -> list[tuple[int, str] | None]:
+        """What a group has committed. `stable`: not while a transaction may still move it. Raises Concurrent."""
+        for transactional in self._ids.values():
+            moved = transactional.open.offsets.get((group, GROUP), {}) if transactional.open is not None else {}
+            if stable and any(place in moved for place in places):
+                raise Concurrent
+        offsets = self.groups.get(group, {})
+        return [offsets.get(place) for place in places]
+
+    def commit_offsets(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
+        """Move a group's offsets, outside of any transaction."""
+        self.groups.setdefault(group, {}).update(offsets)
+
+    # -- under the lock
+
+    def _append(self, place: Place, record: ProducedRecord, transaction: Transaction | None) -> None:
+        self._log(place)
+        self.topics[place[0]].append(place[1], record, transaction, self.clock.now_ms())
+        self.changed.notify_all()
+
+    def _log(self, place: Place) -> Partition:
+        topic = self.topics.get(place[0])
+        if topic is None or not 0 <= place[1] < len(topic.partitions):
+            raise failed(KafkaError.UNKNOWN_TOPIC_OR_PART, "Broker: Unknown topic or partition")
+        return topic.partitions[place[1]]
+
+    def _current(self, transactional_id: str, epoch: int) -> TransactionalId:
+        transactional = self._ids[transactional_id]
+        if transactional.epoch != epoch:
+            raise fenced()
+        return transactional
+
+    def _opened(self, transactional_id: str, epoch: int) -> Transaction:
+        transactional = self._current(transactional_id, epoch)
+        if transactional.open is None:
+            transactional.open = Transaction()
+            transactional.since_s = self.clock.monotonic_s()
+        if transactional.open.outcome is not None:
+            raise Concurrent
+        return transactional.open
+
+    def _decide(self, transactional: TransactionalId, outcome: Literal["commit", "abort"], name: str) -> None:
+        transaction, now_s = transactional.open, self.clock.monotonic_s()
+        assert transaction is not None
+        transaction.outcome = transactional.last = outcome
+        for place in transaction.unmarked:
+            text = f"group/{place[0]}" if place[1] == GROUP else f"{place[0]}/{place[1]}"
+            transaction.unmarked[place] = now_s + self.mark_after_s(name, text)
+
+    def _mark(self, transactional: TransactionalId, now_s: float) -> None:
+        transaction = transactional.open
+        if transaction is None or transaction.outcome is None:
+            return
+        for place in [place for place, due_s in transaction.unmarked.items() if due_s <= now_s]:
+            del transaction.unmarked[place]
+            if place[1] == GROUP:
+                moved = transaction.offsets.pop(place)
+                if transaction.outcome == "commit":
+                    self.commit_offsets(place[0], moved)
+            elif place[0] in self.topics:  # else it was deleted meanwhile
+                self._log(place).append(None, transaction, 0)
+        if not transaction.unmarked:
+            transactional.open = None
+        self.changed.notify_all()
+
+
+def _late() -> KafkaException:
+    return failed(KafkaError._TIMED_OUT, "Local: Timed out")
