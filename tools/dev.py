@@ -10,6 +10,7 @@
     python3 tools/dev.py cluster start|stop|env|status      ZooKeeper, Kafka, HDFS and YARN on this machine, to try out
     python3 tools/dev.py bench [NAME ...] [--json FILE]     the benchmarks
     python3 tools/dev.py soak  [--minutes N] [--seed N]     a chain under load while things are killed, cut and edited
+    python3 tools/dev.py simulate [--seeds N] [--seed S]    the engine in one process, with faults, seed by seed
     python3 tools/dev.py clean                              remove .venv, caches and what was built
 
 The first run makes `.venv` and installs the project into it: for the demo only what that needs, with a Java runtime on
@@ -220,7 +221,7 @@ def clean(arguments: Sequence[str]) -> int:
     return 0
 
 
-PROGRAMS = ("demo", "bench", "soak", "cluster")
+PROGRAMS = ("demo", "bench", "soak", "simulate", "cluster")
 COMMANDS = {"test": run_tests, "lint": lint, "docs": docs, "clean": clean, **{name: program(name) for name in PROGRAMS}}
 
 

@@ -76,6 +76,10 @@ class MemoryTree:
             raise _missing("create", path)
         return f"{path}{parent.created_children:0{_SEQUENCE_DIGITS}}"
 
+    def paths(self) -> list[str]:
+        """Every node."""
+        return list(self._records)
+
     def ephemerals(self, session_id: int) -> list[str]:
         """What goes with a session."""
         return [path for path, record in self._records.items() if record.owner_session == session_id]

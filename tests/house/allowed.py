@@ -14,6 +14,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.master.jobs:Job._attempt": "its thread's outermost loop: the dataflow's status tells of it",
     "scribengin.spark.transform.watched:_OfValues.__call__": "whatever their code raises is what it looks for",
     "scribengin.spark.transform.watched:_Watched._pieces": "the same, in halves down to the row that it is",
+    "scribengin.testing.simulation.scheduler:Scheduler._run": "a thread's outermost loop: its process is told of it",
     "scribengin.worker.executor:Executor._do": "whatever a connector raises is the task's, in its report",
     "scribengin.worker.executor:Executor._run": "its thread's outermost loop: the worker ends, and says why",
     "scribengin_dev.harness.commits:CommitWatch._run": "its thread's outermost loop: `check` raises it in the main one",
@@ -27,6 +28,7 @@ BLANKET_HANDLERS: dict[str, str] = {
 TIME_READERS: dict[str, str] = {
     "scribengin/base/clock.py": "the one place that reads time",
     "registry/scribengin_registry/deadline.py": "the registry stands below scribengin.base.clock",
+    "scribengin/testing/simulation/takeover.py": "hands threads that are not simulated the machine's time",
 }
 """Files that read time themselves, and why."""
 

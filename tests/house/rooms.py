@@ -72,6 +72,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "scribengin.testing.memory_kafka",
         "scribengin.testing.conformance.kafka",
     ),
+    "greenlet": ("scribengin.testing.simulation",),
 }
 
 LOG = "scribengin.log"

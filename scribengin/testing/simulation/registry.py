@@ -1,0 +1,196 @@
+"""The registry of a simulation: the ensemble in memory, and sessions that take time and may be lost on the way.
+
+A request takes a while to come there, and its answer a while to come back; in between, whoever asked may be killed,
+stalled past its session, or cut off. The servers know of an expired session before its process does: a process that
+went on late is told when it asks, as a client is whose connection was closed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from scribengin.base.clock import Clock
+from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.simulation.scheduler import SimulatedProcess
+from scribengin_registry.contract import ANY_VERSION, Node, Operation, Registry, SessionState, Watch
+from scribengin_registry.errors import OutcomeUnknown
+
+if TYPE_CHECKING:
+    from scribengin.testing.simulation.world import World
+
+_T = TypeVar("_T")
+Observer = Callable[[int, Sequence[Operation], Sequence[int]], None]
+"""Called with every transaction that was applied: its session, its operations, the versions afterwards."""
+
+
+class SimulatedEnsemble(MemoryEnsemble):
+    """The servers, and who wants to know of every change."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.observers: list[Observer] = []
+
+    def change(self, operations: Sequence[Operation], *, session_id: int, user: str | None) -> list[int]:
+        versions = super().change(operations, session_id=session_id, user=user)
+        for observer in self.observers:
+            observer(session_id, operations, versions)
+        return versions
+
+    def knows(self, session_id: int) -> bool:
+        """Whether that session stands."""
+        return session_id in self._sessions
+
+
+class SimulatedSession(Registry):
+    """A session of one process."""
+
+    def __init__(self, world: World, process: SimulatedProcess, session_timeout_s: float) -> None:
+        self._world = world
+        self._process = process
+        self._ensemble = world.ensemble
+        with self._at_once():
+            self._inner = world.ensemble.connect(session_timeout_s=session_timeout_s)
+
+    # -- what becomes of it
+
+    def cut_off(self, seconds: float) -> None:
+        """No server answers it for so long; it expires meanwhile if that is long."""
+        session_id = self._inner.session_id
+        if self._inner.state is not SessionState.CONNECTED:
+            return
+        with self._at_once():
+            self._ensemble.suspend(self._inner)
+        if seconds > self.session_timeout_s:
+            self._world.later(self.session_timeout_s, "expiry", lambda: self._expire(session_id))
+        self._world.later(seconds, "reconnection", self._resume)
+
+    def outlived(self, seconds: float) -> None:
+        """Its process says nothing for so long (or any more): the servers expire it if that is too long."""
+        session_id = self._inner.session_id
+        if seconds > self.session_timeout_s:
+            self._world.later(self.session_timeout_s, "expiry", lambda: self._forget(session_id))
+            self._world.later(seconds + self._world.latency_s(), "reconnection", self._notice_here, self._process)
+
+    def _expire(self, session_id: int) -> None:
+        if self._inner.session_id == session_id and self._ensemble.knows(session_id):
+            self._world.tell(f"the session of {self._process.name} has expired")
+            with self._at_once():
+                self._ensemble.expire(self._inner)
+
+    def _forget(self, session_id: int) -> None:
+        if self._ensemble.knows(session_id):
+            self._world.tell(f"the session of {self._process.name} has expired")
+            with self._at_once():
+                self._ensemble.leave(session_id)
+
+    def _resume(self) -> None:
+        if self._inner.state is SessionState.SUSPENDED:
+            with self._at_once():
+                self._ensemble.resume(self._inner)
+
+    def _notice_here(self) -> None:
+        self._notice()
+
+    def _notice(self) -> bool:
+        """Hear of an expiry, as a client that finds its connection closed: whether there was one."""
+        if self._inner.state is not SessionState.CONNECTED or self._ensemble.knows(self._inner.session_id):
+            return False
+        with self._at_once():
+            self._inner.was_expired()
+        return True
+
+    # -- the contract
+
+    @property
+    def hosts(self) -> str:
+        return self._inner.hosts
+
+    @property
+    def session_id(self) -> int:
+        return self._inner.session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._inner.session_timeout_s
+
+    @property
+    def state(self) -> SessionState:
+        return self._inner.state
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._inner.on_session(listener)
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        return self._read("get", path, lambda: self._inner.get(path, watch))
+
+    def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        return self._read("find", path, lambda: self._inner.find(path, watch))
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self._read("children", path, lambda: self._inner.children(path, watch))
+
+    def unwatch(self, watch: Watch) -> None:
+        self._inner.unwatch(watch)
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
+    ) -> str:
+        return self._write(
+            "create",
+            path,
+            lambda: self._inner.create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents),
+        )
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        return self._write("set", path, lambda: self._inner.set(path, data, version))
+
+    def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
+        self._write("delete", path, lambda: self._inner.delete(path, version, recursive=recursive))
+
+    def commit(self, operations: Sequence[Operation]) -> list[int]:
+        if not operations:
+            return []
+        return self._write("commit", operations[0].path, lambda: self._inner.commit(operations))
+
+    def sync(self, path: str = "/") -> None:
+        self._read("sync", path, lambda: self._inner.sync(path))
+
+    def close(self) -> None:
+        self._world.scheduler.refuse_ended()
+        with self._at_once():
+            self._inner.close()
+
+    # -- how requests go
+
+    def _read(self, act: str, path: str, ask: Callable[[], _T]) -> _T:
+        self._world.passed(f"registry.{act}", path)
+        self._notice()
+        with self._at_once():
+            answer = ask()
+        self._world.passed(f"registry.{act}:answered", path)
+        return answer
+
+    def _write(self, act: str, path: str, ask: Callable[[], _T]) -> _T:
+        session_id = self._inner.session_id
+        self._world.passed(f"registry.{act}", path)
+        if self._notice() or self._inner.session_id != session_id:
+            raise OutcomeUnknown(f"the session expired while asking to {act} {path}: sync and read", path=path)
+        with self._at_once():
+            answer = ask()
+        self._world.passed(f"registry.{act}:answered", path)
+        return answer
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """The servers do one thing after the other."""
+        thread = self._world.scheduler.running
+        before = thread is not None and thread.atomic
+        if thread is not None:
+            thread.atomic = True
+        try:
+            yield
+        finally:
+            if thread is not None:
+                thread.atomic = before

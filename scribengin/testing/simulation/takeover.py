@@ -1,0 +1,104 @@
+"""Where a simulation takes the engine over: its names for threads, queues, time and what is unique.
+
+Modules of the engine import `threading`, `queue`, `time`, `uuid` and call what is in them. While a simulation runs,
+these names in these modules, and in those of `concurrent.futures`, mean the simulator's; those of everybody else (the
+test runner's own threads among them) stay. So production code knows nothing of it. A house rule holds that only the
+clock and the registry's deadline read time.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from scribengin.testing.simulation import primitives
+from scribengin.testing.simulation.scheduler import Scheduler
+
+EPOCH_S = 1_700_000_000
+"""When every simulation begins."""
+_OURS = ("scribengin.", "scribengin_registry.")
+_OTHERS = ("concurrent.futures._base", "concurrent.futures.thread")
+_NOT = "scribengin.testing.simulation."
+
+
+class _Namespace:
+    """A module with some names that mean something else."""
+
+    def __init__(self, module: ModuleType, names: dict[str, Any]) -> None:
+        self._module = module
+        self.__dict__.update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+@contextmanager
+def taken_over(scheduler: Scheduler) -> Iterator[None]:
+    """While the block lasts, the engine's threads, queues, time and unique names are this scheduler's."""
+    instead = _namespaces(scheduler)
+    kept: list[tuple[ModuleType, str, Any]] = []
+    primitives.activate(scheduler)
+    try:
+        for module in _modules():
+            for name, (real, simulated) in instead.items():
+                if vars(module).get(name) is real:
+                    kept.append((module, name, real))
+                    setattr(module, name, simulated)
+        yield
+    finally:
+        for module, name, real in kept:
+            setattr(module, name, real)
+        primitives.activate(None)
+
+
+def _modules() -> list[ModuleType]:
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if (name.startswith(_OURS) and not name.startswith(_NOT)) or name in _OTHERS
+    ]
+
+
+def _namespaces(scheduler: Scheduler) -> dict[str, tuple[Any, Any]]:
+    threads = {
+        "Lock": primitives.SimulatedLock,
+        "RLock": primitives.SimulatedRLock,
+        "Condition": primitives.Condition,
+        "Event": primitives.Event,
+        "Semaphore": primitives.Semaphore,
+        "Thread": primitives.Thread,
+        "Timer": primitives.Timer,
+        "current_thread": primitives.current_thread,
+        "get_ident": primitives.get_ident,
+    }
+    queues = {"SimpleQueue": primitives.SimpleQueue, "Queue": primitives.SimpleQueue}
+    clock = _clock(scheduler)
+    unique = {"uuid4": lambda: uuid.UUID(int=scheduler.random.getrandbits(128), version=4)}
+    return {
+        "threading": (threading, _Namespace(threading, threads)),
+        "queue": (queue, _Namespace(queue, queues)),
+        "time": (time, _Namespace(time, clock)),
+        "uuid": (uuid, _Namespace(uuid, unique)),
+    }
+
+
+def _clock(scheduler: Scheduler) -> dict[str, Any]:
+    """Simulated time for simulated threads; other threads of this process keep the machine's."""
+    own = threading.get_ident()
+
+    def monotonic() -> float:
+        return scheduler.now_s if threading.get_ident() == own else time.monotonic()
+
+    def time_ns() -> int:
+        if threading.get_ident() != own:
+            return time.time_ns()
+        return (EPOCH_S * 1_000_000 + round(scheduler.now_s * 1_000_000)) * 1000
+
+    return {"monotonic": monotonic, "time_ns": time_ns}

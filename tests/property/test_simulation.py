@@ -1,0 +1,84 @@
+"""Simulated clusters keep every promise, seed by seed; a seed replays; and what fails is made small and readable."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from scribengin.testing.simulation.plan import Fault, Plan, drawn
+from scribengin.testing.simulation.shrinking import shrunk
+from scribengin.testing.simulation.world import simulate
+from scribengin_dev.simulate import simulated, smallest_failing
+from tests.property import simulation_mistakes as mistakes
+
+SCHEDULES = 2_000
+AT_ONCE = 200
+Results = Iterator[tuple[int, str | None, float]]
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[Results]:
+    """What became of every schedule, in order: they run side by side, ahead of who asks."""
+    found = simulated(range(SCHEDULES))
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("_from", range(0, SCHEDULES, AT_ONCE))
+def test_every_promise_is_kept(_from: int, results: Results) -> None:
+    for seed, promise, _ in islice(results, AT_ONCE):
+        assert promise is None, smallest_failing(seed).transcript
+
+
+def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
+    here = "".join(simulate(drawn(seed), every_stop=True).transcript for seed in (3, 4))
+    program = (
+        "import sys; from scribengin.testing.simulation.plan import drawn;"
+        "from scribengin.testing.simulation.world import simulate;"
+        "sys.stdout.write(''.join(simulate(drawn(seed), every_stop=True).transcript for seed in (3, 4)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**environment, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert there.stdout == here
+
+
+def test_another_seed_goes_another_way() -> None:
+    plan = Plan(1)
+    other = Plan(2)
+    assert simulate(plan).lines != simulate(other).lines
+
+
+def test_faults_happen_where_the_plan_says() -> None:
+    plan = Plan(5, faults=(Fault("kill", "round.commit:after", 3), Fault("stall", "ownership.fence:before", 4, 4.0)))
+    outcome = simulate(plan, every_stop=True)
+    assert outcome.failure is None
+    text = outcome.transcript
+    assert "FAULT at round.commit:after: kill at passing 3 of round.commit:after" in text
+    assert "FAULT at ownership.fence:before: stall for 4.00 s" in text
+    assert "has ended: killed by somebody" in text
+    assert "the session of worker-" in text
+
+
+def test_what_fails_is_made_smaller_and_told_so_that_people_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mistakes.positions_first(monkeypatch)
+    failing = next(outcome for seed in range(60) if (outcome := simulate(drawn(seed))).failure is not None)
+    small = shrunk(failing)
+    assert small.promise == failing.promise
+    assert (small.plan.streams, small.plan.workers, small.plan.standbys) == (1, 1, 0)
+    assert len(small.plan.faults) + len(small.plan.edits) <= 3
+    told = small.transcript.splitlines()
+    assert told[0].startswith(f"seed {small.plan.seed}: 1 streams of")
+    assert any("FAULT" in line for line in told)
+    assert told[-1].startswith("BROKEN: nothing acknowledged is lost")
