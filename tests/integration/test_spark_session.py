@@ -84,6 +84,23 @@ def test_what_it_is_told_stands_in_no_command_line_and_its_ports_ask_for_a_key(t
     assert done.stdout == "hunter2 Gr\u00fc\u00dfe = \\\\ # pass-word-y true\n[b'A']\nFalse False\n"
 
 
+def test_the_jvm_of_a_brief_session_compiles_lightly_and_any_other_as_ever(tmp_path: Path) -> None:
+    """And of two options that say the same, the user's is the last one."""
+    script = """
+    import os
+    for name in [name for name in os.environ if name.startswith("SPARK_")]:
+        del os.environ[name]
+    options = "spark.driver.extraJavaOptions"
+    for brief, conf in ((True, {}), (False, {}), (True, {options: "-XX:TieredStopAtLevel=3"})):
+        session = start_session("lightly", master="local[1]", conf=conf, brief=brief)
+        with open(f"/proc/{session.sparkContext._gateway.proc.pid}/cmdline") as file:
+            print(*(word[-1] for word in file.read().split(chr(0)) if "Tiered" in word))
+        stop_session()
+    """
+    done = run(script, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n\n1 3\n", "")
+
+
 def test_a_long_path_of_the_temporary_directory_works(tmp_path: Path) -> None:
     """Unix sockets must have short paths; there are none then."""
     deep = tmp_path / ("d" * 60) / ("e" * 60)

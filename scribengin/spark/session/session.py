@@ -65,6 +65,9 @@ logger.tasks.level = off
 logger.python.name = org.apache.spark.api.python
 logger.python.level = off
 """
+LIGHT = "-XX:TieredStopAtLevel=1"
+"""For a JVM that ends before it would be compiled well."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,14 @@ def start_session(
     memory_mb: int | None = None,
     conf: Mapping[str, str] | None = None,
     log_path: Path | None = None,
+    brief: bool = False,
 ) -> SparkSession:
     """Start this process's Spark session.
 
     `memory_mb` is what this process, its JVM and Spark's Python workers may use together: half of it becomes the heap
     (default: a heap of 1 GiB). `conf` goes over what is set here; `${env:...}` and `${file:...}` in it are what they
-    name. Spark's own output goes to `log_path`, or to a file that is deleted with the session.
+    name. Spark's own output goes to `log_path`, or to a file that is deleted with the session. A `brief` one is to live
+    for seconds: its JVM compiles lightly, and starts in less of the processor's time.
 
     Raises SparkUnavailable (no Java, Spark does not start, there is a session already), ConfigInvalid (`master`),
     ReferenceMissing.
@@ -105,9 +110,8 @@ def start_session(
         java = _java()
         scratch = _scratch()
         try:
-            _running = _start(
-                name, master, memory_mb, conf or {}, java, scratch, log_path or scratch.path / "spark.log"
-            )
+            settings = _briefly(conf or {}) if brief else conf or {}
+            _running = _start(name, master, memory_mb, settings, java, scratch, log_path or scratch.path / "spark.log")
         except BaseException:
             _forget_gateway()
             scratch.remove()
@@ -188,6 +192,11 @@ def _start(
             raise SparkUnavailable(f"Spark did not start: {_reason(log_path, error)}") from error
 
 
+def _briefly(conf: Mapping[str, str]) -> dict[str, str]:
+    """Of two options that say the same a JVM takes the last one: the user's."""
+    return {**conf, _JAVA_OPTIONS: f"{LIGHT} {conf.get(_JAVA_OPTIONS, '')}".strip()}
+
+
 def _spark_conf(
     name: str, master: str, memory_mb: int | None, conf: Mapping[str, str], scratch: ScratchDirectory
 ) -> SparkConf:
@@ -195,7 +204,7 @@ def _spark_conf(
     temp = scratch.subdirectory("tmp")
     log4j = scratch.path / "log4j2.properties"
     log4j.write_text(_LOG4J)
-    user_options = conf.get("spark.driver.extraJavaOptions", "")
+    user_options = conf.get(_JAVA_OPTIONS, "")
     settings = {
         "spark.app.name": name,
         "spark.master": master,
@@ -222,7 +231,7 @@ def _spark_conf(
         # Other users of the machine reach its ports.
         **({"spark.authenticate": "true"} if makes_a_key(conf.get("spark.master", master)) else {}),
         # -Xss: Spark's own recursion (error texts of long plans) overflows the default stack.
-        "spark.driver.extraJavaOptions": f"-Xss16m -XX:-UsePerfData -Djava.io.tmpdir={temp} "
+        _JAVA_OPTIONS: f"-Xss16m -XX:-UsePerfData -Djava.io.tmpdir={temp} "
         f"-Dlog4j2.configurationFile={log4j.as_uri()} {user_options}".strip(),
     }
     return SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -255,6 +264,8 @@ def _environment(java: JavaRuntime, master: str, properties: Path) -> Iterator[N
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} --load-spark-defaults pyspark-shell",
         "PYTHONPATH": python_path(),
+        # Of the JVM that only makes the command line of the other one.
+        "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or LIGHT,
     }
     if files_are_shared(master):  # nobody else has to reach this session
         wanted["SPARK_LOCAL_IP"] = LOOPBACK

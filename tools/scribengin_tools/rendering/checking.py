@@ -67,7 +67,7 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
 
 def _checked_by_spark(config: DataflowConfig, spec: Callable[[], TransformationSpec]) -> CheckedPlan:
     logging.disable()  # PySpark logs every mistake in SQL with the JVM's whole stack; we say it in a line
-    session = runtime.start(f"explain {config.name}", master="local[1]", conf=config.spark.conf)
+    session = runtime.start(f"explain {config.name}", master="local[1]", conf=config.spark.conf, brief=True)
     try:
         return Transformation.load(spec(), session).check()
     finally:
