@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.base.model import plain_path
 from scribengin.errors import InconsistentLog, LogNotFound, OwnershipAcquireFailed, RecoveryRefused
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.clients import recover_log
@@ -203,7 +204,7 @@ def node(number: int) -> str:
         (lambda r: r.delete(node(2)), "metadata: segment 2 is missing between segments 1 and 3"),
         (lambda r: r.delete(node(3)), "metadata: the head says that segment 3 is the last, the list ends with 2"),
         (lambda r: r.delete(node(1)), "metadata: the first record kept is in segment 1, the list begins with 2"),
-        (lambda r: r.set(node(2), b"{}"), f"metadata: {node(2)} does not hold a SegmentDescriptor"),
+        (lambda r: r.set(node(2), b"{}"), f"metadata: {plain_path(node(2))} does not hold a SegmentDescriptor"),
         (lambda r: edited(r, SEGMENTS, lambda h: h.update(max_segment=2)), "metadata: the head says that segment 2"),
         (lambda r: edited(r, SEGMENTS, lambda h: h.update(next_sequence=1)), "metadata: segment 3 ends before"),
         (lambda r: edited(r, node(2), lambda s: s.update(entries=99)), "segment 2: the registry says 99 entries"),
@@ -213,7 +214,7 @@ def node(number: int) -> str:
             "segment 2: the registry says 3 entries, -64 bytes",
         ),
         (lambda r: edited(r, node(2), lambda s: s.update(segment=9)), f"segment 9: the node {node(2).split('/')[-1]}"),
-        (lambda r: r.create(f"{SEGMENTS}/whatever", b"?"), f"metadata: {SEGMENTS}/whatever does not hold"),
+        (lambda r: r.create(f"{SEGMENTS}/whatever", b"?"), f"metadata: {plain_path(SEGMENTS)}/whatever does not hold"),
     ],
     ids=[
         "gap",
