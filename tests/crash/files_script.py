@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -24,7 +24,6 @@ from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import ScribenginError
 from scribengin.testing.disk_states import Operation
 from scribengin_registry.contract import Registry
-from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.log_script import Crash
 from tests.crash.recorded_registry import RecordedRegistry
 
@@ -56,9 +55,9 @@ class Delivered:
 class OneStream:
     """A file sink with one stream, and the commit log that its owners move: as a task does it."""
 
-    def __init__(self, registry: Registry, root: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, registry: Registry, root: Path | str, settings: dict[str, Any]) -> None:
         self.registry = registry
-        config = FileSinkConfig.parse({"kind": "hdfs", "path": str(root / OUT), **settings}, source="a test")
+        config = FileSinkConfig.parse({"kind": "hdfs", "path": f"{root}/{OUT}", **settings}, source="a test")
         self.sink = FileSink("out", config, registry, STREAM_NODES, SystemClock())
         self.writer: SinkStreamWriter | None = None
 
@@ -115,10 +114,19 @@ def batch_of(payloads: list[bytes]) -> pa.RecordBatch:
     return pa.record_batch({"payload": pa.array(payloads, pa.binary()), "kind": pa.array(kinds, pa.string())})
 
 
+class PoweredDisk(Protocol):
+    """What the script lives on: its root, who sees each operation before it happens, and where it says things."""
+
+    root: Any
+    hook: Any
+
+    def mark(self, event: object) -> None: ...
+
+
 class FilesScript:
     """Runs one seed's life of a sink, on a disk and a registry that keep records."""
 
-    def __init__(self, disk: RecordedDisk, registry: Registry, seed: int) -> None:
+    def __init__(self, disk: PoweredDisk, registry: Registry, seed: int) -> None:
         self.random = random.Random(seed)
         self.disk = disk
         disk.hook = self._count_down
