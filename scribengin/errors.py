@@ -18,6 +18,7 @@ ScribenginError
 │   ├── OwnershipAcquireFailed the log's lock was not to be had in time
 │   ├── Fenced                 another writer owns the log now; what was not acked may be lost
 │   ├── LogWriteFailed         the disk refused (full, failed fsync); the segment is never written again
+│   │   └── StoreUnreachable   its store (HDFS) does not answer just now; SystemUnreachable, too: tried again and again
 │   ├── TransactionIdOutOfOrder · RecordTooLarge
 │   ├── OverCapacity           too many records are unacknowledged; nothing was queued
 │   ├── EndOfStream            the log was sealed, and everything in it was read
@@ -299,6 +300,10 @@ class SystemUnreachable(ScribenginError):
     """The system of a source or a sink does not answer. What was asked of it is asked again, as long as it takes."""
 
 
+class StoreUnreachable(LogWriteFailed, SystemUnreachable):
+    """The system that keeps a log's segments does not answer. As any LogWriteFailed, but it is worth waiting for."""
+
+
 class OutOfRoom(SystemUnreachable):
     """A disk or a quota is full. What was not written is written once there is room, as long as it takes."""
 
@@ -395,6 +400,7 @@ __all__ = [
     "SparkUnavailable",
     "StaleOwner",
     "StoreNotMounted",
+    "StoreUnreachable",
     "SystemUnreachable",
     "TableFailed",
     "TooManyBadRecords",

@@ -1,4 +1,4 @@
-"""A JVM in this process with the Hadoop client that comes inside PySpark, through JPype.
+"""A JVM in this process with the Hadoop client that comes inside PySpark, through JPype: for YARN, and for HDFS.
 
 Rules of such a process: it never forks once the JVM runs (start children before, or with `subprocess`, which execs at
 once), and signals stay Python's (`-Xrs`). There is one JVM a process, and with it one HADOOP_CONF_DIR.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,10 @@ _lock = threading.Lock()
 
 
 def start_jvm() -> None:
-    """Start it, unless it runs. Raises ConfigInvalid (no JPype, no Hadoop configuration), LauncherError (no Java)."""
+    """Start it, unless it runs, with the directory of HADOOP_CONF_DIR in its class path if there is one.
+
+    Raises ConfigInvalid (no JPype), LauncherError (no Java).
+    """
     jpype = _jpype()
     with _lock:
         if jpype.isJVMStarted():
@@ -43,8 +46,8 @@ def start_jvm() -> None:
         try:
             library = next(find_java().home.glob("**/libjvm.so"), None)
         except JavaMissing as error:
-            raise LauncherError(f"YARN's client needs Java: {error}") from error
-        classpath = [str(configuration_directory()), *map(str, client_jars())]
+            raise LauncherError(f"Hadoop's client needs Java: {error}") from error
+        classpath = [*filter(None, [os.environ.get(CONF_VARIABLE)]), *map(str, client_jars())]
         options = [*_OPTIONS, "-Djava.net.preferIPv4Stack=true", "-Dlog4j2.level=ERROR"]
         jpype.config.destroy_jvm = False  # Hadoop's threads would keep a process that has done its work
         jpype.startJVM(str(library) if library else None, *options, classpath=classpath, convertStrings=False)
@@ -73,28 +76,54 @@ def java(name: str) -> Any:
 
 
 def yarn_configuration() -> Any:
-    """What the cluster's files say, a new `YarnConfiguration`. Starts the JVM. Raises as `start_jvm`."""
+    """What the cluster's files say, a new `YarnConfiguration`. Starts the JVM. Raises ConfigInvalid (no Hadoop
+    configuration), and as `start_jvm`."""
+    directory = configuration_directory()
     start_jvm()
-    configuration = java("org.apache.hadoop.yarn.conf.YarnConfiguration")()
+    return _with_sites(java("org.apache.hadoop.yarn.conf.YarnConfiguration")(), directory)
+
+
+def hadoop_configuration() -> Any:
+    """What HADOOP_CONF_DIR's files say, if there is such a directory, a new `Configuration`. Raises as `start_jvm`."""
+    start_jvm()
+    place = os.environ.get(CONF_VARIABLE)
+    configuration = java("org.apache.hadoop.conf.Configuration")()
+    return _with_sites(configuration, Path(place)) if place else configuration
+
+
+def _with_sites(configuration: Any, directory: Path) -> Any:
     for site in _SITES:  # named, because the variable may have changed since the JVM was given its class path
-        if (configuration_directory() / site).is_file():
-            configuration.addResource(java("org.apache.hadoop.fs.Path")((configuration_directory() / site).as_uri()))
+        if (directory / site).is_file():
+            configuration.addResource(java("org.apache.hadoop.fs.Path")((directory / site).as_uri()))
     return configuration
 
 
-def java_bytes(data: bytes) -> Any:
+def java_bytes(data: bytes | memoryview) -> Any:
     """A byte[]."""
     jpype = _jpype()
     return jpype.JArray(jpype.JByte)(data)
 
 
+def java_room(size: int) -> Any:
+    """A byte[] of that many bytes, to be read into; `bytes(room)` is what stands in it."""
+    jpype = _jpype()
+    return jpype.JArray(jpype.JByte)(size)
+
+
 @contextmanager
 def java_errors(what: str) -> Iterator[None]:
     """What Java throws in the block becomes a LauncherError that begins with `what`; its stack stays the cause."""
+    with java_raising(lambda error: LauncherError(f"{what}: {java_reason(error)}")):
+        yield
+
+
+@contextmanager
+def java_raising(turned: Callable[[Any], Exception]) -> Iterator[None]:
+    """What Java throws in the block becomes what `turned` makes of it; its stack stays the cause."""
     try:
         yield
     except _jpype().JException as error:
-        raise LauncherError(f"{what}: {java_reason(error)}") from error
+        raise turned(error) from error
 
 
 def java_reason(error: Any) -> str:
@@ -119,5 +148,5 @@ def _jpype() -> Any:
         import jpype
         import jpype.config
     except ImportError:
-        raise ConfigInvalid("launcher: yarn needs JPype: pip install 'scribengin[yarn]'") from None
+        raise ConfigInvalid("YARN, and logs on HDFS, need JPype: pip install 'scribengin[yarn]'") from None
     return jpype

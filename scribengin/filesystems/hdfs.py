@@ -17,7 +17,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -81,6 +81,11 @@ class HdfsFileSystem(DurableFileSystem):
     @property
     def promise(self) -> str:
         return "hsync"
+
+    @property
+    def url(self) -> str:
+        """`hdfs://host:port`, or with the name of a service."""
+        return self._url
 
     def resource(self, path: str) -> str:
         return f"{self._resource}/{os.path.normpath(path).strip('/')}"
@@ -172,6 +177,41 @@ class HdfsFileSystem(DurableFileSystem):
                 return False
             reserved = self._client.get_content_summary(path).space_consumed
             return bool(reserved <= size * max(status.replication or 1, 1))
+
+    def open_complete(self, path: str) -> Callable[[int, int], bytes] | None:
+        """What reads [start, end) of a file that nobody writes to any more, as it is now and wherever its name goes;
+        None: somebody may still have it open. Raises FileNotFoundError."""
+        with self._errors("read", path):
+            file = self._client.read(path)
+            size = len(file)
+            if not self.is_complete(path, FileInfo("", size, 0)):
+                return None
+
+        def read(start: int, end: int) -> bytes:
+            with self._errors("read", path):
+                return file.read_range(start, min(end, size) - start) if start < min(end, size) else b""
+
+        return read
+
+    def recover_lease(self, path: str) -> bool:
+        """Take a file from whoever has it open: nothing that this writer syncs from here on succeeds. Whether the file
+        is closed already: else its DataNodes agree on its length, which takes seconds; ask again.
+
+        Raises FileNotFoundError.
+        """
+        with self._errors("take over", path):
+            return bool(self._client.recover_lease(path))
+
+    def replace(self, path: str, to: str) -> None:
+        """Move a file, in place of what had the name, atomically, in a failpoint of the caller's. Raises
+        FileNotFoundError."""
+        with self._errors("move", path):
+            self._client.rename(path, to, True)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory with all in it, in a failpoint of the caller's. One that is not there is fine."""
+        with suppress(FileNotFoundError), self._errors("delete", path):
+            self._client.delete(path, True)
 
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
         opened = []
@@ -295,17 +335,22 @@ def plain_errors(path: str) -> Iterator[None]:
         raise
     except (OSError, RuntimeError) as error:
         text = str(error)
-        if any(name in text for name in _EXISTS):
-            raise FileExistsError(errno.EEXIST, "is there already", path) from None
         match = _RPC_ERROR.match(text)
         why = (match[1] if match else text).partition("\n")[0][:_WORDS_MAX]
-        if _FORBIDDEN in text:
-            raise PermissionError(errno.EACCES, why.replace('\\"', '"')) from error
-        if any(words in text for words in _FULL):
-            raise OSError(errno.ENOSPC, why) from error
-        if isinstance(error, OSError) or _PASSING.match(text):
-            raise ConnectionError(why) from error
-        raise OSError(errno.EIO, why) from error
+        passing = isinstance(error, OSError) or _PASSING.match(text) is not None
+        raise os_error(path, text, why, passing=passing) from error
+
+
+def os_error(path: str, text: str, why: str, *, passing: bool) -> OSError:
+    """What an error of HDFS is in the words of Python: `text` is all that the cluster said, `why` is for people.
+    `passing`: it may go by itself, unless it is one that is known."""
+    if any(name in text for name in _EXISTS):
+        return FileExistsError(errno.EEXIST, "is there already", path)
+    if _FORBIDDEN in text:
+        return PermissionError(errno.EACCES, why.replace('\\"', '"'))
+    if any(words in text for words in _FULL):
+        return OSError(errno.ENOSPC, why)
+    return ConnectionError(why) if passing else OSError(errno.EIO, why)
 
 
 def canonical_cluster(url: str, settings: Mapping[str, str]) -> str:

@@ -4,12 +4,15 @@ A segment is written by one writer, from its beginning to its end, and its bytes
 by its number and the epoch of the writer that made it, so no two writers ever write the same one.
 
 The mistakes this contract invites:
-- An append that acknowledges without having looked, *after* the data was durable, whether the segment has been fenced.
+- An append that acknowledges without having looked, *after* the data was durable, whether the segment has been fenced:
+  unless the store itself makes nothing durable in a segment that is fenced, as HDFS and BookKeeper do.
 - A `fence` that returns while an append of the old writer may still be acknowledged.
 - A reader that looks beyond the tail: what lies there may be staged, torn, or not durable.
 
 Not promised: that the tail survives a power failure. It may be behind then, never ahead (unless the log does without
-fsync).
+fsync). Nor that a view that is open still reads what was removed: on HDFS the bytes go some seconds later.
+
+What a system does not answer in time raises StoreUnreachable, which is a LogWriteFailed worth waiting for.
 """
 
 from __future__ import annotations
@@ -89,7 +92,7 @@ class SegmentAppender(ABC):
 
     @abstractmethod
     def write(self, entries: Sequence[PlacedEntry]) -> None:
-        """Append entries; they need not be durable yet. Raises LogWriteFailed."""
+        """Append entries; they need not be durable yet. Raises LogWriteFailed, Fenced (if it is heard of already)."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -130,7 +133,7 @@ class SegmentView(ABC):
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes there are, visible or not."""
+        """Bytes there are, visible or not: all that were synced, and perhaps more."""
 
     @abstractmethod
     def read(self, offset: int, length: int) -> pa.Buffer:
@@ -183,8 +186,8 @@ class SegmentStore(ABC):
 
     @abstractmethod
     def fence(self, name: SegmentName) -> None:
-        """When this returns, no append that has not been acknowledged yet ever will be. Idempotent. Raises
-        LogWriteFailed."""
+        """When this returns, no append that has not been acknowledged yet ever will be, unless it stands whole in the
+        segment by then, durable. Idempotent. Raises LogWriteFailed."""
 
     @abstractmethod
     def make_durable(self, name: SegmentName) -> None:

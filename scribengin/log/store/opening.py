@@ -5,14 +5,22 @@ A kind is what the node says in `store`, and what stands in a URI behind `distri
 
 from __future__ import annotations
 
+import posixpath
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scribengin.base.model import absolute_path
+from scribengin.errors import ConfigInvalid
 from scribengin.log.store.contract import SegmentStore
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.store.mark import mark_directory
 
+if TYPE_CHECKING:
+    from scribengin.log.store.hdfs import HdfsSegmentStore
+
+_HDFS_LOCATION = re.compile(r"hdfs://[^/\s]*/+[^/\s][^\s]*")
 DEFAULT_STORE = "file"
 """What a namespace is bound to where nobody says otherwise."""
 
@@ -52,7 +60,40 @@ class _FileKind(StoreKind):
         return FileSegmentStore(location, token)
 
 
-_KINDS: dict[str, StoreKind] = {DEFAULT_STORE: _FileKind()}
+class _HdfsKind(StoreKind):
+    """Its clients are loaded when it is used: not everybody has them."""
+
+    def resolved(self, location: str) -> str:
+        from scribengin.filesystems.hdfs import canonical_cluster, site_settings
+
+        try:
+            self.check_location(location)
+        except ValueError as error:
+            raise ConfigInvalid(str(error)) from None
+        cluster, path = location.removeprefix("hdfs://").split("/", 1)
+        settings = site_settings()
+        url = f"hdfs://{cluster}" if cluster else settings.get("fs.defaultFS", "")
+        return f"{canonical_cluster(url, settings)}/{posixpath.normpath(path).strip('/')}"
+
+    def check_location(self, location: str) -> None:
+        if _HDFS_LOCATION.fullmatch(location) is None:
+            raise ValueError(f"'{location}' is no directory of HDFS: write hdfs://<namenode>:<port>/<path>")
+
+    def prepare(self, location: str) -> str:
+        return self._store(location, None).mark()
+
+    def open(self, location: str, token: str | None) -> SegmentStore:
+        return self._store(location, token)
+
+    def _store(self, location: str, token: str | None) -> HdfsSegmentStore:
+        try:
+            from scribengin.log.store.hdfs import HdfsSegmentStore
+        except ImportError:
+            raise ConfigInvalid("logs on HDFS need two clients: pip install 'scribengin[hdfs,yarn]'") from None
+        return HdfsSegmentStore(location, token)
+
+
+_KINDS: dict[str, StoreKind] = {DEFAULT_STORE: _FileKind(), "hdfs": _HdfsKind()}
 
 
 def add_store_kind(name: str, kind: StoreKind) -> None:

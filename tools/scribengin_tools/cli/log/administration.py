@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,21 +55,27 @@ def add_to(app: typer.Typer) -> None:
 
 def bind(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where its logs are kept: a directory.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="DIR",
+            help="Where its logs are kept: a directory, or one of HDFS as in hdfs://namenode:8020/logs.",
+            show_default=False,
+        ),
     ],
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
-    """Make a namespace for logs, kept in a directory.
+    """Make a namespace for logs, kept in a directory of this machine or of HDFS.
 
     Once and for all: again with the same directory changes nothing, with another is refused."""
     from scribengin.log import LogNamespace
 
+    store = "hdfs" if directory.startswith("hdfs://") else None
     if "://" in namespace:
-        bound = LogNamespace.bind(namespace, directory)
+        bound = LogNamespace.bind(namespace, directory, store=store)
     else:
         with connected(registry) as session:
-            bound = LogNamespace.bind(namespace, directory, registry=session)
+            bound = LogNamespace.bind(namespace, directory, registry=session, store=store)
     print(f"{namespace} keeps its logs in {bound.location}")
 
 
