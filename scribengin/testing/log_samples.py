@@ -139,8 +139,24 @@ def segment_path(namespace: LogNamespace, log: str, number: int) -> Path:
     return Path(namespace.descriptor.location) / f"{namespace.segments(log)[number - 1].file}.log"
 
 
+def _damage_on_hdfs(url: str, at: int) -> None:
+    from scribengin.filesystems.hdfs import HdfsFileSystem  # not everybody has its client
+
+    authority, path = url.removeprefix("hdfs://").split("/", 1)
+    files, path = HdfsFileSystem(authority), f"/{path}"
+    data = bytearray(files.read(path, 0, files.size(path) or 0))
+    data[at] ^= 0xFF
+    damaged = files.create(f"{path}-damaged")
+    damaged.append(bytes(data))
+    damaged.close()
+    files.replace(f"{path}-damaged", path)
+
+
 def damage_segment(namespace: LogNamespace, log: str, number: int, at: int) -> None:
     """Change one byte of a segment's file."""
+    if namespace.descriptor.store == "hdfs":
+        _damage_on_hdfs(f"{namespace.descriptor.location}/{namespace.segments(log)[number - 1].file}.log", at)
+        return
     if namespace.descriptor.directory is None:
         disk_named(namespace.descriptor.location).damage(f"{namespace.segments(log)[number - 1].file}.log", at)
         return

@@ -3,6 +3,7 @@ milliseconds."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory_disk import MemoryDisk
 from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory_segments import MEMORY_STORE
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 
 @pytest.fixture
@@ -28,16 +30,22 @@ class LogPlace:
     """A place for a namespace in one of the stores, and a registry for it."""
 
     registry: MemoryRegistry
-    location: Path | MemoryDisk
+    location: Path | MemoryDisk | str
+    """A directory, a disk, or a directory of HDFS."""
 
     def bound(self, *logs: str, config: LogConfig | None = None) -> LogNamespace:
         """A new namespace there, at `/logs`, that holds the logs."""
         if isinstance(self.location, Path):
             return bound_namespace(self.registry, self.location, *logs, config=config)
+        if isinstance(self.location, str):
+            return bound_namespace(self.registry, self.location, *logs, config=config, store="hdfs")
         return bound_namespace(self.registry, self.location.name, *logs, config=config, store=MEMORY_STORE)
 
 
-@pytest.fixture(params=["files", "memory"])
+@pytest.fixture(params=["files", "memory", pytest.param("hdfs", marks=pytest.mark.servers)])
 def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, tmp_path: Path) -> LogPlace:
-    """A place in each of the stores there are."""
+    """A place in each of the stores there are. HDFS is started for it."""
+    if request.param == "hdfs":
+        servers: HdfsServers = request.getfixturevalue("hdfs")
+        return LogPlace(memory_registry, f"{servers.url}/logs-{uuid.uuid4().hex}")
     return LogPlace(memory_registry, tmp_path / "store" if request.param == "files" else MemoryDisk("disk of a test"))
