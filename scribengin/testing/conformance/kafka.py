@@ -6,7 +6,6 @@ made as they are needed, and stay.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.threads import pause
 from scribengin.connectors.kafka.client.client import KafkaControl, Troubles, made
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, settings
 from scribengin.connectors.kafka.client.failures import failure
@@ -275,5 +275,5 @@ def _messages(consumer: Any) -> Any:
 def _await(look: Callable[[], object], wanted: object, what: str) -> None:
     deadline_s = SYSTEM_CLOCK.monotonic_s() + _PATIENCE_S
     while (found := look()) != wanted and SYSTEM_CLOCK.monotonic_s() < deadline_s:
-        threading.Event().wait(_PAUSE_S)
+        pause(_PAUSE_S)
     expect_equal(found, wanted, what)

@@ -122,6 +122,9 @@ class SimulatedSession(Registry):
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         self._inner.on_session(listener)
 
+    def off_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._inner.off_session(listener)
+
     def get(self, path: str, watch: Watch | None = None) -> Node:
         return self._read("get", path, lambda: self._inner.get(path, watch))
 
