@@ -15,6 +15,7 @@ from scribengin.connectors import Environment
 from scribengin.connectors.contract import Attempt
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogNamespace
@@ -124,7 +125,7 @@ def test_files_of_columns_are_verified_by_their_payloads_or_refused_in_words(
             "sql": "SELECT * FROM src",
         }
     )
-    with OpenedDataflow(config, Environment(registry=registry, dataflow="columns")) as resources:
+    with OpenedDataflow(config, Environment(registry, "columns", STREAM_NODES)) as resources:
         sink = resources.sinks["out"]
         (stream,) = sink.streams(1)
         sink.create([stream])

@@ -35,6 +35,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.spark import runtime
 from scribengin.spark.transform.transformation import Transformation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.base.commit_log import LOCKS, CommitDescriptor, CommitLog
-from scribengin.base.model import node_name
+from scribengin.base.model import node_name, plain_path
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable, StoreNotMounted
 from scribengin.log import LogNamespace, StagedRange
 from scribengin.log.store.mark import MARK, STORES_VARIABLE
@@ -55,7 +55,7 @@ def test_a_segment_that_names_a_commit_log_elsewhere_is_refused(registry: Regist
     (segment,) = namespace.segments(LOG)
     registry.set(node, segment.model_copy(update={"commit_log": "/evil/commit-log"}).to_bytes())
     for call in (lambda: namespace.open_writer(LOG), lambda: namespace.recover(LOG), lambda: namespace.count(LOG)):
-        with pytest.raises(DescriptorUnreadable, match=rf"{node} .*'/evil/commit-log' is no commit log"):
+        with pytest.raises(DescriptorUnreadable, match=rf"{plain_path(node)} .*'/evil/commit-log' is no commit log"):
             call()
     assert registry.get("/evil/commit-log").version == 0, "nobody fences what is no commit log"
     registry.set(node, good)
