@@ -163,6 +163,8 @@ class MemoryFiles(DurableFileSystem):
     def _make_directory(self, path: str) -> None:
         with self._changing("make a directory", path):
             names, name = self._place(path)
+            if names.get(name) == DIRECTORY:
+                return  # somebody else has made it meanwhile
             if name in names:
                 raise _os_error(FileExistsError, errno.EEXIST, path)
             self._happens(Link(_inside(path), DIRECTORY))

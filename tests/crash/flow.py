@@ -8,7 +8,6 @@ a real ZooKeeper, real log and file connectors, real processes that die.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from scribengin.connectors.contract import ReadSplit, Sink, SinkStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogConfig, LogNamespace
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
@@ -43,15 +43,16 @@ class Place:
     """Of a Kafka broker, for the flow whose even numbers go to a topic of its own."""
     files_url: str = ""
     """A directory on HDFS, for the flow whose odd numbers go to partitions of it."""
+    files_path: str = ""
+    """Where the files of the odd numbers are else; default: below the directory."""
+    store: str = "file"
+    store_location: str = ""
+    """Where the segments of logs are; default: below the directory."""
 
     @property
     def topic(self) -> str:
         """Its first partition is the first task's, and so on."""
         return Path(self.directory).name
-
-    @property
-    def namespace_uri(self) -> str:
-        return f"distributedlog-file://{self.hosts}/logs"
 
     @property
     def config(self) -> DataflowConfig:
@@ -68,7 +69,8 @@ class Place:
 
     def _sinks(self) -> dict[str, Any]:
         if not self.bootstrap:
-            files: dict[str, Any] = {"kind": "hdfs", "path": str(Path(self.directory) / "odd"), "format": "raw"}
+            path = self.files_path or str(Path(self.directory) / "odd")
+            files: dict[str, Any] = {"kind": "hdfs", "path": path, "format": "raw"}
             if self.files_url:
                 files |= {"path": self.files_url, "codec": "gzip", "partition": {"columns": ["bucket"]}}
             return {"even": {"kind": "log", "log": "even"}, "odd": files}
@@ -108,8 +110,9 @@ def record(task: int, n: int) -> dict[str, Any]:
 
 def prepare(place: Place, registry: Registry) -> None:
     """Bind the namespace and fill one input log for each task."""
-    LogNamespace.bind(place.namespace_uri, str(Path(place.directory) / "logs"))
-    with LogNamespace.open(place.namespace_uri, registry=registry) as namespace:
+    location = place.store_location or str(Path(place.directory) / "logs")
+    LogNamespace.bind("/logs", location, registry=registry, store=place.store)
+    with LogNamespace.open("/logs", registry=registry) as namespace:
         if place.tasks > 1:  # one that is rolled in every round; the others are made by the sink
             namespace.create("even/0", LogConfig(segment_bytes_max=SEGMENT_BYTES_MAX))
         for task in range(place.tasks):
@@ -157,12 +160,14 @@ def _payloads(place: Place, sink: Sink, stream: SinkStreamDescriptor) -> list[by
     return [payload for batch in sink.committed(stream) for payload in batch.column("payload").to_pylist()]
 
 
-def files_as_others_see_them(place: Place) -> Counter[str]:
+def lines_of_files(place: Place) -> list[str]:
     """The lines of the final files: what a program that knows nothing of us reads."""
-    lines: Counter[str] = Counter()
-    for path in sorted((Path(place.directory) / "odd").glob("part-*")):
-        lines.update(path.read_text().splitlines())
-    return lines
+    if not place.files_path:
+        parts = sorted((Path(place.directory) / "odd").glob("part-*"))
+        return [line for path in parts for line in path.read_text().splitlines()]
+    files, root = durable_file_system(place.files_path)
+    paths = [f"{root}/{name}" for name in files.names(root) if name.startswith("part-")]
+    return [line for blocks in files.snapshots(paths) for line in b"".join(blocks).decode().splitlines()]
 
 
 def expected(place: Place) -> dict[str, list[Any]]:

@@ -6,10 +6,8 @@ import multiprocessing
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Literal
 
 from scribengin.base.failpoints import set_hook
 from scribengin.errors import ScribenginError, SystemUnreachable
@@ -18,29 +16,17 @@ from scribengin.testing.failpoints import at_failpoint, kill_this_process, pause
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.opening import connect
 from tests.crash.flow import Place, run_to_the_end
+from tests.crash.stops import FINISHED, STALE, UNREACHABLE, Stop
 
 # A fresh process for each owner, in milliseconds: forked from a server that has imported everything and started
 # nothing.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.crash.processes"])
 
-STALE = 3
-UNREACHABLE = 4
-FINISHED = 0
-KILLED = -signal.SIGKILL
 _TRIES_MAX = 5
 _SESSION_S = (
     100  # nobody waits for one to end: owners give way to generations, and an undisturbed one must not lose its own
 )
-
-
-@dataclass(frozen=True)
-class Stop:
-    """What happens to an owner: `action` at the `occurrence`-th passing of `name`."""
-
-    name: str
-    action: Literal["kill", "pause", "lose_reply"]
-    occurrence: int = 1
 
 
 def start_owner(
@@ -53,8 +39,7 @@ def start_owner(
 
 
 def finish(process: ForkServerProcess, timeout_s: float = 180.0) -> int:
-    """Wait for the owner's end: its exit code (negative: the signal). STALE: it gave up, for the registry or another
-    owner; UNREACHABLE: the system of a source or sink did not answer it."""
+    """Wait for the owner's end: its exit code (negative: the signal)."""
     process.join(timeout_s)
     if process.exitcode is None:
         process.kill()

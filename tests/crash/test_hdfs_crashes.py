@@ -21,18 +21,11 @@ from hdfs_native import Client
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.opening import connect
+from tests.crash.comparing import numbered
 from tests.crash.flow import Place, expected, outputs, prepare
-from tests.crash.processes import (
-    FINISHED,
-    KILLED,
-    Stop,
-    finish,
-    own_to_the_end,
-    resume,
-    start_owner,
-    wait_until_stopped,
-)
-from tests.crash.test_round_crashes import COMMITTED, UNDECIDED, numbered, record, stops_to_try
+from tests.crash.places import record
+from tests.crash.processes import finish, own_to_the_end, resume, start_owner, wait_until_stopped
+from tests.crash.stops import COMMITTED, FINISHED, KILLED, UNDECIDED, Stop, stops_to_try
 from tests.stalls import expect_output
 
 pytestmark = pytest.mark.timeout(1800)

@@ -22,19 +22,9 @@ from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.opening import connect
 from tests.crash.flow import Place, prepare
-from tests.crash.processes import (
-    FINISHED,
-    KILLED,
-    STALE,
-    UNREACHABLE,
-    Stop,
-    finish,
-    own_to_the_end,
-    resume,
-    start_owner,
-    wait_until_stopped,
-)
-from tests.crash.test_round_crashes import record, stops_to_try, wrong
+from tests.crash.places import record, wrong
+from tests.crash.processes import finish, own_to_the_end, resume, start_owner, wait_until_stopped
+from tests.crash.stops import FINISHED, KILLED, STALE, UNREACHABLE, Stop, stops_to_try
 from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 

@@ -16,8 +16,9 @@ from typing import Literal
 import pytest
 
 from tests.crash.flow import Place
-from tests.crash.processes import FINISHED, Stop, finish, own_to_the_end, resume, start_owner, wait_until_stopped
-from tests.crash.test_round_crashes import BASES, new_place, record, wrong
+from tests.crash.places import new_place, record, wrong
+from tests.crash.processes import finish, own_to_the_end, resume, start_owner, wait_until_stopped
+from tests.crash.stops import BASES, FINISHED, Stop
 from tests.stalls import expect_output
 
 __all__ = ["new_place"]  # a fixture, used by name

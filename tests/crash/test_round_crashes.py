@@ -3,44 +3,23 @@
 The stops are not listed by hand: an undisturbed run is recorded, and every stop that it passes is tried; the last test
 compares them with the failpoints that stand in the code. In every case the output, read back by content, must equal
 that of an undisturbed run, order included, and the final files must say the same to a program that knows nothing of us.
+
+Owners are simulated processes here; `test_round_processes.py` has real ones.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.opening import connect
-from tests.crash.flow import PADDING, Place, expected, files_as_others_see_them, outputs, prepare
-from tests.crash.processes import (
-    FINISHED,
-    KILLED,
-    STALE,
-    Stop,
-    finish,
-    own_to_the_end,
-    resume,
-    start_owner,
-    wait_until_stopped,
-)
+from tests.crash.comparing import wrong
+from tests.crash.simulated import Stage, simulated
+from tests.crash.stops import BASES, FINISHED, KILLED, STALE, Stop, stops_to_try
 from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 
-pytestmark = pytest.mark.timeout(900)
 TASKS = pytest.mark.parametrize("tasks", [1, 3])
-
-# Moments that leave a recovery something to decide: output that is staged, and not committed or just committed; a
-# segment file that nobody has registered.
-UNDECIDED = Stop("round.commit:before", "kill", occurrence=2)
-COMMITTED = Stop("round.commit:after", "kill", occurrence=2)
-UNREGISTERED = Stop("log.segment_register:before", "kill", occurrence=1)
-BASES = (UNDECIDED, COMMITTED, UNREGISTERED)
 
 # Effects of the rooms of the round that are no part of a round or its recovery, and where they are stopped instead.
 ELSEWHERE: dict[str, str] = {
@@ -102,123 +81,97 @@ ELSEWHERE: dict[str, str] = {
 }
 
 
-@pytest.fixture
-def new_place(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Callable[[int], Place]:
-    """Make a place of its own for each case: a registry chroot, a directory, filled input logs."""
-
-    def make(tasks: int) -> Place:
-        name = uuid.uuid4().hex[:12]
-        place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), tasks)
-        with connect(place.hosts, session_timeout_s=100) as registry:
-            prepare(place, registry)
-        return place
-
-    return make
+def judged(stage: Stage, case: object) -> list[str]:
+    """What is wrong with the output now."""
+    with stage.session() as session:
+        return wrong(stage.place, session, case)
 
 
-def record(place: Place, generation: int) -> list[str]:
-    """The stops that an owner passes from here to the end, in order, with repetitions."""
-    passed = Path(place.directory) / f"stops-{generation}"
-    assert finish(start_owner(place, generation, record_to=passed)) == FINISHED
-    return passed.read_text().split("\n")
+def undisturbed(stage: Stage) -> list[str]:
+    """The stops that an owner passes, in order, with repetitions."""
+    owner = stage.own_to_the_end(1)
+    assert owner.code == FINISHED
+    return owner.passed
 
 
-def wrong(place: Place, case: object) -> list[str]:
-    """What is not as in an undisturbed run: empty when everything is there once and in order."""
-    with connect(place.hosts, session_timeout_s=100) as registry:
-        found = {name: [numbered(row) for row in rows] for name, rows in outputs(registry, place).items()}
-    wanted = {name: [numbered(row) for row in rows] for name, rows in expected(place).items()}
-    problems = [f"{case}: {name} holds {found.get(name)}" for name, rows in wanted.items() if found.get(name) != rows]
-    if place.bootstrap:
-        return problems
-    lines = Counter(row for name, rows in wanted.items() if name.startswith("odd/") for row in rows)
-    seen = Counter(numbered(json.loads(line)) for line in files_as_others_see_them(place).elements())
-    if seen != lines:
-        problems.append(f"{case}: the final files hold {seen}")
-    return problems
+def recovered(base: Stop, stage: Stage) -> list[str]:
+    """The stops of a recovery, up to the first commit after it."""
+    assert stage.own_to_the_end(1, base).code == KILLED
+    owner = stage.own_to_the_end(2)
+    assert owner.code == FINISHED
+    return owner.passed
 
 
-def numbered(row: dict[str, object]) -> str:
-    """A record in short, for messages; the padding is the same in all."""
-    return f"{row['log']}:{row['n']}" + ("" if row["padding"] == PADDING else " damaged")
+def killed(stop: Stop, stage: Stage) -> list[str]:
+    assert stage.own_to_the_end(1, stop).code == KILLED, stop
+    assert stage.own_to_the_end(2).code == FINISHED, stop
+    return judged(stage, stop)
 
 
-def stops_to_try(passed: list[str]) -> list[Stop]:
-    """Each stop once, at the middle one of its passings: there is something behind it and something before it."""
-    counted = Counter(passed)
-    return [Stop(name, "kill", (count + 1) // 2) for name, count in counted.items()]
+def killed_twice(base: Stop, stop: Stop, stage: Stage) -> list[str]:
+    assert stage.own_to_the_end(1, base).code == KILLED
+    assert stage.own_to_the_end(2, stop).code == KILLED, stop
+    assert stage.own_to_the_end(3).code == FINISHED, stop
+    return judged(stage, stop)
+
+
+def unanswered(stop: Stop, stage: Stage) -> list[str]:
+    first = stage.own_to_the_end(1, stop)
+    if first.code != FINISHED:
+        assert first.code == STALE, stop
+        assert stage.own_to_the_end(2).code == FINISHED, stop
+    return judged(stage, stop)
+
+
+def paused(stop: Stop, stage: Stage) -> list[str]:
+    stalled = stage.start(1, stop)
+    assert stage.wait_until_paused(stalled), stop
+    assert stage.own_to_the_end(2).code == FINISHED, stop
+    stage.outlast_pause()
+    stage.finish(stalled)
+    # And a third one, which would read again whatever the stale one had put back.
+    assert stage.own_to_the_end(3).code == FINISHED, stop
+    return judged(stage, stop)
 
 
 @TASKS
-def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(new_place: Callable[[int], Place], tasks: int) -> None:
+def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(tasks: int) -> None:
     problems = []
-    for stop in stops_to_try(record(new_place(tasks), 1)):
-        place = new_place(tasks)
-        assert finish(start_owner(place, 1, stop)) == KILLED, stop
-        assert own_to_the_end(place, 2) == FINISHED, stop
-        problems += wrong(place, stop)
+    for stop in stops_to_try(simulated(tasks, undisturbed)):
+        problems += simulated(tasks, partial(killed, stop))
     expect_output(not problems, "\n".join(problems))
 
 
 @TASKS
 @pytest.mark.parametrize("base", BASES, ids=["undecided", "committed", "unregistered"])
-def test_a_recovery_that_is_killed_is_recovered_from(new_place: Callable[[int], Place], tasks: int, base: Stop) -> None:
-    def crashed() -> Place:
-        place = new_place(tasks)
-        assert finish(start_owner(place, 1, base)) == KILLED
-        return place
-
-    passed = record(crashed(), 2)
-    recovery = passed[: passed.index("round.commit:before")]
+def test_a_recovery_that_is_killed_is_recovered_from(tasks: int, base: Stop) -> None:
+    passed = simulated(tasks, partial(recovered, base))
     problems = []
-    for name, count in Counter(recovery).items():
-        place = crashed()
-        stop = Stop(name, "kill", (count + 1) // 2)
-        assert finish(start_owner(place, 2, stop)) == KILLED, stop
-        assert own_to_the_end(place, 3) == FINISHED, stop
-        problems += wrong(place, stop)
+    for stop in stops_to_try(passed[: passed.index("round.commit:before")]):
+        problems += simulated(tasks, partial(killed_twice, base, stop))
     expect_output(not problems, "\n".join(problems))
 
 
 @TASKS
-def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
-    new_place: Callable[[int], Place], tasks: int
-) -> None:
+def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(tasks: int) -> None:
     problems = []
-    tried = [s for s in stops_to_try(record(new_place(tasks), 1)) if s.name.endswith(":before")]
-    for stop in tried:
-        place = new_place(tasks)
-        first = finish(start_owner(place, 1, Stop(stop.name, "lose_reply", stop.occurrence)))
-        if first != FINISHED:
-            assert first == STALE, stop
-            assert own_to_the_end(place, 2) == FINISHED, stop
-        problems += wrong(place, stop)
+    for stop in stops_to_try(simulated(tasks, undisturbed)):
+        if stop.name.endswith(":before"):
+            problems += simulated(tasks, partial(unanswered, stop.but("lose_reply")))
     expect_output(not problems, "\n".join(problems))
 
 
 @TASKS
-def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
-    new_place: Callable[[int], Place], tasks: int
-) -> None:
+def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(tasks: int) -> None:
     problems = []
-    for stop in stops_to_try(record(new_place(tasks), 1)):
-        place = new_place(tasks)
-        stalled = start_owner(place, 1, Stop(stop.name, "pause", stop.occurrence))
-        assert wait_until_stopped(stalled), stop
-        assert own_to_the_end(place, 2) == FINISHED, stop
-        resume(stalled)
-        finish(stalled)
-        # And a third one, which would read again whatever the stale one had put back.
-        assert own_to_the_end(place, 3) == FINISHED, stop
-        problems += wrong(place, stop)
+    for stop in stops_to_try(simulated(tasks, undisturbed)):
+        problems += simulated(tasks, partial(paused, stop.but("pause")))
     expect_output(not problems, "\n".join(problems))
 
 
-def test_every_effect_in_the_code_is_one_of_the_stops(new_place: Callable[[int], Place]) -> None:
-    passed: set[str] = {stop for tasks in (1, 3) for stop in record(new_place(tasks), 1)}
+def test_every_effect_in_the_code_is_one_of_the_stops() -> None:
+    passed: set[str] = {stop for tasks in (1, 3) for stop in simulated(tasks, undisturbed)}
     for base in BASES:
-        place = new_place(1)
-        assert finish(start_owner(place, 1, base)) == KILLED
-        passed.update(record(place, 2))
+        passed.update(simulated(1, partial(recovered, base)))
     tried = {name.rsplit(":", 1)[0] for name in passed}
     assert sorted(set(failpoint_names()) - tried) == sorted(ELSEWHERE)

@@ -10,7 +10,8 @@ from scribengin.log import LogConfig
 from scribengin.log.clients import without_envelope
 from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_of
 from scribengin_registry.contract import Registry
-from tests.crash.processes import FINISHED, KILLED, finish
+from tests.crash.processes import finish
+from tests.crash.stops import FINISHED, KILLED
 from tests.crash.transforming import SOURCE, TARGET, start_transformer
 
 # One after the other, each in a process that goes on where the one before was killed.

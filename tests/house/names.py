@@ -24,11 +24,11 @@ def _names_something(name: str, modules: Mapping[str, SourceFile]) -> bool:
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         if (module := modules.get(".".join(parts[:count]))) is not None:
-            return set(parts[count:]) <= _known(module)
+            return set(parts[count:]) <= defined_names(module)
     return False
 
 
-def _known(file: SourceFile) -> set[str]:
+def defined_names(file: SourceFile) -> set[str]:
     """What a module defines at any depth, or imports."""
     found = set(imported_names(file))
     for node in ast.walk(file.tree):

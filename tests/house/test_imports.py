@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.house.allowed import INSIDE_LOG, UPWARD
 from tests.house.names import stale_names
+from tests.house.programs import program_of, undefined_names, unknown_imports
 from tests.house.rooms import (
     BELOW,
     CLIENTS,
@@ -165,6 +168,22 @@ def test_names_of_ours_in_strings_name_something() -> None:
         "scribengin.gone.away",
         "scribengin.base.names:nobody",
     ]
+
+
+def test_programs_in_strings_import_what_there_is_and_use_what_they_import(tmp_path: Path) -> None:
+    files = python_files()
+    modules = {file.module: file for file in files}
+    texts = {f.path: text for f in files if not f.path.startswith("tests/house/") and (text := program_of(f))}
+    assert len(texts) > 10
+    missing = [f"{path} {name}" for path, text in texts.items() for name in unknown_imports(text, modules)]
+    expect_none([*missing, *undefined_names(texts, tmp_path)])
+
+
+def test_the_rule_sees_what_a_program_in_a_string_lacks(tmp_path: Path) -> None:
+    modules = {file.module: file for file in python_files()}
+    text = program_of(parse('P = """\nfrom scribengin.errors import Gone\nprint(Gone, missing)\n"""'))
+    assert list(unknown_imports(text, modules)) == ["scribengin.errors.Gone"]
+    assert list(undefined_names({"tests/a.py": text}, tmp_path)) == ["tests/a.py Undefined name `missing`"]
 
 
 def test_a_module_that_is_run_can_be() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from scribengin.base.threads import background
 from scribengin.filesystems.contract import DurableFileSystem, is_lasting
 from scribengin.testing.conformance.expecting import expect, expect_equal, promised
+from scribengin.testing.failpoints import at_failpoint
 
 Check = Callable[[DurableFileSystem, str], None]
 _THREADS = 4
@@ -139,6 +140,13 @@ def a_place_has_one_name(files: DurableFileSystem, root: str) -> None:
     expect(bool(files.promise), "promise says what a sink's guarantee rests on")
 
 
+def a_directory_may_be_made_by_somebody_else_meanwhile(files: DurableFileSystem, root: str) -> None:
+    """Whoever was overtaken between his look and his own attempt finds it there."""
+    with at_failpoint("files.make_directory:before", lambda _stop: files.make_directories(root)):
+        files.make_directories(root)
+    expect(files.is_directory(root), "the directory is there")
+
+
 def threads_do_not_meet(files: DurableFileSystem, root: str) -> None:
     """Each writes and moves files of its own, at once."""
     files.make_directories(root)
@@ -169,6 +177,7 @@ FILE_SYSTEM_CHECKS: tuple[Check, ...] = (
     hidden_files_are_nobodys_input_and_depth_is_kept,
     a_file_that_is_given_up_can_be_closed_and_removed,
     a_place_has_one_name,
+    a_directory_may_be_made_by_somebody_else_meanwhile,
     threads_do_not_meet,
 )
 """What `check_file_system` checks, one after the other: each below a directory of its own."""
