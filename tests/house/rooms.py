@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tests.house.allowed import INSIDE_LOG, UPWARD
 from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
@@ -85,8 +85,7 @@ def room(module: str) -> str:
     parts = module.split(".")
     if parts[0] == "scribengin":
         parts = parts[1:]
-    around = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
-    return next((name for name in around if name in BELOW), "base")
+    return next((name for name in _around(".".join(parts)) if name in BELOW), "base")
 
 
 def everything_below(name: str) -> frozenset[str]:
@@ -125,6 +124,50 @@ def upward_imports(file: SourceFile) -> list[str]:
     return sorted(
         {f"{file.path}:{line} {room(file.module)} imports {room(m)}" for m, line in ours if room(m) not in allowed}
     )
+
+
+def circles(files: Iterable[SourceFile]) -> list[str]:
+    """Imports between folders side by side, at any depth, that lead back to where they begin."""
+    known = {file.module: file for file in files}
+    arrows: dict[str, set[str]] = {}
+    for file in known.values():
+        for imported, _line in imported_modules(file):
+            target = next((name for name in _around(imported) if name in known), None)
+            if target is not None:
+                one, other = _side_by_side(file.module, target, known)
+                if one != other:
+                    arrows.setdefault(one, set()).add(other)
+    return sorted(
+        f"{one} imports {other} in a circle"
+        for one, to in arrows.items()
+        for other in to
+        if one in _reached(other, arrows)
+    )
+
+
+def _side_by_side(module: str, target: str, known: Mapping[str, SourceFile]) -> tuple[str, str]:
+    """The folders of one folder in which two modules stand; "", "" where one of them stands in no such folder."""
+    one, other = module.split("."), target.split(".")
+    same = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), -1)
+    if same < 1:
+        return "", ""
+    folders = ".".join(one[: same + 1]), ".".join(other[: same + 1])
+    return folders if all(known[name].path.endswith("__init__.py") for name in folders) else ("", "")
+
+
+def _reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        new = arrows.get(ahead.pop(), set()) - seen
+        seen |= new
+        ahead.extend(new)
+    return seen
+
+
+def _around(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
 def past_the_door(file: SourceFile) -> list[str]:

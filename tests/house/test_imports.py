@@ -14,6 +14,7 @@ from tests.house.rooms import (
     CLIENTS,
     LOG_FACES,
     behind_the_face,
+    circles,
     drawing,
     everything_below,
     imported_modules,
@@ -27,6 +28,19 @@ from tests.house.tree import CODE_ROOTS, ROOT, expect_none, parse, python_files,
 
 def test_imports_only_go_down() -> None:
     expect_none(line for file in shipped_files() for line in upward_imports(file))
+
+
+def test_folders_form_no_circle_at_any_depth() -> None:
+    expect_none(circles(shipped_files()))
+    around = [
+        parse("", "a", "a/__init__.py"),
+        *(parse("", f"a.{name}", f"a/{name}/__init__.py") for name in ("x", "y", "z")),
+        parse("from a.y.two import f", "a.x.one", "a/x/one.py"),
+        parse("import a.z.three", "a.y.two", "a/y/two.py"),
+    ]
+    assert circles([*around, parse("", "a.z.three", "a/z/three.py")]) == []
+    back = parse("from a.x import one", "a.z.three", "a/z/three.py")
+    assert circles([*around, back]) == [f"a.{one} imports a.{other} in a circle" for one, other in ("xy", "yz", "zx")]
 
 
 def test_clients_of_optional_systems_are_imported_in_one_place() -> None:

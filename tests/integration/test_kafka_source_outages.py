@@ -16,8 +16,8 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.connectors.kafka.client import client
+from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig
-from scribengin.connectors.kafka.source.position import PartitionEnds
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES

@@ -9,8 +9,9 @@ from confluent_kafka import KafkaError
 
 from scribengin.connectors.kafka.client.client import Troubles, engine_error
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
+from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig, time_ms
-from scribengin.connectors.kafka.source.position import KafkaPosition, PartitionEnds, begin_of
+from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SystemUnreachable
 
 WHAT = "source 'in', partition t/0"

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
-from scribengin.connectors.kafka.source.position import PartitionEnds
+from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.errors import ConfigInvalid, DataflowError, ScribenginError, SystemUnreachable
 
 Partition = tuple[str, int]

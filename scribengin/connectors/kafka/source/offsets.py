@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from scribengin.base.clock import Clock
 from scribengin.connectors.kafka.client.client import KafkaControl, Partition
-from scribengin.connectors.kafka.source.position import PartitionEnds
+from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.errors import ScribenginError
 
 LOOK_AGE_MAX_S = 0.2

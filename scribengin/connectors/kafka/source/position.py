@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scribengin.base.model import Position
+from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.errors import DataflowError, PositionTruncated
 
 
@@ -36,16 +37,6 @@ class KafkaPosition:
                 'or write one as in {"offset": 17}'
             )
         return cls(offset, topic_id)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionEnds:
-    """What a partition holds: offsets [begin, end) of the topic with that id. `end`: as far as its isolation lets one
-    read, the high watermark or the last stable offset."""
-
-    begin: int
-    end: int
-    topic_id: str = ""
 
 
 def begin_of(

@@ -27,11 +27,12 @@ from scribengin.connectors.contract import (
     StartAt,
 )
 from scribengin.connectors.kafka.client.client import KafkaControl, Partition
+from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.columns import SCHEMA
 from scribengin.connectors.kafka.source.config import EARLIEST, LATEST, KafkaSourceConfig, time_ms
 from scribengin.connectors.kafka.source.mirror import GroupMirror
 from scribengin.connectors.kafka.source.offsets import PartitionWatch
-from scribengin.connectors.kafka.source.position import KafkaPosition, PartitionEnds, begin_of
+from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of
 from scribengin.connectors.kafka.source.reading import KafkaSplit, Reading
 from scribengin.connectors.kafka.source.watching import Watch
 from scribengin.errors import ConfigInvalid, ScribenginError, SourceMissing
