@@ -162,7 +162,9 @@ def test_after_sessions_have_ended_everything_comes_back_with_new_workers_and_ge
         assert min(generations.values()) >= before[name], "generations are never used twice"
 
 
+@pytest.mark.full
 def test_a_registry_that_comes_and_goes_at_random_is_outlived(led: Led, registry: Registry, proxy: ChaosProxy) -> None:
+    """A simulation has thousands of such outages in every run of the tests: `tests/property/test_simulation.py`."""
     chance = random.Random(6)
     before = {name: next_generation(registry, name) for name in NAMES}
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""The soak test itself: two minutes of its schedule in every run of the tests; and Ctrl-C, which ends it in order."""
+"""The soak test itself, ended in order by Ctrl-C behind its first act; two minutes of its schedule in `test --full`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def left_running(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_two_minutes_of_kills_stalls_cuts_and_edits_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     with soaking(tmp_path, "--minutes", "2", "--seed", str(SEED)) as soak:
         code = soak.wait(LIMIT_S)
@@ -64,6 +65,7 @@ def test_two_minutes_of_kills_stalls_cuts_and_edits_lose_nothing_and_repeat_noth
 
 
 def test_ctrl_c_ends_it_early_with_its_table_and_leaves_nothing_running(tmp_path: Path) -> None:
+    """What was put in up to there has come out, once."""
     with soaking(tmp_path, "--minutes", "30", "--seed", "1") as soak:
         wait_until(lambda: "act 1 of" in said(tmp_path) or soak.poll() is not None, LIMIT_S, "the first act")
         soak.send_signal(signal.SIGINT)
@@ -72,4 +74,5 @@ def test_ctrl_c_ends_it_early_with_its_table_and_leaves_nothing_running(tmp_path
     assert code == 0, text
     assert "ended early." in text
     assert "| lost | 0 |" in text
+    assert "| duplicated | 0 |" in text
     await_none(lambda: left_running(tmp_path))
