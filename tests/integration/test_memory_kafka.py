@@ -13,6 +13,7 @@ from scribengin.connectors.kafka.client.client import Troubles
 from scribengin.connectors.kafka.client.failures import failure
 from scribengin.testing.conformance.kafka import KafkaClients
 from scribengin.testing.memory_kafka import MemoryKafka
+from scribengin.testing.memory_registry import Loss
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 
@@ -111,6 +112,41 @@ def test_a_commit_whose_answer_is_lost_is_unknown_and_the_next_producer_finds_ou
             producer.commit_transaction(_LIMIT_S)
         side.producer()
         assert (side.moved()[0] == 1, side.seen()) == ((True, [(0, b"1")]) if loss == "reply" else (False, []))
+
+
+def test_a_record_whose_answer_is_lost_is_sent_again_and_there_once() -> None:
+    with MemoryKafka("in-memory:4").serving() as cluster:
+        side = KafkaClients(cluster.bootstrap)
+        producer = side.producer()
+        producer.begin_transaction()
+        losses: list[Loss | None] = ["reply", "request"]
+        cluster.lose = lambda _act, _name: losses.pop() if losses else None
+        for value in (b"1", b"2"):
+            producer.produce(side.topic, value, None, 0)
+        producer.commit_transaction(_LIMIT_S)
+        assert [value for _offset, value in side.seen()] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("loss", ["request", "reply"])
+@pytest.mark.parametrize("lost", ["produce", "send_offsets"])
+def test_a_transaction_is_aborted_whose_first_answer_was_lost_and_the_next_one_commits(loss: Any, lost: str) -> None:
+    with MemoryKafka("in-memory:4").serving() as cluster:
+        side = KafkaClients(cluster.bootstrap)
+        producer = side.producer()
+        side.stage(producer, b"1")
+        producer.commit_transaction(_LIMIT_S)
+        producer.begin_transaction()
+        cluster.lose = lambda act, _name: loss if act == lost else None
+        if lost == "produce":
+            producer.produce(side.topic, b"aborted", None, 0)
+        else:
+            with pytest.raises(KafkaException, match="_TIMED_OUT"):
+                side.move(producer, 1, "aborted")
+        cluster.lose = lambda _act, _name: None
+        producer.abort_transaction(_LIMIT_S)
+        side.stage(producer, b"2")
+        producer.commit_transaction(_LIMIT_S)
+        assert [value for _offset, value in side.seen()] == [b"1", b"2"]
 
 
 def test_a_cluster_that_is_away_answers_nobody_until_it_is_back() -> None:

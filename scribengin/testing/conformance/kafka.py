@@ -176,6 +176,18 @@ def a_newer_producer_fences_the_older_one_and_aborts_what_it_left(bootstrap: str
     clients.expect_seen([b"new"], "after an older producer was fenced")
 
 
+def a_fenced_producer_that_begins_anew_is_told_when_it_flushes(bootstrap: str) -> None:
+    """`begin_transaction` asks nobody, and `produce` waits for nobody."""
+    clients = KafkaClients(bootstrap)
+    older = clients.producer()
+    clients.producer()
+    older.begin_transaction()
+    older.produce(clients.topic, b"late", None, 0)
+    told = clients.judged(lambda: older.flush(_LIMIT_S))
+    expect_equal(told, DecisionUnknown, "how the engine takes it that a fenced producer flushes")
+    expect_equal(clients.ends(), (0, 0, 0), "where the partition ends")
+
+
 def what_was_decided_stands_when_its_producer_is_fenced(bootstrap: str) -> None:
     """Though its marks may be on their way: `init_transactions` waits for them."""
     clients = KafkaClients(bootstrap)
@@ -253,6 +265,7 @@ KAFKA_CHECKS: tuple[Callable[[str], None], ...] = (
     an_open_transaction_holds_readers_of_committed_records_back,
     offsets_move_with_the_transaction_or_not_at_all,
     a_newer_producer_fences_the_older_one_and_aborts_what_it_left,
+    a_fenced_producer_that_begins_anew_is_told_when_it_flushes,
     what_was_decided_stands_when_its_producer_is_fenced,
     a_transaction_that_is_open_for_too_long_is_aborted,
     a_transaction_that_wrote_nothing_ends_at_once,

@@ -57,6 +57,8 @@ class MemoryKafka:
         self.topics: dict[str, TopicLog] = {}
         self.groups: dict[str, dict[Place, tuple[int, str]]] = {}
         self._ids: dict[str, TransactionalId] = {}
+        self._written: dict[int, int] = {}
+        """Of each idempotent producer, by its number: which of its records it wrote last."""
 
     @contextmanager
     def serving(self) -> Iterator[MemoryKafka]:
@@ -203,15 +205,32 @@ class MemoryKafka:
         transactional.last = None
         return transactional.epoch
 
-    def write(self, place: Place, record: ProducedRecord, transactional_id: str | None, epoch: int) -> None:
-        """Append a record, in the id's transaction if there is an id. Raises KafkaException, Concurrent."""
-        if transactional_id is None:
-            self._append(place, record, None)
-            return
-        self._log(place)
-        transaction = self._opened(transactional_id, epoch)
-        transaction.unmarked.setdefault(place, float("inf"))
-        self._append(place, record, transaction)
+    def next_producer(self) -> int:
+        """A number for a producer whose records are told apart."""
+        with self.changed:
+            self._written[len(self._written)] = -1
+            return len(self._written) - 1
+
+    def write(
+        self,
+        place: Place,
+        record: ProducedRecord,
+        written_as: tuple[int | None, int],
+        transactional_id: str | None,
+        epoch: int,
+    ) -> None:
+        """Append a record, in the id's transaction if there is an id; not again what an idempotent producer asks for
+        again. `written_as`: its producer's number, and which of that one's it is. Raises KafkaException, Concurrent."""
+        transaction = None
+        if transactional_id is not None:
+            self._log(place)
+            transaction = self._opened(transactional_id, epoch)
+            transaction.unmarked.setdefault(place, float("inf"))
+        producer, number = written_as
+        if producer is None or self._written[producer] < number:
+            self._append(place, record, transaction)
+        if producer is not None:
+            self._written[producer] = number
 
     def add_offsets(
         self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Place, tuple[int, str]]
@@ -221,16 +240,16 @@ class MemoryKafka:
         transaction.unmarked.setdefault((group, GROUP), float("inf"))
         transaction.offsets.setdefault((group, GROUP), {}).update(offsets)
 
-    def decide(self, transactional_id: str, epoch: int, outcome: Literal["commit", "abort"]) -> None:
-        """End the transaction: this is its decision, and its marks follow. Raises KafkaException."""
+    def decide(self, transactional_id: str, epoch: int, number: int, outcome: Literal["commit", "abort"]) -> None:
+        """End the transaction: this is its decision, and its marks follow. `number`: which of its producer's it is; one
+        that never came here ends like another. Raises KafkaException."""
         transactional = self._current(transactional_id, epoch)
-        if not transactional.is_undecided:
-            before = transactional.open.outcome if transactional.open is not None else transactional.last
-            if before not in (outcome, None):
-                raise failed(KafkaError.INVALID_TXN_STATE, "Broker: Producer attempted a transactional operation")
-            return
-        self._decide(transactional, outcome, transactional_id)
-        self._mark(transactional, self.clock.monotonic_s())
+        if transactional.is_undecided:
+            self._decide(transactional, outcome, transactional_id)
+            transactional.last = (number, outcome)
+            self._mark(transactional, self.clock.monotonic_s())
+        elif transactional.last is not None and transactional.last[0] == number and transactional.last[1] != outcome:
+            raise failed(KafkaError.INVALID_TXN_STATE, "Broker: Producer attempted a transactional operation")
 
     def committed(self, group: str, places: Sequence[Place], *, stable: bool) -> list[tuple[int, str] | None]:
         """What a group has committed. `stable`: not while a transaction may still move it. Raises Concurrent."""
@@ -276,7 +295,7 @@ class MemoryKafka:
     def _decide(self, transactional: TransactionalId, outcome: Literal["commit", "abort"], name: str) -> None:
         transaction, now_s = transactional.open, self.clock.monotonic_s()
         assert transaction is not None
-        transaction.outcome = transactional.last = outcome
+        transaction.outcome = outcome
         for place in transaction.unmarked:
             text = f"group/{place[0]}" if place[1] == GROUP else f"{place[0]}/{place[1]}"
             transaction.unmarked[place] = now_s + self.mark_after_s(name, text)

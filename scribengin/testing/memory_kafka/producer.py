@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -29,11 +29,18 @@ class MemoryProducer:
         self._queue_max = int(conf.get("queue.buffering.max.messages", _QUEUE_MAX))
         self._queue: deque[tuple[str, int, ProducedRecord]] = deque()
         self._epoch = 0
+        idempotent = self._id is not None or bool(conf.get("enable.idempotence", False))
+        self._number = cluster.next_producer() if idempotent else None
+        self._sent = 0
         self._state = "new" if self._id is not None else "plain"
         self._fatal: KafkaException | None = None
+        self._untold: KafkaException | None = None
+        """What `poll` and `flush` raise, once: the real client calls back, and so ends the call that serves it."""
         self._failed: KafkaException | None = None
         """Why the transaction can only be aborted."""
         self._wrote = False
+        """Whether the brokers were asked for anything of the transaction, and so may have it open."""
+        self._began = 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -48,6 +55,7 @@ class MemoryProducer:
         """Asks nobody."""
         self._expect("ready")
         self._state = "open"
+        self._began += 1
         self._wrote = False
         self._failed = None
 
@@ -72,12 +80,15 @@ class MemoryProducer:
             self._send(0.0)
 
     def poll(self, timeout: float = -1) -> int:
-        """Send what waits. How many are left does not matter to anybody."""
-        return self._send(0.0 if timeout < 0 else timeout)
+        """Send what waits. How many are left does not matter to anybody. Raises KafkaException, what ends it."""
+        sent = self._send(0.0 if timeout < 0 else timeout)
+        self._tell()
+        return sent
 
     def flush(self, timeout: float = -1) -> int:
-        """Send what waits: how many records are left after the timeout."""
+        """Send what waits: how many records are left after the timeout. Raises KafkaException, what ends it."""
         self._send(timeout)
+        self._tell()
         return len(self._queue)
 
     def send_offsets_to_transaction(
@@ -88,8 +99,8 @@ class MemoryProducer:
         self._refuse_failed()
         offsets = {(p.topic, p.partition): (p.offset, p.metadata or "") for p in positions}
         group = group_metadata.group
-        self._ask("send_offsets", timeout, lambda: self._cluster.add_offsets(self._name, self._epoch, group, offsets))
         self._wrote = True
+        self._ask("send_offsets", timeout, lambda: self._cluster.add_offsets(self._name, self._epoch, group, offsets))
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and decide."""
@@ -99,15 +110,16 @@ class MemoryProducer:
             raise failed(KafkaError._TIMED_OUT, "Local: Timed out")
         self._refuse_failed()
         if self._wrote:
-            self._ask("commit", timeout, lambda: self._cluster.decide(self._name, self._epoch, "commit"))
+            self._decide("commit", timeout)
         self._state = "ready"
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop what waits, and decide."""
         self._expect("open")
+        self._sent += len(self._queue)
         self._queue.clear()
         if self._wrote:
-            self._ask("abort", timeout, lambda: self._cluster.decide(self._name, self._epoch, "abort"))
+            self._decide("abort", timeout)
         self._state = "ready"
 
     @property
@@ -119,9 +131,11 @@ class MemoryProducer:
         sent = 0
         while self._queue and self._fatal is None:
             topic, partition, record = self._queue[0]
+            place, written_as = (topic, partition), (self._number, self._sent)
+            self._wrote = True
             try:
                 self._cluster.asked(
-                    lambda: self._cluster.write((topic, partition), record, self._id, self._epoch),  # noqa: B023
+                    lambda: self._cluster.write(place, record, written_as, self._id, self._epoch),  # noqa: B023
                     timeout_s,
                     act="produce",
                     name=self._id or topic,
@@ -129,14 +143,25 @@ class MemoryProducer:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError._TIMED_OUT:
                     return sent
-                if error.args[0].fatal():
-                    self._fatal = error
+                self._note_fatal(error)
                 self._failed = self._failed or error
                 self._deliver(error.args[0], topic, partition)
-            self._wrote = True
             self._queue.popleft()
+            self._sent += 1
             sent += 1
         return sent
+
+    def _decide(self, outcome: Literal["commit", "abort"], timeout_s: float) -> None:
+        self._ask(outcome, timeout_s, lambda: self._cluster.decide(self._name, self._epoch, self._began, outcome))
+
+    def _note_fatal(self, error: KafkaException) -> None:
+        if error.args[0].fatal() and self._fatal is None:
+            self._fatal = self._untold = error
+
+    def _tell(self) -> None:
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            raise untold
 
     def _deliver(self, error: KafkaError, topic: str, partition: int) -> None:
         if self._told is not None:
@@ -151,8 +176,7 @@ class MemoryProducer:
         try:
             return self._cluster.asked(ask, timeout_s, act=act, name=self._name)
         except KafkaException as error:
-            if error.args[0].fatal():
-                self._fatal = error
+            self._note_fatal(error)
             raise
 
     def _expect(self, *states: str) -> None:

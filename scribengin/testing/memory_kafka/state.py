@@ -129,7 +129,8 @@ class TransactionalId:
     open: Transaction | None = None
     """The one that is not decided, or whose marks are not all written."""
     since_s: float = 0.0
-    last: Literal["commit", "abort"] | None = None
+    last: tuple[int, Literal["commit", "abort"]] | None = None
+    """Which of its producer's transactions that one ended last, and how."""
 
     @property
     def is_undecided(self) -> bool:
