@@ -13,7 +13,7 @@ from tests.servers.bookkeeper import bookkeeper
 from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly
-from tests.servers.kafka import kafka
+from tests.servers.kafka import kafka, kafka_brokers
 from tests.servers.memory import log_place, memory_registry
 from tests.servers.provider import (
     provider,
@@ -30,6 +30,7 @@ __all__ = [
     "browser",
     "hdfs",
     "kafka",
+    "kafka_brokers",
     "log_place",
     "memory_registry",
     "own_hdfs",
@@ -55,7 +56,7 @@ settings.load_profile("ours")
 
 # The browser may have to be installed first.
 _SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_hdfs", "own_yarn", "yarn"})
-_SERVERS = _SLOW_TO_START | {"kafka", "zookeeper_quorum"}
+_SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
 # Files that take minutes begin first, so that none of them is what everybody waits for at the end.
 _FIRST = (

@@ -71,6 +71,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "scribengin.connectors.kafka",
         "scribengin.testing.memory_kafka",
         "scribengin.testing.conformance.kafka",
+        "scribengin_dev.servers.kafka_cluster",
     ),
     "greenlet": ("scribengin.testing.simulation",),
 }

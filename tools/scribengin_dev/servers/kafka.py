@@ -1,4 +1,6 @@
-"""A Kafka broker: one process, KRaft, the loopback interface, its data in a directory; and Kafka's own tools."""
+"""A Kafka broker: one process, KRaft, the loopback interface, its data in a directory; and Kafka's own tools.
+
+Several that are one cluster: `kafka_cluster`."""
 
 from __future__ import annotations
 
@@ -28,9 +30,20 @@ class KafkaServer:
     in a container (see `containers`). Not thread-safe.
     """
 
-    def __init__(self, folder: Path | str, *, settings: Mapping[str, object] | None = None, image: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        image: str = "",
+        heap_mb: int = _HEAP_MB,
+        cluster_id: str = "",
+    ) -> None:
+        """`cluster_id`: what it is a broker of, an id of its own for "" (see `new_cluster_id`)."""
         self.folder = Path(folder).absolute()
         self._image = image
+        self._heap_mb = heap_mb
+        self._cluster_id = cluster_id or new_cluster_id()
         self._settings = dict(settings or {})
         self._jars: list[Path] = []
         self._server: JavaServer | None = None
@@ -55,15 +68,21 @@ class KafkaServer:
 
     def start(self) -> KafkaServer:
         """Start it and wait until it answers. Raises ArtifactUnavailable, ServerDown, JavaMissing."""
+        self.launch()
+        self.await_answer()
+        return self
+
+    def launch(self) -> None:
+        """Start it, unless it runs; it does not answer yet. Raises as `start`."""
         if self.pid is not None:
-            return self
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port, controller = ports_of(self.folder, 2)
         properties = self.folder / "server.properties"
         properties.write_text(settings_text(self._properties(controller)), encoding="utf-8")
         if not (self.folder / "data" / "meta.properties").is_file():
             self._format(properties)
-        command = self._command("kafka.Kafka", [str(properties)], _HEAP_MB)
+        command = self._command("kafka.Kafka", [str(properties)], self._heap_mb)
         if self._image:
             from scribengin_dev.servers.containers import ContainerServer
 
@@ -71,8 +90,11 @@ class KafkaServer:
         else:
             self._server = JavaServer("kafka", self.folder, command)
         self._server.start()
+
+    def await_answer(self) -> None:
+        """Wait until it answers, once it was launched. Raises ServerDown."""
+        assert self._server is not None, "the broker was not launched yet"
         self._server.await_answer(self._answers, _START_TIMEOUT_S)
-        return self
 
     def stop(self) -> None:
         """Stop it; its data stays. Idempotent."""
@@ -130,10 +152,8 @@ class KafkaServer:
         }
 
     def _format(self, properties: Path) -> None:
-        first, *rest = uuid.uuid4().bytes
-        # Without the first bit it never begins with "-", which the tool would take for an option.
-        cluster = urlsafe_b64encode(bytes((first & 0x7F, *rest))).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", ["format", "--cluster-id", cluster, "--config", str(properties)])
+        words = ["format", "--cluster-id", self._cluster_id, "--config", str(properties)]
+        self._run("kafka.tools.StorageTool", words)
 
     def _run(self, tool: str, words: Sequence[str], stdin: str = "") -> str:
         name = tool.rpartition(".")[2]
@@ -156,3 +176,10 @@ class KafkaServer:
                 return len(connection.recv(10)) == 10
         except OSError:
             return False
+
+
+def new_cluster_id() -> str:
+    """A random one, as Kafka writes them."""
+    first, *rest = uuid.uuid4().bytes
+    # Without the first bit it never begins with "-", which Kafka's tool would take for an option.
+    return urlsafe_b64encode(bytes((first & 0x7F, *rest))).decode().rstrip("=")
