@@ -18,7 +18,7 @@ MIB = 1 << 20
     [(1_000_000, 8 * MIB, 65_536), (1000, 1000 * MIB, 64), (10, 100_000 * MIB, 1), (0, 0, 65_536)],
 )
 def test_wide_rows_are_decoded_few_at_once(rows: int, size_bytes: int, at_once: int) -> None:
-    assert batch_rows([RowGroup(0, 5, 10), RowGroup(5, rows, size_bytes)]) == at_once
+    assert batch_rows(RowGroup(5, rows, size_bytes)) == at_once
 
 
 def test_a_row_group_of_wide_rows_is_not_one_batch(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.contract import RECORD_BYTES_MAX, RoundLimits
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.formats.compression import Outlet
+from scribengin.connectors.files.formats.parquet_pages import PAGE_RECORDS, widest_row
 from scribengin.connectors.files.formats.reading import (
     MARK_BYTES,
     FileReading,
@@ -36,6 +37,8 @@ _ENCRYPTED = b"PARE"
 _FOOTERS_KEPT = 256
 _BATCH_ROWS = 64 * 1024
 _BATCH_BYTES = 64 * 1024 * 1024
+_BUFFER_BYTES = 4 * 1024 * 1024
+"""So much of each column is read at once. A column of a row group may be larger than memory."""
 _PLAIN = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
@@ -79,6 +82,7 @@ class ParquetSplit:
     end: int
     size_bytes: int
     schema: pa.Schema
+    record_bytes_max: int = RECORD_BYTES_MAX
 
     @property
     def records(self) -> int:
@@ -97,22 +101,36 @@ class ParquetSplit:
 
     def _rows(self, read: Callable[[int, int], bytes]) -> Iterator[pa.RecordBatch]:
         with _damage(self.path, f"rows {self.first} to {self.end}"):
-            file = pq.ParquetFile(pa.PythonFile(RangeFile(read, self.file_bytes), "r"))
-            footer = _footer(file)
-            wanted = [n for n, g in enumerate(footer.groups) if g.first < self.end and self.first < g.first + g.rows]
-            at = footer.groups[wanted[0]].first if wanted else 0
+            source = pa.PythonFile(RangeFile(read, self.file_bytes), "r")
+            file = pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             left = self.records
-            rows_max = batch_rows([footer.groups[n] for n in wanted])
-            for batch in file.iter_batches(rows_max, row_groups=wanted):
-                begin = max(self.first - at, 0)
-                rows = batch.slice(begin, min(left, max(batch.num_rows - begin, 0)))
-                at += batch.num_rows
-                if rows.num_rows:
-                    left -= rows.num_rows
-                    yield as_schema(rows, self.schema)
-                if not left:
-                    return
+            for number, group in enumerate(_footer(file).groups):
+                at = group.first
+                if not (at < self.end and self.first < at + group.rows):
+                    continue
+                for batch in file.iter_batches(self._rows_at_once(file, number, group, read), row_groups=[number]):
+                    begin = max(self.first - at, 0)
+                    rows = batch.slice(begin, min(left, max(batch.num_rows - begin, 0)))
+                    at += batch.num_rows
+                    if rows.num_rows:
+                        left -= rows.num_rows
+                        yield as_schema(rows, self.schema)
+                    if not left:
+                        return
         raise self._changed()
+
+    def _rows_at_once(
+        self, file: pq.ParquetFile, number: int, group: RowGroup, read: Callable[[int, int], bytes]
+    ) -> int:
+        widest = widest_row(
+            file,
+            number,
+            read,
+            file_bytes=self.file_bytes,
+            url=self.path,
+            page_bytes_max=PAGE_RECORDS * self.record_bytes_max,
+        )
+        return batch_rows(group, widest)
 
     def _changed(self) -> DataflowError:
         return DataflowError(
@@ -121,11 +139,11 @@ class ParquetSplit:
         )
 
 
-def batch_rows(groups: Sequence[RowGroup]) -> int:
+def batch_rows(group: RowGroup, widest: int = 0) -> int:
     """How many rows are decoded at once: by what their footer says, they take about _BATCH_BYTES. Rows of a group whose
-    sizes differ much may take more: the footer tells only the sum."""
-    widest = max((group.size_bytes / group.rows for group in groups if group.rows), default=0.0)
-    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(widest, 1.0))))
+    sizes differ much may take more: the footer tells only the sum. `widest`: what one may take by parquet_pages.py."""
+    mean = group.size_bytes / max(group.rows, 1)
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(widest, mean, 1.0))))
 
 
 class ParquetReading(FileReading):
@@ -133,9 +151,10 @@ class ParquetReading(FileReading):
 
     grows = False
 
-    def __init__(self, schema: Callable[[], pa.Schema]) -> None:
+    def __init__(self, schema: Callable[[], pa.Schema], record_bytes_max: int = RECORD_BYTES_MAX) -> None:
         """`schema` is asked when the first file is looked at."""
         self._schema = schema
+        self._record_bytes_max = record_bytes_max
         self._footers: OrderedDict[tuple[str, FileInfo], tuple[Footer, str]] = OrderedDict()
 
     def is_ready(self, file: FileToRead) -> bool:
@@ -169,7 +188,10 @@ class ParquetReading(FileReading):
     def _splits(self, file: FileToRead, mark: str, first: int, end: int, bytes_a_row: int) -> list[ParquetSplit]:
         pieces = cut_rows(first, end, max(1, reading.SPLIT_BYTES // bytes_a_row))
         schema, where = self._schema(), (file.url, file.info.identity, file.size_bytes, mark)
-        return [ParquetSplit(*where, begin, stop, (stop - begin) * bytes_a_row, schema) for begin, stop in pieces]
+        return [
+            ParquetSplit(*where, begin, stop, (stop - begin) * bytes_a_row, schema, self._record_bytes_max)
+            for begin, stop in pieces
+        ]
 
     def _footer(self, file: FileToRead) -> tuple[Footer, str]:
         """What the file says of itself, and its mark."""

@@ -201,7 +201,7 @@ class _Readings:
 
     def __init__(self, config: FileSourceConfig, schema: Callable[[], pa.Schema]) -> None:
         self._config = config
-        self._parquet = ParquetReading(schema)
+        self._parquet = ParquetReading(schema, config.record_bytes_max)
         framing: Framing = "binary" if config.file_format == "binary" else "text"
         self._plain = GrowingReading(framing, config.settle_s, config.record_bytes_max)
         self._compressed = {
