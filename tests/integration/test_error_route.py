@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogConfig, LogNamespace
+from scribengin.testing.memory_kafka import MemoryKafka
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
 
@@ -28,6 +30,7 @@ SMALL = LogConfig(record_bytes_max=1_000)
 ALL_BYTES = bytes(byte for byte in range(256) if byte != ord("\n"))
 GOOD = [b"", "Grüße, 世界".encode(), ALL_BYTES, b"x" * 999, b"last"]
 LARGE = "ü".encode() * 5_000
+ERRORS = {"kind": "log", "log": "errors"}
 TWO_LINES = b"two\nlines"
 
 
@@ -65,12 +68,16 @@ def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
 
 
 def routed(
-    namespace: LogNamespace, registry: Registry, sink: Mapping[str, Any], records: Sequence[bytes], **columns: Any
+    namespace: LogNamespace,
+    registry: Registry,
+    sink: Mapping[str, Any],
+    records: Sequence[bytes],
+    errors: Mapping[str, Any] = ERRORS,
+    **columns: Any,
 ) -> tuple[RoundOutcome, list[bytes], list[dict[str, Any]]]:
     """One round of the records to the sink: its outcome, what the sink has, and what the error route has."""
     with namespace.open_writer("in/0") as writer:
         writer.write_bulk(pa.record_batch({"payload": pa.array(records, pa.binary())})).result(120)
-    errors = {"kind": "log", "log": "errors"}
     with opened(registry, sink, errors, {"action": "route", "sink": "errors"}) as resources:
         (owner,) = owners_of(registry, resources, Copy(columns))
         owner.take_over()
@@ -128,6 +135,31 @@ def test_a_record_too_large_for_a_log_is_routed_and_its_error_record_is_cut_to_f
     assert "log 'out/0': a payload of 10000 bytes, the log takes 1000" in error["reason"]
     assert error["cut"]["payload"]["bytes"] == len(LARGE)
     assert error["payload"].startswith("üü")
+
+
+@pytest.fixture(params=["memory", pytest.param("broker", marks=pytest.mark.servers)])
+def small_topic(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """A topic that takes small records only, on a Kafka in memory or a broker."""
+    topic = {"kind": "kafka", "topic": f"small-{uuid.uuid4().hex}", "create": {"config": {"max.message.bytes": 1_200}}}
+    if request.param == "broker":
+        yield topic | {"bootstrap": request.getfixturevalue("kafka").bootstrap}
+        return
+    with MemoryKafka("in-memory:5").serving() as memory:
+        yield topic | {"bootstrap": memory.bootstrap}
+
+
+@pytest.mark.parametrize("large", [LARGE, bytes(range(256)) * 40, b"\0" * 2_000_000], ids=["text", "bytes", "zeros"])
+def test_an_error_record_that_is_too_large_for_a_topic_is_cut_to_fit(
+    namespace: LogNamespace, registry: Registry, small_topic: dict[str, Any], large: bytes
+) -> None:
+    namespace.create("out/0", SMALL)
+    namespace.delete("in/0", force=True)
+    namespace.create("in/0", LogConfig(record_bytes_max=3_000_000))
+    sink = {"kind": "log", "log": "out"}
+    records = [*GOOD[:2], large, *GOOD[2:]]
+    outcome, out, (error,) = routed(namespace, registry, sink, records, small_topic)
+    assert (outcome.records_bad, outcome.written, out) == (1, {"out": 5, "errors": 1}, GOOD)
+    assert error["cut"]["payload"] == {"bytes": len(large), "sha256": hashlib.sha256(large).hexdigest()}
 
 
 @pytest.mark.parametrize(
