@@ -107,3 +107,10 @@ def test_a_timeout_is_explained_by_what_the_client_said_meanwhile() -> None:
     assert isinstance(error, ConfigInvalid)
     assert "wrong password" in str(error)
     assert troubles.take() is None
+
+
+def test_a_batch_that_the_client_does_not_decompress_is_told_with_the_setting_that_bounds_it() -> None:
+    error = engine_error(KafkaError(KafkaError._BAD_COMPRESSION), "h:1", "reading t/0")
+    assert type(error) is DataflowError
+    assert "Kafka at h:1, reading t/0" in str(error)
+    assert "receive.message.max.bytes" in str(error)

@@ -98,6 +98,11 @@ def engine_error(error: KafkaError, bootstrap: str, doing: str, trouble: KafkaEr
         return ConfigInvalid(f"{text}; correct the source's or sink's `client` settings, or what the cluster permits")
     if error.code() in _GONE:
         return DataflowError(f"{text}; was the topic deleted?")
+    if error.code() == KafkaError._BAD_COMPRESSION:
+        return DataflowError(
+            f"{text}; it is damaged, or of zstd and takes more than `client: {{receive.message.max.bytes}}` when it is "
+            "decompressed (100,000,000 where that is not set)"
+        )
     if error.code() in _PASSING or error.retriable():
         return SystemUnreachable(
             f"{text}; it is waited for: see whether the broker runs, and correct `bootstrap` if not"
