@@ -1,7 +1,7 @@
-"""A hundred dataflows with two thousand tasks on one registry: what their masters and workers cost it, at rest and
-while ten of them are edited. Real masters and a real ZooKeeper; workers that do no work.
+"""Many dataflows of twenty tasks on one registry: what their masters and workers cost it, at rest and while ten of them
+are edited. Real masters and a real ZooKeeper; workers that do no work. Twenty-five of them; a hundred in `test --full`.
 
-The bounds are counts: of watches, of writes, of reads. What it took in seconds is only printed.
+The bounds are counts, for each dataflow: of watches, of writes, of reads. What it took in seconds is only printed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ from tests.crash.recorded_registry import RecordedRegistry
 from tests.integration.idle_workers import Led, is_idle, led_by_masters, submit_all
 
 pytestmark = pytest.mark.timeout(1200)
-FLOWS = 100
 STREAMS = 20
 EDITED = 10
 EDIT_WRITES_MAX = 40
 """Of one edit that moves ten tasks: it is accepted, a worker comes or goes, each task is released and placed."""
 LIMIT_S = 600.0
-NAMES = tuple(f"flow-{number:03d}" for number in range(FLOWS))
+
+
+@pytest.fixture(scope="module", params=[25, pytest.param(100, marks=pytest.mark.full)])
+def names(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The dataflows."""
+    return tuple(f"flow-{number:03d}" for number in range(request.param))
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("registry")) as server:
+def server(names: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp(f"registry-of-{len(names)}")) as server:
         yield server
 
 
@@ -46,17 +50,19 @@ def registry(server: EmbeddedZooKeeper) -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="module")
-def led(server: EmbeddedZooKeeper, registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
+def led(
+    names: tuple[str, ...], server: EmbeddedZooKeeper, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Led]:
     """Everything up: each dataflow has one worker, with twenty idle tasks."""
     folder = tmp_path_factory.mktemp("many")
     begun_s = SYSTEM_CLOCK.monotonic_s()
-    submit_all(registry, NAMES, folder, STREAMS)
+    submit_all(registry, names, folder, STREAMS)
     submitted_s = SYSTEM_CLOCK.monotonic_s()
-    with led_by_masters(server.hosts, NAMES, folder / "home") as led:
-        for name in NAMES:
+    with led_by_masters(server.hosts, names, folder / "home") as led:
+        for name in names:
             await_idle(led, registry, name, workers=1)
         took = (submitted_s - begun_s, SYSTEM_CLOCK.monotonic_s() - submitted_s)
-        print(f"\n{FLOWS} dataflows submitted in {took[0]:.0f} s, all tasks placed {took[1]:.0f} s later")
+        print(f"\n{len(names)} dataflows submitted in {took[0]:.0f} s, all tasks placed {took[1]:.0f} s later")
         yield led
 
 
@@ -103,7 +109,7 @@ def a_word_of_each(led: Led, count: int) -> Callable[[], bool]:
 
 
 def test_at_rest_a_dataflow_costs_the_registry_a_few_writes_and_watches(
-    server: EmbeddedZooKeeper, registry: Registry, led: Led
+    names: tuple[str, ...], server: EmbeddedZooKeeper, led: Led
 ) -> None:
     figures = server_figures(server.hosts)
     print(
@@ -120,13 +126,13 @@ def test_at_rest_a_dataflow_costs_the_registry_a_few_writes_and_watches(
     # That, looks at the sources for new streams, and signs of life.
     assert requests <= 8 * reports
     # One a task (the worker's, of its assignment), and ten a dataflow.
-    assert figures["watch_count"] <= FLOWS * (STREAMS + 10)
+    assert figures["watch_count"] <= len(names) * (STREAMS + 10)
 
 
 def test_ten_edits_at_once_cost_what_they_change_and_disturb_nobody(
-    server: EmbeddedZooKeeper, registry: Registry, led: Led
+    names: tuple[str, ...], server: EmbeddedZooKeeper, registry: Registry, led: Led
 ) -> None:
-    edited, others = NAMES[:EDITED], NAMES[EDITED:]
+    edited, others = names[:EDITED], names[EDITED:]
     generations = {name: generations_of(registry, name) for name in others}
     for workers in (2, 1):
         before, meter = led.crew.reports_total, Meter(server)
@@ -163,13 +169,13 @@ class CountedReads(RecordedRegistry):
 
 
 def test_one_look_at_all_of_them_reads_five_nodes_a_dataflow(
-    server: EmbeddedZooKeeper, registry: Registry, led: Led
+    names: tuple[str, ...], server: EmbeddedZooKeeper, registry: Registry, led: Led
 ) -> None:
     counted = CountedReads(registry)
     found = overviews(counted, SYSTEM_CLOCK.now_ms())
-    assert sum(overview.tasks_total for overview in found) == FLOWS * STREAMS
+    assert sum(overview.tasks_total for overview in found) == len(names) * STREAMS
     assert {overview.state for overview in found} == {"running"}
-    assert counted.reads <= 5 * FLOWS
+    assert counted.reads <= 5 * len(names)
     print(f"\none look at {len(found)} dataflows: {counted.reads} reads")
     script = (
         "import sys, time\n"
