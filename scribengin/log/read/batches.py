@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -24,7 +25,8 @@ READ_SCHEMA = pa.schema(
 
 _FEW = 32
 _COUNTED = 65_536
-_COUNTING = pa.array(range(_COUNTED), pa.int64())
+# `pa.array` imports pandas the first time, which costs each process 0.3 s, and most never need it.
+_COUNTING = pa.Array.from_buffers(pa.int64(), _COUNTED, [None, pa.py_buffer(array("q", range(_COUNTED)))])
 _CHANNEL = BODY_SCHEMA.get_field_index("channel")
 
 
