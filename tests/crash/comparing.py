@@ -6,12 +6,12 @@ import json
 from collections import Counter
 
 from scribengin_registry.contract import Registry
-from tests.crash.flow import PADDING, Place, expected, lines_of_files, outputs
+from tests.crash.flow import PADDING, Place, TopicReader, expected, lines_of_files, of_brokers, outputs
 
 
-def wrong(place: Place, registry: Registry, case: object) -> list[str]:
+def wrong(place: Place, registry: Registry, case: object, read_topic: TopicReader = of_brokers) -> list[str]:
     """What is not as in an undisturbed run: empty when everything is there once and in order."""
-    found = {name: [numbered(row) for row in rows] for name, rows in outputs(registry, place).items()}
+    found = {name: [numbered(row) for row in rows] for name, rows in outputs(registry, place, read_topic).items()}
     wanted = {name: [numbered(row) for row in rows] for name, rows in expected(place).items()}
     problems = [f"{case}: {name} holds {found.get(name)}" for name, rows in wanted.items() if found.get(name) != rows]
     if place.bootstrap:

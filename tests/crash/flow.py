@@ -8,7 +8,7 @@ a real ZooKeeper, real log and file connectors, real processes that die.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,10 @@ class Place:
         return {"even": {"kind": "kafka", "bootstrap": self.bootstrap, **topic}, "odd": {"kind": "log", "log": "odd"}}
 
 
+TopicReader = Callable[[Place, int], list[bytes]]
+"""What readers of committed records see of a partition of the place's topic."""
+
+
 class EvenOdd:
     """Splits records by the parity of their number, keeping their payloads."""
 
@@ -144,20 +148,25 @@ def environment_of(registry: Registry, place: Place) -> Environment:
     return Environment(registry=registry, dataflow=FLOW, nodes=STREAM_NODES)
 
 
-def outputs(registry: Registry, place: Place) -> dict[str, list[Any]]:
-    """Everything that readers see, sink by sink, stream by stream. Topics are read with another client than ours."""
+def of_brokers(place: Place, partition: int) -> list[bytes]:
+    """What readers of committed records see of a partition, read with another client than ours."""
+    return [record.value for record in committed_records(place.bootstrap, place.topic, partition)]
+
+
+def outputs(registry: Registry, place: Place, read_topic: TopicReader = of_brokers) -> dict[str, list[Any]]:
+    """Everything that readers see, sink by sink, stream by stream."""
+
+    def payloads(sink: Sink, stream: SinkStreamDescriptor) -> list[bytes]:
+        if place.config.sinks[stream.sink].kind == "kafka":
+            return read_topic(place, int(stream.name))
+        return [payload for batch in sink.committed(stream) for payload in batch.column("payload").to_pylist()]
+
     with OpenedDataflow(place.config, environment_of(registry, place)) as resources:
         return {
-            f"{name}/{stream.name}": [json.loads(p) for p in _payloads(place, resources.sinks[name], stream)]
+            f"{name}/{stream.name}": [json.loads(p) for p in payloads(resources.sinks[name], stream)]
             for name, streams in resources.sink_streams(place.tasks).items()
             for stream in streams
         }
-
-
-def _payloads(place: Place, sink: Sink, stream: SinkStreamDescriptor) -> list[bytes]:
-    if place.config.sinks[stream.sink].kind == "kafka":
-        return [record.value for record in committed_records(place.bootstrap, place.topic, int(stream.name))]
-    return [payload for batch in sink.committed(stream) for payload in batch.column("payload").to_pylist()]
 
 
 def lines_of_files(place: Place) -> list[str]:

@@ -15,12 +15,14 @@ from scribengin.base.failpoints import set_hook
 from scribengin.errors import ScribenginError
 from scribengin.testing.memory_disk import MemoryDisk
 from scribengin.testing.memory_files import MemoryFiles
+from scribengin.testing.memory_kafka import MemoryKafka
 from scribengin.testing.memory_registry import Loss
 from scribengin.testing.memory_segments import MEMORY_STORE
 from scribengin.testing.simulation.registry import SimulatedEnsemble, SimulatedSession
 from scribengin.testing.simulation.scheduler import ProcessEnded, Scheduler, SimulatedProcess
 from scribengin.testing.simulation.takeover import taken_over
 from scribengin.testing.simulation.world import SimulatedClock
+from tests.crash.comparing import wrong
 from tests.crash.flow import Place, prepare, run_to_the_end
 from tests.crash.stops import FINISHED, KILLED, STALE, Stop
 
@@ -49,12 +51,24 @@ class SimulatedOwner:
 class Stage:
     """One case's place, and the owners that run there. All but `run` is for what `run` is given."""
 
-    def __init__(self, tasks: int, scheduler: Scheduler, disk: MemoryDisk, files: MemoryFiles) -> None:
+    def __init__(
+        self, tasks: int, scheduler: Scheduler, disk: MemoryDisk, files: MemoryFiles, kafka: MemoryKafka | None = None
+    ) -> None:
+        """With a `kafka`, the flow is the one that writes a topic."""
         self.scheduler = scheduler
         self.ensemble = SimulatedEnsemble(SimulatedClock(scheduler))
         self.ensemble.lose = self._lost
         self.files = files
-        self.place = Place("", "", tasks, files_path=f"{PROTOCOL}://odd", store=MEMORY_STORE, store_location=disk.name)
+        self._kafka = kafka
+        self.place = Place(
+            "",
+            "topic" if kafka is not None else "",
+            tasks,
+            bootstrap=kafka.bootstrap if kafka is not None else "",
+            files_path=f"{PROTOCOL}://odd",
+            store=MEMORY_STORE,
+            store_location=disk.name,
+        )
         self._people = SimulatedProcess("test")
         self._owners: list[SimulatedOwner] = []
         self._losing: SimulatedProcess | None = None
@@ -92,6 +106,22 @@ class Stage:
     def session(self) -> SimulatedSession:
         """A session of the test's own. A stage is as much of a world as it needs."""
         return SimulatedSession(self, self._people, _SESSION_S)  # type: ignore[arg-type]
+
+    @property
+    def kafka(self) -> MemoryKafka:
+        """The cluster of a stage that has one."""
+        assert self._kafka is not None, "this flow writes no topic"
+        return self._kafka
+
+    def wrong(self, case: object) -> list[str]:
+        """What is not as in an undisturbed run, now."""
+        with self.session() as session:
+            return wrong(self.place, session, case, self._committed)
+
+    def _committed(self, place: Place, partition: int) -> list[bytes]:
+        """Once all that was decided is visible."""
+        self.kafka.write_marks()
+        return [value or b"" for value in self.kafka.visible(place.topic, partition)]
 
     # -- what owners do
 
@@ -181,10 +211,14 @@ class Stage:
         return outcome.result(timeout=0)
 
 
-def simulated(tasks: int, case: Callable[[Stage], _T], seed: int = 0) -> _T:
-    """What a case returns that was run in a place of its own. Raises what it raises."""
+def simulated(tasks: int, case: Callable[[Stage], _T], seed: int = 0, *, kafka: bool = False) -> _T:
+    """What a case returns that was run in a place of its own. `kafka`: of the flow that writes a topic. Raises what it
+    raises."""
     scheduler = Scheduler(seed)
     # Made before anything is taken over: what they do, they do at once, whoever is killed or paused.
     disk, files = MemoryDisk("of the crash flow"), MemoryFiles(clock=SimulatedClock(scheduler))
     with files.opened_by(PROTOCOL), taken_over(scheduler):
-        return Stage(tasks, scheduler, disk, files).run(case)
+        if not kafka:
+            return Stage(tasks, scheduler, disk, files).run(case)
+        with MemoryKafka("in-memory:9").serving() as cluster:  # who waits for its answers lets time go by
+            return Stage(tasks, scheduler, disk, files, cluster).run(case)

@@ -40,3 +40,9 @@ UNDECIDED = Stop("round.commit:before", "kill", occurrence=2)
 COMMITTED = Stop("round.commit:after", "kill", occurrence=2)
 UNREGISTERED = Stop("log.segment_register:before", "kill", occurrence=1)
 BASES = (UNDECIDED, COMMITTED, UNREGISTERED)
+
+# The same of a round that Kafka decides: it is prepared, and Kafka has not committed it, or has; it is not prepared,
+# and everything is staged.
+PREPARED = Stop("round.prepare:after", "kill", occurrence=2)
+DECIDED = Stop("kafka.commit:after", "kill", occurrence=2)
+STAGED = Stop("kafka.prepare:after", "kill", occurrence=2)

@@ -1,178 +1,156 @@
-"""Exactly once with a transaction coordinator: the same harness as test_round_crashes, for a flow whose
-rounds Kafka decides.
+"""Exactly once with a transaction coordinator: the same harness as test_round_crashes, for a flow whose rounds Kafka
+decides.
 
-One task writes a topic and a log in every round. Whatever happens to its owner, both must hold every record once, as
-kafka-python's readers of committed records and the log's readers see it. In the normal run each stop of the commit
-itself is tried; with `--full` every stop of a round, and three tasks.
+A task writes a topic and a log in every round. Whatever happens to its owner, both must hold every record once. Owners
+are simulated, and Kafka is in memory: every stop is tried in every way, Kafka's own answers get lost, its marks come
+late. `test_kafka_processes.py` has real owners on a real broker.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import uuid
+import random
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
+from functools import cache, partial
 
 import pytest
 
-from scribengin.testing.waiting import wait_until
-from scribengin_dev.servers.kafka import KafkaServer
-from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_registry.opening import connect
-from tests.crash.flow import Place, prepare
-from tests.crash.places import record, wrong
-from tests.crash.processes import finish, own_to_the_end, resume, start_owner, wait_until_stopped
-from tests.crash.stops import FINISHED, KILLED, STALE, UNREACHABLE, Stop, stops_to_try
+from scribengin.testing.memory_registry import Loss
+from tests.crash.simulated import SimulatedOwner, Stage, simulated
+from tests.crash.stops import COMMITTED, DECIDED, FINISHED, PREPARED, STAGED, Stop, stops_to_try
+from tests.crash.test_round_crashes import killed, killed_twice, paused, recovered, unanswered, undisturbed
 from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 
-pytestmark = pytest.mark.timeout(900)
-
-# Moments that leave a recovery something to decide: the round is prepared, and Kafka has not committed it, or has; it
-# is not prepared, and everything is staged; the commit logs have moved, and the log does not show it yet.
-PREPARED = Stop("round.prepare:after", "kill", occurrence=2)
-DECIDED = Stop("kafka.commit:after", "kill", occurrence=2)
-STAGED = Stop("kafka.prepare:after", "kill", occurrence=2)
-COMMITTED = Stop("round.commit:after", "kill", occurrence=2)
+TASKS = pytest.mark.parametrize("tasks", [1, 3])
 BASES = (STAGED, PREPARED, DECIDED, COMMITTED)
+ACTS = ("init_transactions", "produce", "send_offsets", "commit", "committed")
+SEEDS = 60
+OWNERS_MAX = 4
+TRIES_MAX = 5
 
 # Kafka's effects that no round of this flow meets, and where they are stopped instead.
 ELSEWHERE = {
     "kafka.abort": "a round that is rolled back by its owner: check_sink crashes there, in test_sink_conformance",
     "kafka.produce_at_once": "at least once, where a crash may leave records twice: test_kafka_sink",
 }
-ALL = pytest.mark.parametrize(
-    ("tasks", "everywhere"), [(1, False), pytest.param(3, True, marks=pytest.mark.full)], ids=["commit", "everywhere"]
-)
+with_kafka = partial(simulated, kafka=True)
 
 
-@pytest.fixture
-def new_place(zookeeper: EmbeddedZooKeeper, kafka: KafkaServer, tmp_path: Path) -> Callable[[int], Place]:
-    """Make a place of its own for each case: a registry chroot, a directory, filled input logs, a topic."""
-
-    def make(tasks: int) -> Place:
-        name = uuid.uuid4().hex[:12]
-        place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), tasks, kafka.bootstrap)
-        with connect(place.hosts, session_timeout_s=100) as registry:
-            prepare(place, registry)
-        return place
-
-    return make
+@cache
+def stops(tasks: int) -> tuple[str, ...]:
+    """What an undisturbed owner passes."""
+    return tuple(with_kafka(tasks, undisturbed))
 
 
-def of_the_commit(stop: Stop) -> bool:
-    """Whether a stop is one of the steps in which a round is decided; of the others the log's own flow tries all."""
-    return stop.name.startswith(("kafka.", "round.", "ownership.fence", "ownership.resolve", "log.control_sync"))
-
-
-@ALL
-def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
-    new_place: Callable[[int], Place], tasks: int, everywhere: bool
-) -> None:
+@TASKS
+def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(tasks: int) -> None:
     problems = []
-    for stop in stops_to_try(record(new_place(tasks), 1)):
-        if everywhere or of_the_commit(stop):
-            place = new_place(tasks)
-            assert finish(start_owner(place, 1, stop)) == KILLED, stop
-            assert own_to_the_end(place, 2) == FINISHED, stop
-            problems += wrong(place, stop)
+    for stop in stops_to_try(stops(tasks)):
+        problems += with_kafka(tasks, partial(killed, stop))
     expect_output(not problems, "\n".join(problems))
 
 
-@ALL
-def test_a_recovery_that_is_killed_is_recovered_from(
-    new_place: Callable[[int], Place], tasks: int, everywhere: bool
-) -> None:
-    def crashed(base: Stop) -> Place:
-        place = new_place(tasks)
-        assert finish(start_owner(place, 1, base)) == KILLED
-        return place
-
+@TASKS
+@pytest.mark.parametrize("base", BASES, ids=["staged", "prepared", "decided", "committed"])
+def test_a_recovery_that_is_killed_is_recovered_from(tasks: int, base: Stop) -> None:
+    passed = with_kafka(tasks, partial(recovered, base))
     problems = []
-    for base in BASES if everywhere else (PREPARED, DECIDED):
-        passed = record(crashed(base), 2)
-        recovery = passed[: passed.index("kafka.produce:before")]
-        for name, count in Counter(recovery).items():
-            stop = Stop(name, "kill", (count + 1) // 2)
-            if everywhere or of_the_commit(stop):
-                place = crashed(base)
-                assert finish(start_owner(place, 2, stop)) == KILLED, (base, stop)
-                assert own_to_the_end(place, 3) == FINISHED, (base, stop)
-                problems += wrong(place, (base, stop))
+    for stop in stops_to_try(passed[: passed.index("kafka.produce:before")]):
+        problems += with_kafka(tasks, partial(killed_twice, base, stop))
     expect_output(not problems, "\n".join(problems))
 
 
-@ALL
-def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(
-    new_place: Callable[[int], Place], tasks: int, everywhere: bool
-) -> None:
+@TASKS
+def test_an_owner_that_lost_the_registrys_reply_finds_out_what_happened(tasks: int) -> None:
     problems = []
-    for stop in stops_to_try(record(new_place(tasks), 1)):
-        registrys = stop.name.startswith(("round.", "ownership.fence", "ownership.begin"))
-        if stop.name.endswith(":before") and (everywhere or registrys):
-            place = new_place(tasks)
-            first = finish(start_owner(place, 1, Stop(stop.name, "lose_reply", stop.occurrence)))
-            if first != FINISHED:
-                assert first in (STALE, UNREACHABLE), stop
-                assert own_to_the_end(place, 2) == FINISHED, stop
-            problems += wrong(place, stop)
+    for stop in stops_to_try(stops(tasks)):
+        if stop.name.endswith(":before"):
+            problems += with_kafka(tasks, partial(unanswered, stop.but("lose_reply")))
     expect_output(not problems, "\n".join(problems))
 
 
-@ALL
-def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
-    new_place: Callable[[int], Place], tasks: int, everywhere: bool
-) -> None:
-    """SIGSTOP, another owner, SIGCONT: before and after each step of the commit. The late producer is alive."""
+@TASKS
+def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(tasks: int) -> None:
     problems = []
-    for stop in stops_to_try(record(new_place(tasks), 1)):
-        if everywhere or of_the_commit(stop):
-            place = new_place(tasks)
-            stalled = start_owner(place, 1, Stop(stop.name, "pause", stop.occurrence))
-            assert wait_until_stopped(stalled), stop
-            assert own_to_the_end(place, 2) == FINISHED, stop
-            resume(stalled)
-            finish(stalled)
-            assert own_to_the_end(place, 3) == FINISHED, stop  # which would see what the stale one had put back
-            problems += wrong(place, stop)
+    for stop in stops_to_try(stops(tasks)):
+        problems += with_kafka(tasks, partial(paused, stop.but("pause")))
     expect_output(not problems, "\n".join(problems))
 
 
-def test_an_owner_that_dies_while_the_broker_commits_is_taken_over(
-    new_place: Callable[[int], Place], kafka: KafkaServer
-) -> None:
-    """The request is on its way, nobody has answered it: the broker may have committed, or not."""
-    place = new_place(1)
-    owner = start_owner(place, 1, Stop("kafka.commit:before", "pause", occurrence=2))
-    assert wait_until_stopped(owner)
-    assert kafka.pid is not None
-    os.kill(kafka.pid, signal.SIGSTOP)
-    try:
-        resume(owner)
-        wait_until(lambda: _unread_bytes(place.bootstrap) > 0, 60, "the request to reach the broker's socket")
-        owner.kill()
-        assert finish(owner) == KILLED
-    finally:
-        os.kill(kafka.pid, signal.SIGCONT)
-    assert own_to_the_end(place, 2) == FINISHED
-    assert not wrong(place, "within kafka.commit")
+def lost(act: str, number: int, loss: Loss) -> Callable[[str, str], Loss | None]:
+    """Lose the n-th request of that kind, or its answer."""
+    seen: Counter[str] = Counter()
+
+    def lose(asked: str, _name: str) -> Loss | None:
+        seen[asked] += 1
+        return loss if (asked, seen[asked]) == (act, number) else None
+
+    return lose
 
 
-def _unread_bytes(address: str) -> int:
-    """What clients have sent to a server on this machine that it has not read yet."""
-    port = f"{int(address.rpartition(':')[2]):04X}"
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    connected = [row for row in rows if row[1].rpartition(":")[2] == port and row[3] == "01"]
-    return sum(int(row[4].partition(":")[2], 16) for row in connected)
+def asked(stage: Stage) -> list[str]:
+    """What an undisturbed owner asks of Kafka."""
+    found: list[str] = []
+    stage.kafka.lose = lambda act, _name: found.append(act)
+    assert stage.own_to_the_end(1).code == FINISHED
+    return found
 
 
-def test_every_effect_of_kafka_in_the_code_is_one_of_the_stops(new_place: Callable[[int], Place]) -> None:
-    passed = set(record(new_place(1), 1))
-    place = new_place(1)
-    assert finish(start_owner(place, 1, DECIDED)) == KILLED
-    passed.update(record(place, 2))
+def owned_by_somebody(stage: Stage, first: int) -> None:
+    """Run owners, as a worker does, until one has come to the end."""
+    codes = [stage.own_to_the_end(first).code]
+    while codes[-1] != FINISHED:
+        assert len(codes) < TRIES_MAX, f"the owners ended with {codes}"
+        codes.append(stage.own_to_the_end(first + len(codes)).code)
+
+
+def unanswered_by_kafka(act: str, number: int, loss: Loss, stage: Stage) -> list[str]:
+    stage.kafka.lose = lost(act, number, loss)
+    owned_by_somebody(stage, 1)
+    return stage.wrong((act, loss))
+
+
+@TASKS
+@pytest.mark.parametrize("loss", ["request", "reply"])
+def test_an_owner_that_lost_a_request_or_a_reply_of_kafkas_finds_out_what_happened(tasks: int, loss: Loss) -> None:
+    problems = []
+    for stop in stops_to_try(with_kafka(tasks, asked)):
+        problems += with_kafka(tasks, partial(unanswered_by_kafka, stop.name, stop.occurrence, loss))
+    expect_output(not problems, "\n".join(problems))
+
+
+def tossed_about(tasks: int, chance: random.Random, stage: Stage) -> list[str]:
+    """Owners follow each other, each stopped somewhere, or with a loss; the paused ones go on at the end."""
+    stage.kafka.mark_after_s = lambda _id, _place: chance.choice((0.0, 0.0, 0.05, 1.0))
+    late: list[SimulatedOwner] = []
+    generation = 0
+    for generation in range(1, chance.randrange(1, OWNERS_MAX) + 1):
+        stage.kafka.lose = lost(chance.choice(ACTS), chance.randrange(1, 6), chance.choice(("request", "reply", None)))
+        stop = Stop(chance.choice(stops(tasks)), chance.choice(("kill", "pause", "lose_reply")), chance.randrange(1, 4))
+        owner = stage.start(generation, stop)
+        if stage.wait_until_paused(owner):
+            late.append(owner)
+    owned_by_somebody(stage, generation + 1)
+    problems = stage.wrong("before the late ones go on")
+    stage.outlast_pause()
+    for owner in late:
+        stage.finish(owner)
+    owned_by_somebody(stage, generation + 1 + TRIES_MAX)
+    return problems + stage.wrong("after the late ones went on")
+
+
+@pytest.mark.parametrize("seed", [*range(SEEDS), *(pytest.param(s, marks=pytest.mark.full) for s in range(60, 3000))])
+def test_whatever_happens_to_owners_every_record_is_there_once(seed: int) -> None:
+    chance = random.Random(seed)
+    tasks = chance.choice((1, 1, 3))
+    stops(tasks)  # which is a simulation of its own
+    problems = with_kafka(tasks, partial(tossed_about, tasks, chance), seed)
+    expect_output(not problems, "\n".join(problems))
+
+
+def test_every_effect_of_kafka_in_the_code_is_one_of_the_stops() -> None:
+    passed = {*stops(1), *with_kafka(1, partial(recovered, DECIDED))}
     tried = {name.rsplit(":", 1)[0] for name in passed}
     wanted = {name for name in failpoint_names() if name.startswith("kafka.")}
     assert sorted(wanted - tried) == sorted(ELSEWHERE)

@@ -13,7 +13,6 @@ from functools import partial
 
 import pytest
 
-from tests.crash.comparing import wrong
 from tests.crash.simulated import Stage, simulated
 from tests.crash.stops import BASES, FINISHED, KILLED, STALE, Stop, stops_to_try
 from tests.house.failpoints import failpoint_names
@@ -81,12 +80,6 @@ ELSEWHERE: dict[str, str] = {
 }
 
 
-def judged(stage: Stage, case: object) -> list[str]:
-    """What is wrong with the output now."""
-    with stage.session() as session:
-        return wrong(stage.place, session, case)
-
-
 def undisturbed(stage: Stage) -> list[str]:
     """The stops that an owner passes, in order, with repetitions."""
     owner = stage.own_to_the_end(1)
@@ -105,14 +98,14 @@ def recovered(base: Stop, stage: Stage) -> list[str]:
 def killed(stop: Stop, stage: Stage) -> list[str]:
     assert stage.own_to_the_end(1, stop).code == KILLED, stop
     assert stage.own_to_the_end(2).code == FINISHED, stop
-    return judged(stage, stop)
+    return stage.wrong(stop)
 
 
 def killed_twice(base: Stop, stop: Stop, stage: Stage) -> list[str]:
     assert stage.own_to_the_end(1, base).code == KILLED
     assert stage.own_to_the_end(2, stop).code == KILLED, stop
     assert stage.own_to_the_end(3).code == FINISHED, stop
-    return judged(stage, stop)
+    return stage.wrong(stop)
 
 
 def unanswered(stop: Stop, stage: Stage) -> list[str]:
@@ -120,7 +113,7 @@ def unanswered(stop: Stop, stage: Stage) -> list[str]:
     if first.code != FINISHED:
         assert first.code == STALE, stop
         assert stage.own_to_the_end(2).code == FINISHED, stop
-    return judged(stage, stop)
+    return stage.wrong(stop)
 
 
 def paused(stop: Stop, stage: Stage) -> list[str]:
@@ -131,7 +124,7 @@ def paused(stop: Stop, stage: Stage) -> list[str]:
     stage.finish(stalled)
     # And a third one, which would read again whatever the stale one had put back.
     assert stage.own_to_the_end(3).code == FINISHED, stop
-    return judged(stage, stop)
+    return stage.wrong(stop)
 
 
 @TASKS
