@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.commit_log import CommitLog
+from scribengin.base.commit_log import CommitLog, Decision
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
@@ -18,12 +19,33 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.runner import RoundRunner
+from scribengin.errors import SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
+from tests.servers.kafka_clients import committed_records
+from tests.stalls import expect_output
 
 FLOW = "flow"
+
+
+def topic_sink(bootstrap: str, **settings: Any) -> dict[str, Any]:
+    """A sink of a new topic."""
+    topic = f"out-{uuid.uuid4().hex[:8]}"
+    return {"kind": "kafka", "bootstrap": bootstrap, "topic": topic, "create": {}, **settings}
+
+
+def drained(owner: RoundRunner) -> bool:
+    """What a worker does, which waits for brokers as long as it takes: whether they answered."""
+    try:
+        if not owner.owning:
+            owner.take_over()
+        while owner.lag():
+            owner.run_round()
+    except SystemUnreachable:
+        return False
+    return True
 
 
 class Killed(BaseException):
@@ -59,6 +81,11 @@ class ToAll:
         }
 
 
+def of_brokers(bootstrap: str, topic: str) -> list[bytes]:
+    """What kafka-python's readers of committed records see of a topic, once everything that was decided is visible."""
+    return [record.value for record in committed_records(bootstrap, topic)]
+
+
 class Flow:
     """The dataflow, its input log, and its owners under rising generations."""
 
@@ -69,7 +96,9 @@ class Flow:
         sinks: Mapping[str, Mapping[str, Any]],
         clock: Clock,
         errors: Mapping[str, Any],
+        read_topic: Callable[[str, str], list[bytes]],
     ) -> None:
+        self._read_topic = read_topic
         self.registry = registry
         self._namespace = namespace
         value = {
@@ -140,6 +169,27 @@ class Flow:
         """Every record of the source once, as the sink has it."""
         return [b"%s:%d" % (sink.encode(), number) for number in range(self.written)]
 
+    def seen(self, sink: str) -> list[bytes]:
+        """What readers see of a sink."""
+        config: Any = self.config.sinks[sink]
+        if config.kind == "kafka":
+            return self._read_topic(config.bootstrap, config.topic)
+        (stream,) = self.opened.sink_streams(1)[sink]
+        batches = self.opened.sinks[sink].committed(stream)
+        return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
+
+    def expect_everything_once(self, case: str = "") -> None:
+        """Raises WrongOutput if a record of the source is not in every sink, once and in order."""
+        for sink in self.config.sinks:
+            found = self.seen(sink)
+            expect_output(found == self.expected(sink), f"{case}: sink {sink} holds {found}")
+
+    def group(self) -> str:
+        """The private group of the task: that of its first sink."""
+        last = self.commit_log("out").decided or self.commit_log("out").prepared
+        assert last is not None
+        return last.coordinator if isinstance(last, Decision) else last.decision.coordinator
+
 
 @contextmanager
 def kafka_flow(
@@ -148,8 +198,9 @@ def kafka_flow(
     sinks: Mapping[str, Mapping[str, Any]],
     clock: Clock = SYSTEM_CLOCK,
     errors: Mapping[str, Any] | None = None,
+    read_topic: Callable[[str, str], list[bytes]] = of_brokers,
 ) -> Iterator[Flow]:
-    """A flow that is closed afterwards."""
-    flow = Flow(registry, namespace, sinks, clock, errors or {})
+    """A flow that is closed afterwards. `read_topic`: what readers of committed records see, by bootstrap and topic."""
+    flow = Flow(registry, namespace, sinks, clock, errors or {}, read_topic)
     with flow.opened:
         yield flow

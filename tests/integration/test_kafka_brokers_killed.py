@@ -7,24 +7,22 @@ that is killed right after a decision Kafka may lose the round; of several it mu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from scribengin.connectors.kafka.sink import transaction
 from scribengin.dataflow.round.runner import RoundRunner
-from scribengin.errors import DecisionUnknown, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka_cluster import TRANSACTIONS, KafkaBrokers
 from scribengin_registry.contract import Registry
-from tests.integration.kafka_rounds import Flow, Killed, die, kafka_flow
-from tests.servers.kafka_clients import committed_records
-from tests.stalls import expect_output
+from tests.integration.kafka_rounds import Flow, Killed, die, drained, kafka_flow
 
 pytestmark = pytest.mark.timeout(600)
 LIMIT_S = 180.0
@@ -50,52 +48,47 @@ def flow(memory_registry: Registry, kafka_brokers: KafkaBrokers, tmp_path: Path)
             yield flow
 
 
-def drained(owner: RoundRunner) -> bool:
-    """What a worker does, which waits for brokers as long as it takes."""
-    with suppress(SystemUnreachable, DecisionUnknown):
-        if not owner.owning:
-            owner.take_over()
-        while owner.lag():
-            owner.run_round()
-        return True
-    return False
-
-
-def expect_everything_once(flow: Flow, brokers: KafkaBrokers, case: str) -> None:
-    config = flow.config.sinks["out"]
-    found = [record.value for record in committed_records(brokers.bootstrap, config.topic)]  # type: ignore[union-attr]
-    expect_output(found == flow.expected("out"), f"{case}: the topic holds {found}")
-    (stream,) = flow.opened.sink_streams(1)["log"]
-    batches = flow.opened.sinks["log"].committed(stream)
-    logged = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
-    expect_output(logged == flow.expected("log"), f"{case}: the log holds {logged}")
-
-
-def test_a_broker_that_is_killed_at_any_moment_costs_no_record_and_doubles_none(
-    flow: Flow, kafka_brokers: KafkaBrokers
-) -> None:
-    flow.append(RECORDS)
-    owner = flow.taken()
-    assert drained(owner)
-    for stop in ("kafka.produce:after", "round.prepare:after", "kafka.commit:after"):
-        flow.append(RECORDS)
-        with at_failpoint(stop, lambda _stop: kafka_brokers.kill(kafka_brokers.leader(TRANSACTIONS))):
-            drained(owner)
-        wait_until(partial(drained, owner), LIMIT_S, "the other brokers to lead, and the rounds to be run")
-        kafka_brokers.start()
-        expect_everything_once(flow, kafka_brokers, stop)
-    owner.close()
-
-
-def test_a_decision_whose_markers_nobody_has_written_stands_though_its_coordinator_is_killed(
-    flow: Flow, kafka_brokers: KafkaBrokers
-) -> None:
-    """The broker that leads the topic stands still, so that no marker gets there. The coordinator decides, and is
-    killed; so is the round's owner. The last broker finds the decision, and writes the markers."""
+@pytest.fixture
+def owner(flow: Flow) -> Iterator[RoundRunner]:
+    """An owner that has run a round, and has another one to run."""
     flow.append(RECORDS)
     first = flow.taken()
     assert drained(first)
     flow.append(RECORDS)
+    yield first
+    first.close()
+
+
+@pytest.fixture
+def kill(kafka_brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Kills a broker. From then on the engine asks again soon: a client that was about to ask a broker that was killed
+    may wait for it as long as it is allowed to."""
+
+    def kill_broker(number: int) -> None:
+        monkeypatch.setattr(transaction, "REQUEST_TIMEOUT_S", 6.0)
+        monkeypatch.setattr(transaction, "GIVEN_UP_AFTER_S", 8.0)
+        kafka_brokers.kill(number)
+
+    return kill_broker
+
+
+def test_a_broker_that_is_killed_at_any_moment_costs_no_record_and_doubles_none(
+    flow: Flow, owner: RoundRunner, kafka_brokers: KafkaBrokers, kill: Callable[[int], None]
+) -> None:
+    for stop in ("kafka.produce:after", "round.prepare:after", "kafka.commit:after"):
+        with at_failpoint(stop, lambda _stop: kill(kafka_brokers.leader(TRANSACTIONS))):
+            drained(owner)
+        wait_until(partial(drained, owner), LIMIT_S, "the other brokers to lead, and the rounds to be run")
+        kafka_brokers.start()
+        flow.expect_everything_once(stop)
+        flow.append(RECORDS)
+
+
+def test_a_decision_whose_markers_nobody_has_written_stands_though_its_coordinator_is_killed(
+    flow: Flow, owner: RoundRunner, kafka_brokers: KafkaBrokers, kill: Callable[[int], None]
+) -> None:
+    """The broker that leads the topic stands still, so that no marker gets there. The coordinator decides, and is
+    killed; so is the round's owner. The last broker finds the decision, and writes the markers."""
     topic = flow.config.sinks["out"].topic  # type: ignore[union-attr]
     coordinator = kafka_brokers.leader(TRANSACTIONS)
     leader = kafka_brokers.leader(topic)
@@ -103,7 +96,7 @@ def test_a_decision_whose_markers_nobody_has_written_stands_though_its_coordinat
     with ExitStack() as still:
 
         def kill_coordinator(stop: str) -> None:
-            kafka_brokers.kill(coordinator)
+            kill(coordinator)
             die(stop)
 
         def let_leader_stand_still(_stop: str) -> None:
@@ -111,10 +104,10 @@ def test_a_decision_whose_markers_nobody_has_written_stands_though_its_coordinat
             still.enter_context(at_failpoint("kafka.commit:after", kill_coordinator))
 
         with at_failpoint("kafka.commit:before", let_leader_stand_still), pytest.raises(Killed):
-            first.run_round()
-    first.close()
+            owner.run_round()
+    owner.close()
     second = flow.owner()
     wait_until(partial(drained, second), LIMIT_S, "the last broker to finish the transaction")
     kafka_brokers.start()
-    expect_everything_once(flow, kafka_brokers, "between a decision and its markers")
+    flow.expect_everything_once("between a decision and its markers")
     second.close()
