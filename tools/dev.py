@@ -53,6 +53,7 @@ EVERYTHING = "dev,demo"
 SITE, SITE_CONFIG = ROOT / "build" / "site", ROOT / "tools" / "mkdocs.yml"
 SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.log"
 JAVA_MAJOR_MIN = 17
+COMPILED = ("scribengin", "registry", "tools", "tests")
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
 # Most tests wait, for a disk, a session's end or Spark's start, so they run side by side. Servers have a part of their
 # own: little else runs beside a cluster. What is named by a path is looked at by somebody: one process, in order.
@@ -106,6 +107,8 @@ def run_tests(arguments: Sequence[str]) -> int:
         return refuse(f"{' and '.join(kinds)}: choose one")
     kind = kinds[0] if kinds else ""
     say(f"Python {platform.python_version()} in {VENV}, {java_in_use()}")
+    # Tests start thousands of processes. Where Python is told to write no bytecode, each would compile what it imports.
+    run([str(VENV_PYTHON), "-m", "compileall", "-q", *COMPILED], folder=ROOT)
     codes = []
     parts = pytest_arguments(kind, arguments)
     with nothing_left_running(), jars_fetched_meanwhile() if len(parts) > 1 else nullcontext():
