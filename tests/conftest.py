@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from scribengin.base.diagnostics import unconfigure_logging
-from tests.servers.bookkeeper import bookkeeper
+from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly
@@ -33,6 +33,7 @@ __all__ = [
     "kafka_brokers",
     "log_place",
     "memory_registry",
+    "own_bookkeeper",
     "own_hdfs",
     "own_yarn",
     "provider",
@@ -55,7 +56,7 @@ settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("ours")
 
 # The browser may have to be installed first.
-_SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_hdfs", "own_yarn", "yarn"})
+_SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
 _SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
 # Files that take minutes begin first, so that none of them is what everybody waits for at the end.

@@ -1,4 +1,5 @@
-"""A JVM in this process with the Hadoop client that comes inside PySpark, through JPype: for YARN, and for HDFS.
+"""A JVM in this process with the Hadoop client that comes inside PySpark, through JPype: for YARN, and for HDFS. Other
+clients are added to its class path (`add_jars`), such as BookKeeper's.
 
 Rules of such a process: it never forks once the JVM runs (start children before, or with `subprocess`, which execs at
 once), and signals stay Python's (`-Xrs`). There is one JVM a process, and with it one HADOOP_CONF_DIR.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _JARS = (
 )
 _SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _lock = threading.Lock()
+_added: set[Path] = set()
 
 
 def start_jvm() -> None:
@@ -51,6 +53,23 @@ def start_jvm() -> None:
         options = [*_OPTIONS, "-Djava.net.preferIPv4Stack=true", "-Dlog4j2.level=ERROR"]
         jpype.config.destroy_jvm = False  # Hadoop's threads would keep a process that has done its work
         jpype.startJVM(str(library) if library else None, *options, classpath=classpath, convertStrings=False)
+
+
+def add_jars(jars: Sequence[Path]) -> None:
+    """Let the JVM, which runs, find classes of these jars, too. What it finds elsewhere already goes first."""
+    jpype = _jpype()
+    with _lock:
+        for jar in jars:
+            if jar not in _added:
+                jpype.addClassPath(str(jar))
+                _added.add(jar)
+
+
+def silence(*packages: str) -> None:
+    """Nothing is logged of these packages from here on. The JVM must run."""
+    off = java("org.apache.logging.log4j.Level").OFF
+    for package in packages:
+        java("org.apache.logging.log4j.core.config.Configurator").setLevel(package, off)
 
 
 def configuration_directory() -> Path:
@@ -148,5 +167,5 @@ def _jpype() -> Any:
         import jpype
         import jpype.config
     except ImportError:
-        raise ConfigInvalid("YARN, and logs on HDFS, need JPype: pip install 'scribengin[yarn]'") from None
+        raise ConfigInvalid("YARN, and logs on HDFS or BookKeeper need JPype: pip install 'scribengin[yarn]'") from None
     return jpype

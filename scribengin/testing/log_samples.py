@@ -14,7 +14,8 @@ from scribengin.log.format.entry import EncodedEntry, EntryHeader, EntryType, en
 from scribengin.log.format.records import TXID_NONE, Record, body_of_records, control_entry
 from scribengin.log.format.staged import control_payload
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
-from scribengin.log.store.contract import Tail
+from scribengin.log.store.contract import SegmentName, Tail
+from scribengin.log.store.opening import open_store
 from scribengin.testing.memory_disk import disk_named
 from scribengin_registry.batches import batches
 from scribengin_registry.contract import Create, Operation, Registry
@@ -152,10 +153,31 @@ def _damage_on_hdfs(url: str, at: int) -> None:
     files.replace(f"{path}-damaged", path)
 
 
+def _damage_on_bookkeeper(location: str, name: SegmentName, at: int) -> None:
+    from scribengin.log.store.bookkeeper.client import Copies, Ledgers  # not everybody has its client
+    from scribengin.log.store.bookkeeper.nodes import SegmentNodes
+    from scribengin.log.store.bookkeeper.store import BookKeeperPlace
+
+    place = BookKeeperPlace.parse(location)
+    nodes, ledgers = SegmentNodes(place.hosts, place.root), Ledgers(place.hosts, place.ledgers)
+    view = open_store("bk", location).open(name)
+    data = bytearray(view.read(0, view.size()))
+    view.close()
+    data[at] ^= 0xFF
+    damaged = ledgers.create({}, Copies())
+    damaged.add(bytes(data))
+    damaged.wait()
+    damaged.close()
+    nodes.change(name, lambda named: named.model_copy(update={"log": damaged.ledger}))
+
+
 def damage_segment(namespace: LogNamespace, log: str, number: int, at: int) -> None:
     """Change one byte of a segment's file."""
     if namespace.descriptor.store == "hdfs":
         _damage_on_hdfs(f"{namespace.descriptor.location}/{namespace.segments(log)[number - 1].file}.log", at)
+        return
+    if namespace.descriptor.store == "bk":
+        _damage_on_bookkeeper(namespace.descriptor.location, namespace.segments(log)[number - 1].file, at)
         return
     if namespace.descriptor.directory is None:
         disk_named(namespace.descriptor.location).damage(f"{namespace.segments(log)[number - 1].file}.log", at)

@@ -39,6 +39,7 @@ NO_EFFECT: dict[str, str] = {
     "scribengin.filesystems.local.LocalFileSystem": "called inside DurableFileSystem's failpoints only",
     "scribengin.filesystems.local._LocalFile": "the same for NewFile",
     "scribengin.filesystems.fsspec.FsspecDurableFileSystem": "the same as LocalFileSystem",
+    "scribengin.log.store.bookkeeper.nodes.SegmentNodes": "called inside the failpoints of its store only",
     "scribengin.log.store.file._write_all": "called inside of the failpoints log.*_write, and nowhere else",
 }
 """A module, class or function (`scribengin.dataflow.registry.view.DataflowView`) in the rooms of the round whose

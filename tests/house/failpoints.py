@@ -35,7 +35,7 @@ def failpoint_names() -> list[str]:
     return sorted(name for file in _engine_files() for name, _ in named_failpoints(file))
 
 
-_LATER_STORES = ("scribengin/log/store/hdfs.py",)
+_LATER_STORES = ("scribengin/log/store/hdfs.py", "scribengin/log/store/bookkeeper/store.py")
 
 
 def repeated_failpoints() -> list[str]:

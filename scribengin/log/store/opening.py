@@ -93,7 +93,34 @@ class _HdfsKind(StoreKind):
         return HdfsSegmentStore(location, token)
 
 
-_KINDS: dict[str, StoreKind] = {DEFAULT_STORE: _FileKind(), "hdfs": _HdfsKind()}
+class _BookKeeperKind(StoreKind):
+    """Its client is loaded when it is used: not everybody has it."""
+
+    def resolved(self, location: str) -> str:
+        from scribengin.log.store.bookkeeper.store import BookKeeperPlace
+
+        try:
+            return str(BookKeeperPlace.parse(location))
+        except ValueError as error:
+            raise ConfigInvalid(str(error)) from None
+
+    def check_location(self, location: str) -> None:
+        from scribengin.log.store.bookkeeper.store import BookKeeperPlace
+
+        BookKeeperPlace.parse(location)
+
+    def prepare(self, location: str) -> str:
+        from scribengin.log.store.bookkeeper.store import BookKeeperSegmentStore
+
+        return BookKeeperSegmentStore(location).mark()
+
+    def open(self, location: str, token: str | None) -> SegmentStore:
+        from scribengin.log.store.bookkeeper.store import BookKeeperSegmentStore
+
+        return BookKeeperSegmentStore(location, token)
+
+
+_KINDS: dict[str, StoreKind] = {DEFAULT_STORE: _FileKind(), "hdfs": _HdfsKind(), "bk": _BookKeeperKind()}
 
 
 def add_store_kind(name: str, kind: StoreKind) -> None:

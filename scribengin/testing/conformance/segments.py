@@ -253,6 +253,7 @@ def what_the_store_refuses_is_said(store: SegmentStore, log: str) -> None:
 def an_index_is_kept_and_found_again(store: SegmentStore, log: str) -> None:
     """Each kind by itself."""
     name = SegmentName(log, 1, 1)
+    store.create(name, fsync=True).close()
     expect_equal(store.load_index(name), b"", "the index of a segment that has none")
     for rows in (b"rows", b"more rows", b"row"):
         expect(store.save_index(name, rows), "an index can be kept")

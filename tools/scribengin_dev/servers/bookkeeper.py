@@ -81,7 +81,7 @@ class BookKeeperServers:
             if registry.find(f"{self.root}/ledgers") is None:
                 self._format(registry)
             ports = ports_of(self.folder, _BOOKIES)
-            self._bookies = [self._bookie(number, port) for number, port in enumerate(ports)]
+            self._bookies = self._bookies or [self._bookie(number, port) for number, port in enumerate(ports)]
             deadline_s = SYSTEM_CLOCK.monotonic_s() + _START_TIMEOUT_S
             try:
                 for bookie in self._bookies:
@@ -98,6 +98,14 @@ class BookKeeperServers:
         """Stop them; their data stays. Idempotent."""
         for bookie in self._bookies:
             bookie.stop()
+
+    def kill(self, number: int) -> None:
+        """End one bookie (0, 1, 2) as a crash would; its data stays, and `start` brings it back. Idempotent."""
+        self._bookies[number].kill()
+
+    def log_location(self, name: str) -> str:
+        """A place on these bookies for a namespace of our own logs, as `log bind` takes it."""
+        return f"bk://{self.zookeeper}{self.root}/{name}?ledgers={self.root}/ledgers"
 
     def distributedlog_uri(self, namespace: str) -> str:
         """A DistributedLog namespace on these bookies, made when it is not there yet. Raises ServerDown."""

@@ -58,19 +58,21 @@ def bind(
         str,
         typer.Argument(
             metavar="DIR",
-            help="Where its logs are kept: a directory, or one of HDFS as in hdfs://namenode:8020/logs.",
+            help="Where its logs are kept: a directory, one of HDFS as in hdfs://namenode:8020/logs, or a node of "
+            "BookKeeper's ZooKeeper as in bk://zk1:2181,zk2:2181/logs.",
             show_default=False,
         ),
     ],
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
-    """Make a namespace for logs, kept in a directory of this machine or of HDFS.
+    """Make a namespace for logs, kept in a directory of this machine or of HDFS, or on BookKeeper.
 
     Once and for all: again with the same directory changes nothing, with another is refused."""
     from scribengin.log import LogNamespace
 
-    store = "hdfs" if directory.startswith("hdfs://") else None
+    scheme, url, _ = directory.partition("://")
+    store = scheme if url and scheme in ("hdfs", "bk") else None
     if "://" in namespace:
         bound = LogNamespace.bind(namespace, directory, store=store)
     else:
