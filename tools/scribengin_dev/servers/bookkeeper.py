@@ -46,6 +46,7 @@ class BookKeeperServers:
         self.zookeeper = zookeeper
         self._settings = dict(settings or {})
         self._jars: list[Path] = []
+        self._ports: list[int] = []
         self._bookies: list[JavaServer] = []
 
     @property
@@ -80,13 +81,14 @@ class BookKeeperServers:
         with connect(self.zookeeper, auth="") as registry:  # the servers are nobody, and write below
             if registry.find(f"{self.root}/ledgers") is None:
                 self._format(registry)
-            ports = ports_of(self.folder, _BOOKIES)
-            self._bookies = self._bookies or [self._bookie(number, port) for number, port in enumerate(ports)]
+            if not self.pids:  # else those that run have their ports
+                self._ports = ports_of(self.folder, _BOOKIES)
+                self._bookies = [self._bookie(number, port) for number, port in enumerate(self._ports)]
             deadline_s = SYSTEM_CLOCK.monotonic_s() + _START_TIMEOUT_S
             try:
                 for bookie in self._bookies:
                     bookie.start()
-                for bookie, port in zip(self._bookies, ports, strict=True):
+                for bookie, port in zip(self._bookies, self._ports, strict=True):
                     left_s = max(1.0, deadline_s - SYSTEM_CLOCK.monotonic_s())
                     bookie.await_answer(partial(self._answers, registry, port), left_s)
             except ServerDown:

@@ -193,6 +193,10 @@ class LedgerReader:
                 self._handle.readUnconfirmed(entry, entry).close()
         except (IndexError, FileNotFoundError):  # bookies know of no ledger that they have no entry of
             return False
+        except ConnectionError:  # some do not answer, and no other has it: nor was it acknowledged, if enough answer
+            with _plain_errors(self.ledger):
+                self._handle.readLastAddConfirmed()
+            return False
         return True
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ all that was acknowledged, because a quorum had it. So an append that is acknowl
 Differences to files (file.py):
 - Which ledger is which segment stands in the ZooKeeper of the bookies (nodes.py), and the token of the namespace, too.
 - Tails are a second ledger of the segment, and index rows a third, made when there is one. Their entries are
-  acknowledged from the memory of one bookie: after a power failure a tail may be behind, and an index short.
+  acknowledged from the memory of bookies: after a power failure a tail may be behind, and an index short.
 - A bookie tells nobody that a ledger has grown. A reader looks from time to time.
 - Where too few bookies run for the copies that are wanted, nothing is made: no segment has fewer.
 - Bookies let go of a deleted ledger's bytes minutes later. Who reads it goes on until then.
@@ -179,11 +179,8 @@ class BookKeeperSegmentStore(SegmentStore):
         return BookKeeperAppender(self, name, log, made[1])
 
     def _new_ledger(self, name: SegmentName, part: str, *, durable: bool = True) -> LedgerWriter:
-        copies = self._copies
-        if not durable:  # readers ask every bookie that may have an entry, so one that has it is enough
-            copies = Copies(copies.write_quorum, copies.write_quorum, 1)
         labels = {_OWNER: self._token or "", _SEGMENT: str(name), _PART: part}
-        return self._ledgers.create(labels, copies, durable=durable)
+        return self._ledgers.create(labels, self._copies, durable=durable)
 
     def _deleted(self, name: SegmentName) -> Fenced:
         self.check_mounted()
