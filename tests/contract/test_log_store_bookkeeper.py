@@ -80,9 +80,9 @@ def test_a_place_is_sent_to_another_process(store: BookKeeperSegmentStore) -> No
 
 def test_a_segment_says_which_bookies_have_it(store: BookKeeperSegmentStore) -> None:
     store.create(NAME, fsync=True).close()
-    assert len(store.bookies(NAME)) == 3
+    assert len(store.machines(NAME)) == 3
     with pytest.raises(LogNotFound, match="is gone"):
-        store.bookies(SegmentName(LOG, 2, 1))
+        store.machines(SegmentName(LOG, 2, 1))
 
 
 def test_too_few_bookies_make_no_segment(location: str) -> None:

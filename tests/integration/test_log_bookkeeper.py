@@ -14,6 +14,7 @@ from scribengin.testing.log_samples import fill_log, payloads_left, payloads_pla
 from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
+from scribengin_tools.logs.rendering import segment_json
 
 LOG = "flights/0"
 
@@ -70,6 +71,14 @@ def test_what_is_acknowledged_is_read_across_segments_and_given_up_from_the_begi
     namespace.purge(LOG)
     assert payloads_read(namespace, LOG) == payloads[14:]
     assert [segment.segment for segment in namespace.segments(LOG)] == [2, 3]
+
+
+def test_an_inspection_says_which_bookies_have_each_segment(namespace: LogNamespace) -> None:
+    fill_log(namespace, LOG, 4, 3)
+    reports = list(namespace.inspect(LOG).segments())
+    assert [len(set(report.machines)) for report in reports] == [3, 3]
+    drawn = str(segment_json(reports[0])["found"]["machines"])
+    assert all(machine in drawn for machine in reports[0].machines)
 
 
 def test_a_reader_follows_the_writer(namespace: LogNamespace) -> None:

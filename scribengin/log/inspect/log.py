@@ -58,6 +58,8 @@ class SegmentReport:
     last_txid: int | None = None
     index: IndexState = IndexState()
     findings: tuple[Finding, ...] = ()
+    machines: tuple[str, ...] = ()
+    """Which machines hold it, where its store tells."""
 
     @property
     def checked_bytes(self) -> int:
@@ -242,6 +244,7 @@ class LogInspection:
                 last_txid=audit.last_txid,
                 index=_index_state(view, self._store.load_index(segment.file), end.end),
                 findings=tuple(findings),
+                machines=tuple(self._store.machines(segment.file)),
             )
         finally:
             view.close()

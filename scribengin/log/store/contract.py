@@ -206,6 +206,11 @@ class SegmentStore(ABC):
     def location(self, name: SegmentName) -> SegmentLocation:
         """Where that segment is, whether it is there or not."""
 
+    def machines(self, name: SegmentName) -> Sequence[str]:
+        """Which machines hold the segment's bytes, for people. Empty: this store does not tell. Raises LogNotFound,
+        LogWriteFailed."""
+        return ()
+
     @abstractmethod
     def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:
         """An index of the segment as it was kept, empty if it was not. A hint: whoever uses it checks it."""

@@ -78,6 +78,7 @@ def _segment_facts(report: SegmentReport, remainder: Remainder | None) -> Render
             ("segment", segment.segment),
             ("state", "in progress" if segment.in_progress else "complete"),
             ("file", report.path),
+            ("copies on", ", ".join(report.machines) or None),
             ("file size", "missing" if report.file_bytes is None else byte_count(report.file_bytes)),
             ("visible", f"{byte_count(end.end)}, {end.entries:,} entries"),
             ("entries", kinds or "none"),
@@ -163,6 +164,7 @@ def segment_json(report: SegmentReport) -> dict[str, Any]:
         "in_progress": report.segment.in_progress,
         "found": {
             "path": report.path,
+            "machines": report.machines,
             "file_bytes": report.file_bytes,
             "visible_bytes": report.end.end,
             "bytes_beyond": report.bytes_beyond,

@@ -315,8 +315,8 @@ class BookKeeperSegmentStore(SegmentStore):
             if ledger not in named:
                 yield OrphanLedger(ledger, labels[_SEGMENT])
 
-    def bookies(self, name: SegmentName) -> list[str]:
-        """Which bookies hold the segment's bytes, as `host:port`, sorted. Raises LogNotFound, LogWriteFailed."""
+    def machines(self, name: SegmentName) -> Sequence[str]:
+        """Its bookies, as `host:port`, sorted."""
         try:
             with refusals(f"look where segment {name} is"):
                 named = self._nodes.find(name)
