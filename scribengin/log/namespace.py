@@ -333,11 +333,15 @@ class LogNamespace(ClosedAtExit):
     def last_record(self, name: str) -> LogRecord | None:
         """The last visible record; None if there is none. Raises LogNotFound, DamagedEntry."""
         with closing(self._catalog(name)) as catalog:
-            position = catalog.position_of(catalog.end_sequence() - 1)
-            if catalog.end_sequence() == 0 or position < catalog.state().head.first:
-                return None
-            records = LogReader(catalog, position, self._clock).read(1)
-            return records[0] if records else None
+
+            def last() -> LogRecord | None:
+                position = catalog.position_of(catalog.end_sequence() - 1)
+                if catalog.end_sequence() == 0 or position < catalog.state().head.first:
+                    return None
+                records = LogReader(catalog, position, self._clock).read(1)
+                return records[0] if records else None
+
+            return catalog.settled(last)
 
     def first_dlsn(self, name: str) -> DLSN:
         """The position of the first record that is kept (or would be, if there is none yet). Raises LogNotFound."""

@@ -354,12 +354,18 @@ class LogCatalog:
 
     def end_sequence(self) -> int:
         """The sequence id that the next record gets."""
+        return self.settled(self._end_sequence)
+
+    def _end_sequence(self) -> int:
         state = self.state()
         segment = state.in_progress
         return state.head.next_sequence if segment is None else self.end(segment).sequence
 
     def end_position(self) -> DLSN:
         """The position behind the last visible record."""
+        return self.settled(self._end_position)
+
+    def _end_position(self) -> DLSN:
         state = self.state()
         if not state.segments:
             return DLSN(state.head.max_segment + 1, 0, 0)
