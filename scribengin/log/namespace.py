@@ -550,7 +550,7 @@ class LogNamespace(ClosedAtExit):
         them again."""
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal, cancel=cancel)
         try:
-            found = _looking_again(lambda: sort_out(self._store, owner, metadata.state(), thorough=thorough))
+            found = _looking_again(lambda: sort_out(metadata, self._store, owner, thorough=thorough))
             higher = owner if owner.epoch > found.epoch else metadata.raise_epoch(owner, found.epoch + 1)
             if found.last_segment is not None:
                 self._store.announce(SegmentName(owner.directory, found.last_segment, higher.epoch))

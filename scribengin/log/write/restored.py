@@ -121,14 +121,18 @@ class SortedOut:
     last_segment: int | None
 
 
-def sort_out(store: SegmentStore, owner: WriterEpoch, state: LogState, *, thorough: bool = False) -> SortedOut:
+def sort_out(metadata: LogMetadata, store: SegmentStore, owner: WriterEpoch, *, thorough: bool = False) -> SortedOut:
     """Set aside what no node names and holds bytes, remove what is empty; bring back what is named again.
+
+    What no node names is told by a look at the registry after the files were listed, at which the log is still the
+    owner's: whoever has it later makes files that this owner does not know of, and none of them can be in the list.
 
     The log's files are listed only if the segment that was announced last is not the last one that the registry names,
     or its writer's epoch is given a second time: all others were made before. `thorough`: in any case, and by the next
     owner, too, since files are about to be moved.
-    For the log's owner, before it makes files of its own. Raises LogWriteFailed.
+    For the log's owner, before it makes files of its own. Raises LogWriteFailed, Fenced.
     """
+    state = metadata.state()
     aside = store.names(aside_of(owner.directory))
     for name in aside:
         listed = state.find(name.segment)
@@ -139,6 +143,8 @@ def sort_out(store: SegmentStore, owner: WriterEpoch, state: LogState, *, thorou
     if not thorough and said.segment == state.head.max_segment and said.epoch < owner.epoch:
         return SortedOut(epoch, None)
     names = store.names(owner.directory)
+    state = metadata.state(state)
+    owner.check(metadata.log, state.head)
     _sort_out(store, names, state)
     epoch = max((epoch, *(name.epoch for name in names)))
     return SortedOut(epoch, SEGMENT_MAX if thorough else state.head.max_segment if names else None)
