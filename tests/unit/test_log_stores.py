@@ -108,12 +108,12 @@ def test_a_namespace_is_bound_to_one_store(registry: MemoryRegistry, shelf: Path
 
 
 def test_a_store_that_is_not_there_is_refused_by_name(registry: MemoryRegistry, tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="there is no store 'bk' here, but file"):
-        LogNamespace.bind("/logs", tmp_path, registry=registry, store="bk")
-    with pytest.raises(ValueError, match="there is no store 'bk'"):
-        open_store("bk", "/somewhere")
-    registry.create("/other", b'{"store": "bk", "location": "/ledgers", "token": "1"}')
-    with pytest.raises(DescriptorUnreadable, match="there is no store 'bk' here"):
+    with pytest.raises(ConfigInvalid, match="there is no store 'tape' here, but file"):
+        LogNamespace.bind("/logs", tmp_path, registry=registry, store="tape")
+    with pytest.raises(ValueError, match="there is no store 'tape'"):
+        open_store("tape", "/somewhere")
+    registry.create("/other", b'{"store": "tape", "location": "/tapes", "token": "1"}')
+    with pytest.raises(DescriptorUnreadable, match="there is no store 'tape' here"):
         LogNamespace.open("/other", registry=registry)
 
 
