@@ -20,6 +20,7 @@ ScribenginError
 │   ├── LogWriteFailed         the disk refused (full, failed fsync); the segment is never written again
 │   │   └── StoreUnreachable   its store (HDFS) does not answer just now; SystemUnreachable, too: tried again and again
 │   ├── TransactionIdOutOfOrder · RecordTooLarge
+│   ├── SenderUnknown          which of a sender's records are in the log is not known any more
 │   ├── OverCapacity           too many records are unacknowledged; nothing was queued
 │   ├── EndOfStream            the log was sealed, and everything in it was read
 │   ├── LogClosed              a writer or reader was used after close()
@@ -162,6 +163,11 @@ class RecordTooLarge(LogError):
 
 class OverCapacity(LogError):
     """Too many records are unacknowledged. Nothing of the call was queued: wait for some of them, and try again."""
+
+
+class SenderUnknown(LogError):
+    """Which records of a sender are in the log is not known, or not any more. Nothing of the call was written; whether
+    what it sent before, and got no answer to, is in the log, cannot be told."""
 
 
 class EndOfStream(LogError):
@@ -394,6 +400,7 @@ __all__ = [
     "RegistryError",
     "ResourceTaken",
     "ScribenginError",
+    "SenderUnknown",
     "ServerDown",
     "ServerError",
     "SourceMissing",

@@ -58,6 +58,7 @@ from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
 from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.senders import Senders, read_senders
 from scribengin.log.write.writer import LogWriter
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
@@ -247,19 +248,24 @@ class LogNamespace(ClosedAtExit):
         lookup: StagedLookup | None = None,
         create: bool | None = None,
         cancel: threading.Event | None = None,
+        senders: bool = False,
     ) -> LogWriter:
         """Become the writer of a log: wait for its lock, or with `steal` take it, and recover what was left unfinished.
         Those who wait get it in the order in which they came. The wait ends early as soon as `cancel` is set.
 
         A writer that is to stage rounds names the registry path of the `commit_log` that decides about them. `lookup`
         says which staged range of an unfinished segment has committed; without one, the commit log that the segment
-        names is fenced and believed. `create` (None: as the namespace was opened) creates a log that is not there.
+        names is fenced and believed. With `senders` the writer takes numbered records (`LogWriter.write_numbered`), and
+        stages none. `create` (None: as the namespace was opened) creates a log that is not there.
         Raises LogNotFound, OwnershipAcquireFailed, RecoveryRefused, EndOfStream (the log is sealed), StoreNotMounted,
         LogWriteFailed (the disk refuses recovery), Fenced (somebody took the log meanwhile), SessionLost (while it
         waited), ConfigInvalid (a commit log stands below /scribengin/locks, or below the namespace's node, from where
-        it is named without a leading slash), and what else the registry raises.
+        it is named without a leading slash; one is named with `senders`), DamagedEntry (with `senders`: what is known
+        of them cannot be read), and what else the registry raises.
         """
         check_commit_log(commit_log)
+        if senders and commit_log is not None:
+            raise ConfigInvalid(f"a writer of log '{name}' takes the numbers of senders, or stages rounds: not both")
         metadata = self._metadata(name)
         if self._create_if_missing if create is None else create:
             self._create_missing(name)
@@ -268,7 +274,9 @@ class LogNamespace(ClosedAtExit):
             log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
             lookup = lookup or commit_log_lookup(self._registry, log.name, self.path)
             head = self._take_over(metadata, owner, lookup)
-            chain = SegmentChain(metadata, self._store, owner, log, head, commit_log=commit_log, clock=self._clock)
+            chain = SegmentChain(
+                metadata, self._store, owner, log, head, commit_log=commit_log, clock=self._clock, senders=senders
+            )
             return LogWriter(
                 metadata,
                 owner,
@@ -278,6 +286,7 @@ class LogNamespace(ClosedAtExit):
                 clock=self._clock,
                 limiter=self._limiter,
                 maintenance=self._maintenance(log, chain.metrics),
+                senders=Senders(log.name, read_senders(metadata, self._store, head)) if senders else None,
             )
         except BaseException:
             ownership.release(metadata, owner)

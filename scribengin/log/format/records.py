@@ -168,9 +168,9 @@ def control_entry(payload: bytes, txid: int) -> EncodedEntry:
     return _hidden_entry(payload, txid).as_type(EntryType.CONTROL)
 
 
-def keep_alive_entry(txid: int) -> EncodedEntry:
-    """An entry of type 4: nothing was written, and the writer is there. `txid` is the log's last."""
-    return _hidden_entry(b"keepalive", txid).as_type(EntryType.KEEP_ALIVE)
+def keep_alive_entry(txid: int, payload: bytes = b"keepalive") -> EncodedEntry:
+    """An entry of type 4: the writer is there, and readers see nothing of it. `txid` is the log's last."""
+    return _hidden_entry(payload, txid).as_type(EntryType.KEEP_ALIVE)
 
 
 def _hidden_entry(payload: bytes, txid: int) -> EncodedEntry:
@@ -179,7 +179,7 @@ def _hidden_entry(payload: bytes, txid: int) -> EncodedEntry:
 
 def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntry]:
     """Cut a body of at least one row into entries of about `entry_bytes_max`, and encode them."""
-    return [encode(piece, codec=config.codec) for piece in _pieces(body, config.entry_bytes_max)]
+    return [encode(piece, codec=config.codec) for piece in pieces(body, config.entry_bytes_max)]
 
 
 def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEntry:
@@ -192,7 +192,8 @@ def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEn
     return encode(body, codec=config.codec)
 
 
-def _pieces(body: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+def pieces(body: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """A body of at least one row, cut into parts of about `bytes_max`."""
     if body.nbytes <= bytes_max:
         yield body
         return

@@ -102,7 +102,8 @@ class SegmentsHead(Descriptor):
     `directory` is the log's. `epoch` is that of the writer that may change it; the segments listed are those from
     `begin` to `max_segment`, the highest number given so far (0: none), and `in_progress` says whether that one is
     being written. `next_sequence` and `last_txid` are those at the end of the completed segments, `bytes` what the
-    completed ones listed have in the files that readers open. `latest_ms` is the latest time at which one was
+    completed ones listed have in the files that readers open. `senders` is the segment whose marks say which numbers of
+    senders are in the log (write/senders.py; 0: none does). `latest_ms` is the latest time at which one was
     completed. `revisions` counts the changes of descriptors of completed segments, `revised` are the segments of the
     last of these. Records before `first` were truncated: no record lies from `given_up_to` to `first`, so whoever had
     read up to there, and no further, has lost nothing.
@@ -118,6 +119,7 @@ class SegmentsHead(Descriptor):
     next_sequence: int = 0
     last_txid: int = TXID_NONE
     bytes: int = 0
+    senders: int = 0
     latest_ms: int = 0
     revisions: int = 0
     revised: tuple[int, ...] = ()
@@ -182,7 +184,8 @@ class SegmentDescriptor(Descriptor):
     """One segment. What is said of its end (bytes to last_txid) is set when it is completed.
 
     `epoch` is that of the writer that made it; `commit_log` is the registry path of the commit log that decides about
-    its staged entries (None: it holds none). No body in it expands to more than `decoded_bytes_max`. `entries` counts
+    its staged entries (None: it holds none). With `senders`, its marks are all that is known of senders, unless it is
+    empty. No body in it expands to more than `decoded_bytes_max`. `entries` counts
     control entries, `records` does not. `compressed` is a copy beside it; since `raw_dropped_ms` (None: not yet)
     readers use that alone. `taken_from` is the file, set aside once, whose records it holds (restored.py).
     `latest_ms` is the latest time at which it, or any before it, was completed (None: written before that was kept).
@@ -196,6 +199,7 @@ class SegmentDescriptor(Descriptor):
     created_ms: int
     commit_log: CommitLogPath | None = None
     fsync: bool = True
+    senders: bool = False
     decoded_bytes_max: int = DECODED_BYTES_MAX
     completed_ms: int | None = None
     bytes: int = 0
@@ -504,6 +508,7 @@ class LogMetadata:
             "last_txid": completed.last_txid,
             "bytes": head.bytes + completed.bytes,
             "latest_ms": completed.latest_ms,
+            "senders": completed.segment if completed.senders and completed.entries else head.senders,
         }
         return (head if done else head.model_copy(update=end)), [
             Delete(f"{self.segments_path}/{before}"),

@@ -108,7 +108,9 @@ def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: 
     """The segments, from the first on, that a purge removes next. `slowest` is where the slowest registered reader
     stands.
 
-    Retention goes by the time at which a segment was completed, as the wall clock had it then and has it now.
+    The one that says which numbers of senders are in the log is kept, though all its records were truncated, until
+    retention takes it. Retention goes by the time at which a segment was completed, as the wall clock had it then and
+    has it now.
     """
     dropped = []
     for segment in state.segments:
@@ -120,7 +122,8 @@ def droppable(state: LogState, config: LogConfig, slowest: DLSN | None, now_ms: 
             and not config.explicit_truncation
             and segment.completed_ms + config.retention_hours * _MS_AN_HOUR <= now_ms
         )
-        if not (_lies_before(segment, state.head.first) or (expired and read)):
+        truncated = _lies_before(segment, state.head.first) and segment.segment != state.head.senders
+        if not (truncated or (expired and read)):
             break
         dropped.append(segment)
         if len(dropped) == BATCH_OPERATIONS_MAX:

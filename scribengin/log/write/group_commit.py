@@ -14,15 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import pyarrow as pa
+
 from scribengin.base.clock import Clock
 from scribengin.base.threads import background
 from scribengin.errors import LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
-from scribengin.log.format.records import Record, body_of_records, keep_alive_entry
+from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, pieces
 from scribengin.log.write.results import Ack, SlotRange
 from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.senders import PendingShared, Senders
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
 """A larger group would write no faster, and its first record would wait longer. A single batch may be larger."""
@@ -42,6 +45,7 @@ class GroupCommit:
         clock: Clock,
         limits: WriteLimits,
         on_completed: Callable[[], None] | None = None,
+        senders: Senders | None = None,
     ) -> None:
         self._chain = chain
         self._config = config
@@ -50,6 +54,8 @@ class GroupCommit:
         self._limits = limits
         self._metrics = chain.metrics
         self._on_completed = on_completed
+        self._senders = senders
+        self._group_entries_max = GROUP_ENTRIES_MAX - (senders is not None)  # one is the mark
         self._policy = TransmitPolicy.of(config)
         self._entry_bytes_max = config.entry_bytes_max
         self._pending_bytes_max = config.pending_bytes_max
@@ -105,8 +111,8 @@ class GroupCommit:
         self._admit(records)
         if not self._config.durable_writes:
             ack.queued(records)
-        for start in range(0, len(entries), GROUP_ENTRIES_MAX):
-            end = start + GROUP_ENTRIES_MAX
+        for start in range(0, len(entries), self._group_entries_max):
+            end = start + self._group_entries_max
             item = PendingBulk(entries[start:end], ack, last=end >= len(entries))
             with self._changed:
                 refusal = self._wait_for_room()
@@ -119,6 +125,26 @@ class GroupCommit:
                 self._enqueue(item)
                 self._add_bytes(item.body_bytes, item.size_bytes)
                 left -= item.records
+
+    def submit_shared(self, sender: bytes, number: int, body: pa.RecordBatch) -> None:
+        """Queue records of a sender, numbered from `number` on. Blocks while too much is pending.
+
+        Raises OverCapacity, and what ended the writer, if nothing of them was queued.
+        """
+        assert self._senders is not None, "the writer takes numbers"
+        self._admit(body.num_rows)
+        with self._changed:
+            refusal = self._wait_for_room()
+            if refusal is not None:
+                self._refuse(refusal, body.num_rows)
+            for piece in pieces(body, self._entry_bytes_max):
+                last = self._queue[-1] if self._queue else None
+                if not isinstance(last, PendingShared) or last.body_bytes + piece.nbytes > self._entry_bytes_max:
+                    last = PendingShared(self._senders)
+                    self._enqueue(last)
+                size = last.add(sender, number, piece)
+                self._add_bytes(size, size)
+                number += piece.num_rows
 
     def flush(self) -> DLSN:
         """Wait until all that was submitted before is durable. Raises what ended the writer."""
@@ -244,7 +270,7 @@ class GroupCommit:
                 self._enqueue(PendingKeepAlive(self._chain.last_txid))
             group: list[Pending] = []
             entries = size_bytes = 0
-            while self._queue and entries + self._queue[0].entries_count <= GROUP_ENTRIES_MAX:
+            while self._queue and entries + self._queue[0].entries_count <= self._group_entries_max:
                 if group and size_bytes + self._queue[0].size_bytes > _GROUP_BYTES_MAX:
                     break
                 item = self._queue.popleft()
@@ -269,7 +295,9 @@ class GroupCommit:
     def _write(self, group: list[Pending]) -> None:
         begun_s = self._clock.monotonic_s()
         parts = [item.entries(self._config.codec) for item in group]
-        places = self._chain.append([entry for part in parts for entry in part])
+        entries = [entry for part in parts for entry in part]
+        mark = self._mark(group, parts)
+        places = self._chain.append(entries if mark is None else [mark, *entries])[mark is not None :]
         at = 0
         last: DLSN | None = None
         for item, part in zip(group, parts, strict=True):
@@ -290,6 +318,18 @@ class GroupCommit:
             self._active_s = now_s
             self._changed.notify_all()
 
+    def _mark(self, group: Sequence[Pending], parts: Sequence[Sequence[EncodedEntry]]) -> EncodedEntry | None:
+        """Who sent what of the group, for it to begin with."""
+        if self._senders is None:
+            return None
+        rows = []
+        ahead = 0
+        for item, part in zip(group, parts, strict=True):
+            if isinstance(item, PendingShared):
+                rows += [row._replace(ahead=ahead) for row in item.rows]
+            ahead += len(part)
+        return self._senders.mark(rows, self._chain.last_txid, begins=self._chain.begins_segment())
+
     def _tell_completed(self) -> None:
         if self._chain.take_completed() and self._on_completed is not None:
             self._on_completed()
@@ -304,6 +344,8 @@ class GroupCommit:
         if first:
             self._metrics.writer_failed()
         self._drop(group, error)
+        if self._senders is not None:
+            self._senders.fail(error)
 
     def _drop(self, items: list[Pending], error: BaseException) -> None:
         for item in items:
@@ -470,7 +512,7 @@ class PendingKeepAlive:
         return
 
 
-Pending = PendingRecords | PendingBulk | PendingKeepAlive
+Pending = PendingRecords | PendingBulk | PendingShared | PendingKeepAlive
 
 
 @dataclass(frozen=True, slots=True)

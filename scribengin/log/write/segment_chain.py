@@ -46,7 +46,9 @@ class SegmentChain:
         *,
         commit_log: str | None,
         clock: Clock,
+        senders: bool = False,
     ) -> None:
+        """With `senders`, segments begin with what is known of senders, and say so."""
         self._metadata = metadata
         self._store = store
         self._owner = owner
@@ -55,6 +57,7 @@ class SegmentChain:
         self.metrics = LogMetrics(metadata.namespace, log.name)
         self._head = head
         self._commit_log = commit_log
+        self._senders = senders
         self._segment: SegmentDescriptor | None = None
         self._appender: SegmentAppender | None = None
         self._spare: SegmentAppender | None = None
@@ -87,6 +90,11 @@ class SegmentChain:
         """Whether a segment was completed, other than by the writer's end, since this was last asked."""
         completed, self._completed = self._completed, False
         return completed
+
+    def begins_segment(self) -> bool:
+        """Whether what is appended next begins a segment, which is made, or rolled to, now. Raises as `append`."""
+        self._open_segment()
+        return self._written.entries == 0
 
     def append(self, entries: Sequence[EncodedEntry]) -> list[DLSN]:
         """Write one group, make it durable and visible, and return where each entry's first record stands.
@@ -245,6 +253,7 @@ class SegmentChain:
             created_ms=self._clock.now_ms(),
             commit_log=self._commit_log,
             fsync=self._log.config.fsync,
+            senders=self._senders,
             decoded_bytes_max=self._log.config.decoded_bytes_max,
         )
         if self._spare is None:

@@ -30,8 +30,18 @@ from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata import writer_lock as ownership
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
 from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
-from scribengin.log.write.results import Ack, BulkAck, BulkResult, PartialAck, RefusedRow, refused_alone, split_refused
+from scribengin.log.write.results import (
+    Ack,
+    BulkAck,
+    BulkResult,
+    PartialAck,
+    RefusedRow,
+    SlotRange,
+    refused_alone,
+    split_refused,
+)
 from scribengin.log.write.segment_chain import SegmentChain
+from scribengin.log.write.senders import Senders
 
 _T = TypeVar("_T")
 
@@ -50,9 +60,10 @@ class LogWriter(ClosedOrAborted):
         clock: Clock,
         limiter: WriteLimiter | None = None,
         maintenance: BackgroundWork | None = None,
+        senders: Senders | None = None,
     ) -> None:
-        """`limiter` is shared with other writers. `maintenance` is told whenever a segment was completed, other than by
-        the writer's end."""
+        """`limiter` is shared with other writers. `senders` are those that `write_numbered` knows. `maintenance` is
+        told whenever a segment was completed, other than by the writer's end."""
         self._maintenance = maintenance
         self._metadata = metadata
         self._owner = owner
@@ -61,6 +72,7 @@ class LogWriter(ClosedOrAborted):
         self._clock = clock
         self._log = metadata.log
         self._stages = stages
+        self._senders = senders
         self._groups = GroupCommit(
             chain,
             config,
@@ -68,6 +80,7 @@ class LogWriter(ClosedOrAborted):
             clock=clock,
             limits=WriteLimits(*_limiters(self._log, config, limiter)),
             on_completed=None if maintenance is None else maintenance.kick,
+            senders=senders,
         )
         self._calling = threading.RLock()
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""
@@ -161,6 +174,28 @@ class LogWriter(ClosedOrAborted):
         with self._calling:
             self._check_batch(batch)
             return self._submit([atomic_entry(self._log, self._body(batch), self._config)], BulkAck())
+
+    def write_numbered(
+        self, batch: pa.RecordBatch, *, sender: bytes, number: int, answered: int = 0
+    ) -> Future[tuple[SlotRange, ...]]:
+        """Append the rows of `batch` unless they are there already: record `number` of `sender`, and those behind it.
+
+        A sender is 16 bytes that nobody else has, and numbers its records from 1 on without a gap. It sends again what
+        it got no answer to, in order and under the same numbers, to whoever writes the log by then, and is told where
+        it stands. `answered` is the number up to which it has its answers: it never asks for these again. The future
+        raises as that of `write`, and SenderUnknown. Raises as `write_bulk`, SenderUnknown, and LogError if the writer
+        was not opened with `senders`; then nothing of the batch was written, and its numbers are free.
+        """
+        if self._senders is None:
+            raise LogError(f"log '{self._log}': only a writer that was opened with senders=True takes numbers")
+        with self._calling:
+            self._check_batch(batch)
+            known = self._senders.admit(sender, number, batch.num_rows, answered)
+            if known < batch.num_rows:
+                body = self._body(batch.slice(known))
+                self._groups.submit_shared(sender, number + known, body)
+                self._last_txid = max(self._last_txid, body.column(0)[-1].as_py())
+            return self._senders.sent(sender, number, batch.num_rows)
 
     def flush(self) -> DLSN:
         """Wait until all that was written before is durable. The DLSN of the last record that this writer wrote,
