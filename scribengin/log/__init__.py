@@ -19,6 +19,7 @@ from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Tim
 from scribengin.log.retention.compression import Codec
 from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.truncation import Purged
+from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.restored import TakenBack
 from scribengin.log.write.results import BulkResult, RefusedRow
@@ -36,6 +37,7 @@ __all__ = [
     "WILDCARD",
     "BulkResult",
     "Codec",
+    "CommitThread",
     "DlsnRange",
     "EntryRange",
     "LogConfig",

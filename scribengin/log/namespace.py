@@ -54,6 +54,7 @@ from scribengin.log.retention.holds import RegisteredReaders, RetentionHold, rec
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.opening import open_store
+from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
@@ -82,6 +83,7 @@ class LogNamespace(ClosedAtExit):
         own: bool,
         create_if_missing: bool = False,
         limiter: WriteLimiter | None = None,
+        commit_thread: CommitThread | None = None,
     ) -> None:
         self.path = path
         self.descriptor = descriptor
@@ -91,6 +93,7 @@ class LogNamespace(ClosedAtExit):
         self._own_registry = own
         self._create_if_missing = create_if_missing
         self._limiter = limiter
+        self._commit_thread = commit_thread
         self._store = open_store(descriptor.store, descriptor.location, descriptor.token)
         self._closed = False
 
@@ -123,13 +126,15 @@ class LogNamespace(ClosedAtExit):
         create_if_missing: bool = False,
         outstanding_writes_max: int | None = None,
         outstanding_dark_mode: bool = False,
+        commit_thread: CommitThread | None = None,
     ) -> LogNamespace:
         """Open a namespace that was bound. `config` is what logs are created with that do not say otherwise.
 
         With `registry`, that session is used and `close` leaves it open; `uri` may be a bare node path then. With
         `create_if_missing`, opening a writer creates the log (DistributedLog's default; not ours, because a mistyped
         name would become a log). `outstanding_writes_max` limits the unacknowledged records of all writers that this
-        object opens together; in dark mode they are only counted.
+        object opens together; in dark mode they are only counted. With a `commit_thread`, which may be that of other
+        namespaces, too, all writers write on it: for very many logs. It is closed by whoever made it, after them.
         Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound, StoreNotMounted.
         """
         session, path, own = session_for(uri, registry)
@@ -154,6 +159,7 @@ class LogNamespace(ClosedAtExit):
             own=own,
             create_if_missing=create_if_missing,
             limiter=limiter,
+            commit_thread=commit_thread,
         )
 
     def why_unwritable(self) -> str | None:
@@ -286,6 +292,7 @@ class LogNamespace(ClosedAtExit):
                 clock=self._clock,
                 limiter=self._limiter,
                 maintenance=self._maintenance(log, chain.metrics),
+                commit_thread=self._commit_thread,
                 senders=Senders(log.name, read_senders(metadata, self._store, head)) if senders else None,
             )
         except BaseException:

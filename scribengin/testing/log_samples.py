@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scribengin.base.model import node_name
-from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
+from scribengin.log import DLSN, CommitThread, LogConfig, LogNamespace, LogReader
 from scribengin.log.format.entry import EncodedEntry, EntryHeader, EntryType, encode
 from scribengin.log.format.records import TXID_NONE, Record, body_of_records, control_entry
 from scribengin.log.format.staged import control_payload
@@ -113,11 +113,17 @@ class SegmentForge:
 
 
 def bound_namespace(
-    registry: Registry, directory: Path | str, *logs: str, config: LogConfig | None = None, store: str | None = None
+    registry: Registry,
+    directory: Path | str,
+    *logs: str,
+    config: LogConfig | None = None,
+    store: str | None = None,
+    commit_thread: CommitThread | None = None,
 ) -> LogNamespace:
-    """A new namespace at `/logs` with its store in `directory`, holding the logs; `store` as `LogNamespace.bind`."""
+    """A new namespace at `/logs` with its store in `directory`, holding the logs; `store` as `LogNamespace.bind`,
+    `commit_thread` as `LogNamespace.open`."""
     LogNamespace.bind("/logs", directory, registry=registry, store=store)
-    namespace = LogNamespace.open("/logs", registry=registry)
+    namespace = LogNamespace.open("/logs", registry=registry, commit_thread=commit_thread)
     for log in logs:
         namespace.create(log, config)
     return namespace

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.log import CommitThread, LogConfig, LogNamespace
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory_disk import MemoryDisk
 from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
@@ -33,6 +33,8 @@ class LogPlace:
     registry: MemoryRegistry
     location: Path | MemoryDisk | str
     """A directory, a disk, or a URL of HDFS or BookKeeper."""
+    commit_thread: CommitThread | None = None
+    """What all writers on a disk write on; None: each on a thread of its own."""
 
     def bound(self, *logs: str, config: LogConfig | None = None) -> LogNamespace:
         """A new namespace there, at `/logs`, that holds the logs."""
@@ -41,19 +43,31 @@ class LogPlace:
         if isinstance(self.location, str):
             store = self.location.partition("://")[0]
             return bound_namespace(self.registry, self.location, *logs, config=config, store=store)
-        return bound_namespace(self.registry, self.location.name, *logs, config=config, store=MEMORY_STORE)
+        return bound_namespace(
+            self.registry,
+            self.location.name,
+            *logs,
+            config=config,
+            store=MEMORY_STORE,
+            commit_thread=self.commit_thread,
+        )
 
 
 _SERVERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("hdfs", "bk")]
 
 
-@pytest.fixture(params=["files", "memory", *_SERVERS])
-def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, tmp_path: Path) -> LogPlace:
+@pytest.fixture(params=["files", "memory", "memory, one thread", *_SERVERS])
+def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, tmp_path: Path) -> Iterator[LogPlace]:
     """A place in each of the stores there are. HDFS and BookKeeper are started for it."""
     if request.param == "hdfs":
         servers: HdfsServers = request.getfixturevalue("hdfs")
-        return LogPlace(memory_registry, f"{servers.url}/logs-{uuid.uuid4().hex}")
-    if request.param == "bk":
+        yield LogPlace(memory_registry, f"{servers.url}/logs-{uuid.uuid4().hex}")
+    elif request.param == "bk":
         bookies: BookKeeperServers = request.getfixturevalue("bookkeeper")
-        return LogPlace(memory_registry, bookies.log_location(f"logs-{uuid.uuid4().hex}"))
-    return LogPlace(memory_registry, tmp_path / "store" if request.param == "files" else MemoryDisk("disk of a test"))
+        yield LogPlace(memory_registry, bookies.log_location(f"logs-{uuid.uuid4().hex}"))
+    elif request.param == "memory, one thread":
+        with CommitThread() as commit_thread:
+            yield LogPlace(memory_registry, MemoryDisk("disk of a test"), commit_thread)
+    else:
+        on_files = request.param == "files"
+        yield LogPlace(memory_registry, tmp_path / "store" if on_files else MemoryDisk("disk of a test"))

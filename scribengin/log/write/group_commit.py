@@ -23,6 +23,7 @@ from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
 from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, pieces
+from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.results import Ack, SlotRange
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.senders import PendingShared, Senders
@@ -46,7 +47,9 @@ class GroupCommit:
         limits: WriteLimits,
         on_completed: Callable[[], None] | None = None,
         senders: Senders | None = None,
+        commit_thread: CommitThread | None = None,
     ) -> None:
+        """With a `commit_thread`, groups are written on that, and none is started."""
         self._chain = chain
         self._config = config
         self._log = log
@@ -72,10 +75,13 @@ class GroupCommit:
         self._last_dlsn = DLSN.INVALID
         self._failure: BaseException | None = None
         self._failure_raised = self._stopping = self._held = False
+        self._commit_thread = commit_thread
+        self._writing = False
+        """Whether the commit thread is writing a group."""
         self._thread: threading.Thread | None = None
         if self._keep_alive_s:
             with self._changed:
-                self._start_thread()
+                self._wake()
 
     @property
     def unseen_failure(self) -> BaseException | None:
@@ -172,7 +178,7 @@ class GroupCommit:
             with self._changed:
                 self._held = last
                 self._active_s = self._clock.monotonic_s()
-                self._changed.notify_all()
+                self._wake()
         self._tell_completed()
 
     def end(self, error: BaseException) -> None:
@@ -195,6 +201,26 @@ class GroupCommit:
         self._drop(dropped, self._closed())
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if self._commit_thread is not None and not self._commit_thread.is_current:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._writing)
+
+    def turn(self) -> float | None:
+        """On the commit thread: write the group that is due now, if one is. As `TakesTurns.turn`."""
+        with self._changed:
+            if self._stopping or self._failure is not None:
+                return None
+            wait_s = self._wait_s()
+            if wait_s != 0:
+                return wait_s
+            group = self._group()
+            self._writing = True
+        try:
+            return 0.0 if self._commit(group) else None
+        finally:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
 
     def _admit(self, records: int) -> None:
         """Count records as unacknowledged. Raises OverCapacity."""
@@ -210,7 +236,7 @@ class GroupCommit:
 
     def _flush(self) -> None:
         wanted = self._wanted = self._submitted
-        self._changed.notify_all()
+        self._wake()
         self._changed.wait_for(lambda: self._finished >= wanted or self._failure is not None or self._stopping)
         self.raise_failure()
         if self._finished < wanted:
@@ -235,51 +261,62 @@ class GroupCommit:
             self._waiting_since_s = self._clock.monotonic_s()
         self._queue.append(item)
         self._submitted += 1
-        if self._thread is None:
-            self._start_thread()
-        self._changed.notify_all()
+        self._wake()
 
     def _add_bytes(self, body_bytes: int, held_bytes: int) -> None:
         self._waiting_bytes += body_bytes
         self._pending_bytes += held_bytes
         if self._policy.delays and self._wait_s() == 0:
-            self._changed.notify_all()
+            self._wake()
 
-    def _start_thread(self) -> None:
-        thread = background(f"log-writer {self._log}", self._run)
-        thread.start()
-        self._thread = thread
+    def _wake(self) -> None:
+        """Something may be due, or due earlier than it was."""
+        if self._commit_thread is not None:
+            if not self._stopping:
+                self._commit_thread.wake(self)
+        elif self._thread is None and (self._queue or self._keep_alive_s):
+            thread = background(f"log-writer {self._log}", self._run)
+            thread.start()
+            self._thread = thread
+        self._changed.notify_all()
 
     def _run(self) -> None:
-        while group := self._take():
-            try:
-                self._write(group)
-                self._tell_completed()
-            except BaseException as error:  # noqa: BLE001  a thread's outermost loop: recorded, later calls raise it
-                self._fail(error, group)
-                return
+        while (group := self._take()) and self._commit(group):
+            pass
+
+    def _commit(self, group: list[Pending]) -> bool:
+        """Write a group; False if that has ended the writer."""
+        try:
+            self._write(group)
+            self._tell_completed()
+        except BaseException as error:  # noqa: BLE001  a thread's outermost loop: recorded, later calls raise it
+            self._fail(error, group)
+            return False
+        return True
 
     def _take(self) -> list[Pending]:
         """What is to be written now, up to a group's size; nothing when the thread is to end."""
         with self._changed:
             while not self._stopping and (wait_s := self._wait_s()) != 0:
                 self._changed.wait(wait_s)
-            if self._stopping:
-                return []
-            if not self._queue:
-                self._enqueue(PendingKeepAlive(self._chain.last_txid))
-            group: list[Pending] = []
-            entries = size_bytes = 0
-            while self._queue and entries + self._queue[0].entries_count <= self._group_entries_max:
-                if group and size_bytes + self._queue[0].size_bytes > _GROUP_BYTES_MAX:
-                    break
-                item = self._queue.popleft()
-                entries += item.entries_count
-                size_bytes += item.size_bytes
-                self._waiting_bytes -= item.body_bytes
-                group.append(item)
-            self._taken += len(group)
-            return group
+            return [] if self._stopping else self._group()
+
+    def _group(self) -> list[Pending]:
+        """What waits, up to a group's size; a keep-alive if nothing does."""
+        if not self._queue:
+            self._enqueue(PendingKeepAlive(self._chain.last_txid))
+        group: list[Pending] = []
+        entries = size_bytes = 0
+        while self._queue and entries + self._queue[0].entries_count <= self._group_entries_max:
+            if group and size_bytes + self._queue[0].size_bytes > _GROUP_BYTES_MAX:
+                break
+            item = self._queue.popleft()
+            entries += item.entries_count
+            size_bytes += item.size_bytes
+            self._waiting_bytes -= item.body_bytes
+            group.append(item)
+        self._taken += len(group)
+        return group
 
     def _wait_s(self) -> float | None:
         """Seconds until something is to be written: 0 now, None until something changes."""

@@ -29,6 +29,7 @@ from scribengin.log.format.records import Record, atomic_entry, body_of_batch, c
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata import writer_lock as ownership
 from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
+from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.group_commit import GroupCommit, WriteLimiter, WriteLimits
 from scribengin.log.write.results import (
     Ack,
@@ -61,9 +62,11 @@ class LogWriter(ClosedOrAborted):
         limiter: WriteLimiter | None = None,
         maintenance: BackgroundWork | None = None,
         senders: Senders | None = None,
+        commit_thread: CommitThread | None = None,
     ) -> None:
         """`limiter` is shared with other writers. `senders` are those that `write_numbered` knows. `maintenance` is
-        told whenever a segment was completed, other than by the writer's end."""
+        told whenever a segment was completed, other than by the writer's end. Without a `commit_thread` it has a thread
+        of its own."""
         self._maintenance = maintenance
         self._metadata = metadata
         self._owner = owner
@@ -81,6 +84,7 @@ class LogWriter(ClosedOrAborted):
             limits=WriteLimits(*_limiters(self._log, config, limiter)),
             on_completed=None if maintenance is None else maintenance.kick,
             senders=senders,
+            commit_thread=commit_thread,
         )
         self._calling = threading.RLock()
         """Held by callers, one at a time: the order of transaction ids is the order of the queue."""

@@ -1,0 +1,62 @@
+"""Who gets a turn of the thread that writes for many logs."""
+
+from __future__ import annotations
+
+import threading
+
+from scribengin.log import CommitThread
+
+
+class Scripted:
+    """Answers its turns from a list, then None; what all of them did stands in `done`."""
+
+    def __init__(self, name: str, done: list[str], *answers: float | None) -> None:
+        self.name = name
+        self.ended = threading.Event()
+        self.turns = threading.Semaphore(0)
+        self._done = done
+        self._answers = list(answers)
+
+    def turn(self) -> float | None:
+        self._done.append(self.name)
+        self.turns.release()
+        if self._answers:
+            return self._answers.pop(0)
+        self.ended.set()
+        return None
+
+
+def test_each_waits_behind_those_that_came_before_it() -> None:
+    done: list[str] = []
+    gate = threading.Event()
+
+    class Gate:
+        def turn(self) -> None:
+            assert gate.wait(120)
+
+    with CommitThread() as thread:
+        first, second = Scripted("first", done, 0.0, 0.0), Scripted("second", done, 0.0)
+        thread.wake(Gate())
+        for one in (first, second, first):  # being woken twice makes one turn
+            thread.wake(one)
+        gate.set()
+        assert first.ended.wait(120)
+        assert second.ended.wait(120)
+    assert done == ["first", "second", "first", "second", "first"]
+
+
+def test_what_said_a_time_gets_a_turn_then_and_one_only() -> None:
+    done: list[str] = []
+    with CommitThread() as thread:
+        timed = Scripted("timed", done, 1e6, 0.001)
+        thread.wake(timed)
+        assert timed.turns.acquire(timeout=120)
+        thread.wake(timed)
+        assert timed.ended.wait(120)
+    assert done == ["timed"] * 3
+
+
+def test_a_thread_that_never_gave_a_turn_ends() -> None:
+    thread = CommitThread()
+    thread.close()
+    thread.close()
