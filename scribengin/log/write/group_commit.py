@@ -145,10 +145,11 @@ class GroupCommit:
                 self._refuse(refusal, body.num_rows)
             for piece in pieces(body, self._entry_bytes_max):
                 last = self._queue[-1] if self._queue else None
-                if not isinstance(last, PendingShared) or last.body_bytes + piece.nbytes > self._entry_bytes_max:
+                size = piece.nbytes  # it costs to ask
+                if not isinstance(last, PendingShared) or last.body_bytes + size > self._entry_bytes_max:
                     last = PendingShared(self._senders)
                     self._enqueue(last)
-                size = last.add(sender, number, piece)
+                last.add(sender, number, piece, size)
                 self._add_bytes(size, size)
                 number += piece.num_rows
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
@@ -100,7 +101,8 @@ class Senders:
         """Of all below, and the table."""
         self._queued: dict[bytes, int] = {}
         """The last number that is on its way, of each sender that has any."""
-        self._waiting: list[_Waiting] = []
+        self._waiting: dict[bytes, list[_Waiting]] = {}
+        """By sender: what is written of one wakes nobody else."""
         self._failure: BaseException | None = None
 
     def admit(self, sender: bytes, number: int, records: int, answered: int) -> int:
@@ -132,8 +134,8 @@ class Senders:
         with self._lock:
             if waiting.last > self._table.last(sender):
                 self._queued[sender] = max(self._queued.get(sender, 0), waiting.last)
-            self._waiting.append(waiting)
-            done = self._take_written()
+            self._waiting.setdefault(sender, []).append(waiting)
+            done = self._take_written([sender])
             failure = self._failure
         _resolve(done)
         if failure is not None:
@@ -148,12 +150,14 @@ class Senders:
 
     def written(self, runs: Iterable[SentRun]) -> None:
         """They are durable, and in order."""
+        wrote = set()
         with self._lock:
             for run in runs:
+                wrote.add(run.sender)
                 self._table.add(run)
                 if self._queued.get(run.sender) == run.last:
                     del self._queued[run.sender]
-            done = self._take_written()
+            done = self._take_written(wrote)
         _resolve(done)
 
     def fail(self, error: BaseException) -> None:
@@ -161,23 +165,26 @@ class Senders:
         with self._lock:
             self._failure = self._failure or error
             waiting = self._waiting
-            self._waiting = []
-        for one in waiting:
+            self._waiting = {}
+        for one in chain.from_iterable(waiting.values()):
             one.future.set_exception(error)
 
-    def _take_written(self) -> list[tuple[_Waiting, list[SentRun] | SenderUnknown]]:
+    def _take_written(self, senders: Iterable[bytes]) -> list[tuple[_Waiting, list[SentRun] | SenderUnknown]]:
         done: list[tuple[_Waiting, list[SentRun] | SenderUnknown]] = []
-        left = []
-        for one in self._waiting:
-            if one.last > self._table.last(one.sender):
-                left.append(one)
-                continue
-            try:
-                done.append((one, self._table.find(one.sender, one.number, one.last)))
-            except SenderUnknown as error:
-                done.append((one, error))
-        self._waiting = left
+        for sender in senders:
+            waiting = self._waiting.pop(sender, [])
+            last = self._table.last(sender)
+            left = [one for one in waiting if one.last > last]
+            if left:
+                self._waiting[sender] = left
+            done += [(one, self._found(one)) for one in waiting if one.last <= last]
         return done
+
+    def _found(self, waiting: _Waiting) -> list[SentRun] | SenderUnknown:
+        try:
+            return self._table.find(waiting.sender, waiting.number, waiting.last)
+        except SenderUnknown as error:
+            return error
 
 
 def _resolve(done: Iterable[tuple[_Waiting, list[SentRun] | SenderUnknown]]) -> None:
@@ -200,14 +207,13 @@ class PendingShared:
         """Of the mark, as if this entry stood right behind it."""
         self.records = self.body_bytes = self.size_bytes = 0
 
-    def add(self, sender: bytes, number: int, body: pa.RecordBatch) -> int:
-        """Take records in the order of the log; how many bytes of memory they hold until they are written."""
+    def add(self, sender: bytes, number: int, body: pa.RecordBatch, size_bytes: int) -> None:
+        """Take records of that size, in the order of the log."""
         self.rows.append(GroupRow(sender, number, 0, self.records, body.num_rows))
         self._bodies.append(body)
         self.records += body.num_rows
-        self.body_bytes += body.nbytes
-        self.size_bytes += body.nbytes
-        return int(body.nbytes)
+        self.body_bytes += size_bytes
+        self.size_bytes += size_bytes
 
     def entries(self, codec: str) -> Sequence[EncodedEntry]:
         body = self._bodies[0] if len(self._bodies) == 1 else pa.concat_batches(self._bodies)
