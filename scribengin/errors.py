@@ -46,6 +46,12 @@ ScribenginError
 │   └── CommitTooLarge         a round's transaction would exceed what the registry takes
 ├── SystemUnreachable          the system of a source or sink (a broker) does not answer; tried again and again
 │   └── OutOfRoom              a disk or a quota is full; the same
+├── DafkaError
+│   ├── FrameInvalid           what came from a peer is no message of Dafka's, or a name does not fit into one
+│   ├── RecordsUnacknowledged  a producer was closed, and no store has acknowledged all it has published
+│   ├── ProducerFull           too many records are unacknowledged; this one was not published
+│   ├── DafkaClosed            a role was used after close()
+│   └── RecordsGone            nobody keeps the records any more that a consumer was to begin or go on with
 ├── LauncherError              a container could not be started
 │   └── ContainerUnreachable   it was told to end, and its machine does not say that it has
 ├── SparkUnavailable           no Java, or Spark did not start
@@ -314,6 +320,30 @@ class OutOfRoom(SystemUnreachable):
     """A disk or a quota is full. What was not written is written once there is room, as long as it takes."""
 
 
+class DafkaError(ScribenginError):
+    """Something about the brokerless live path."""
+
+
+class FrameInvalid(DafkaError):
+    """What came from a peer is no message of Dafka's, or a name or number does not fit into one."""
+
+
+class RecordsUnacknowledged(DafkaError):
+    """A producer was closed, and stores have not acknowledged all that it has published. It may be lost."""
+
+
+class ProducerFull(DafkaError):
+    """Too many records are unacknowledged. This one was not published: try again once a store has caught up."""
+
+
+class DafkaClosed(DafkaError):
+    """A producer, consumer, store or tower was used after close()."""
+
+
+class RecordsGone(DafkaError):
+    """Nobody keeps the records any more that a consumer was to begin or go on with."""
+
+
 class LauncherError(ScribenginError):
     """A container could not be started or is not what it was."""
 
@@ -362,6 +392,8 @@ __all__ = [
     "ConfigError",
     "ConfigInvalid",
     "ContainerUnreachable",
+    "DafkaClosed",
+    "DafkaError",
     "DamagedEntry",
     "DataflowBusy",
     "DataflowError",
@@ -373,6 +405,7 @@ __all__ = [
     "EditConflict",
     "EndOfStream",
     "Fenced",
+    "FrameInvalid",
     "InconsistentLog",
     "InvalidLogName",
     "LauncherError",
@@ -389,6 +422,7 @@ __all__ = [
     "OwnershipAcquireFailed",
     "PackageInvalid",
     "PositionTruncated",
+    "ProducerFull",
     "RangeGone",
     "ReadCancelled",
     "ReaderBehind",
@@ -396,6 +430,8 @@ __all__ = [
     "ReaderLockLost",
     "RecordRefused",
     "RecordTooLarge",
+    "RecordsGone",
+    "RecordsUnacknowledged",
     "RecoveryRefused",
     "RegistryError",
     "ResourceTaken",

@@ -26,7 +26,8 @@ BELOW: dict[str, frozenset[str]] = {
     "spark.session": frozenset({"connectors", "spark.worker_errors"}),
     "spark.worker_errors": frozenset({"base"}),
     "launcher": frozenset({"base"}),
-    "connectors": frozenset({"log.clients"}),
+    "connectors": frozenset({"log.clients", "dafka"}),
+    "dafka": frozenset({"log"}),
     "log.clients": frozenset({"log"}),
     "log": frozenset({"log.inspect"}),
     "log.inspect": frozenset({"log.retention", "log.write"}),
@@ -73,6 +74,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "scribengin.testing.conformance.kafka",
         "scribengin_dev.servers.kafka_cluster",
     ),
+    "zmq": ("scribengin.dafka",),
     "greenlet": ("scribengin.testing.simulation",),
 }
 

@@ -1,0 +1,8 @@
+"""The brokerless live path, compatible on the wire with Dafka's C programs: producers, consumers, stores, towers.
+
+A producer is one partition of a topic, named by its address. Records go from producers to consumers and stores without
+a broker between them; whoever missed some fetches them from a store or from the producer. What each role decides is in
+`state`, without sockets, threads or clock; the bytes are in `wire`.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,354 @@
+"""Messages between producers, consumers and stores, as Dafka's C programs write them.
+
+The first frame is the message's id (one letter), its topic with a NUL behind it, the version octet 1, and the fields.
+Records have a second frame, their content. Sockets subscribe to the beginning of the first frame: that is why the topic
+stands there, and not among the fields. For direct messages the topic is the address of who shall have it.
+
+    string   u8 length, bytes            sequence  u64, big-endian
+    longstr  u32 length, bytes           count     u32, big-endian
+
+| id | class         | topic              | fields                              |
+|----|---------------|--------------------|-------------------------------------|
+| M  | LiveRecord    | the topic          | address, subject, sequence; content |
+| D  | DirectRecord  | who has asked      | address, subject, sequence; content |
+| F  | Fetch         | the producer       | address, subject, sequence, count   |
+| K  | StoreAck      | the producer       | subject, sequence                   |
+| H  | Head          | the topic          | address, subject, sequence          |
+| E  | DirectHead    | who has asked      | address, subject, sequence          |
+| G  | GetHeads      | the topic          | address                             |
+| W  | ConsumerHello | the store          | address, count of subjects, longstr |
+| L  | StoreHello    | the consumer       | address                             |
+| T  | Truncated     | who has asked      | address, subject, sequence          |
+
+`Truncated` is ours: C programs never subscribe to it, so it never reaches them. Every string is UTF-8. A frame that is
+longer than its fields is refused, as is any other version: nothing is guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+from scribengin.errors import FrameInvalid
+
+Frames = Sequence[bytes]
+"""One message on a socket: its parts, in order."""
+VERSION = 1
+SEQUENCE_MAX = 2**64 - 1
+COUNT_MAX = 2**32 - 1
+_STRING_BYTES_MAX = 255
+_LONGSTR_BYTES_MAX = 65_535
+_U32 = Struct(">I")
+_U64 = Struct(">Q")
+_T = TypeVar("_T")
+
+
+class LiveRecord(NamedTuple):
+    """A record as its producer publishes it, to whoever has subscribed to the topic."""
+
+    topic: str
+    address: str
+    subject: str
+    sequence: int
+    content: bytes
+
+
+class DirectRecord(NamedTuple):
+    """A record that was fetched. `to` has asked for it; `address` is the producer's."""
+
+    to: str
+    address: str
+    subject: str
+    sequence: int
+    content: bytes
+
+
+class Fetch(NamedTuple):
+    """`address` asks for `count` records of the producer `to`, from `sequence` on. A store may answer, too."""
+
+    to: str
+    address: str
+    subject: str
+    sequence: int
+    count: int
+
+
+class StoreAck(NamedTuple):
+    """A store has all records of the producer `to` up to `sequence`, that one included."""
+
+    to: str
+    subject: str
+    sequence: int
+
+
+class Head(NamedTuple):
+    """The last record that the producer `address` has published."""
+
+    topic: str
+    address: str
+    subject: str
+    sequence: int
+
+
+class DirectHead(NamedTuple):
+    """The last record of the producer `address` that a store has, for the consumer `to`."""
+
+    to: str
+    address: str
+    subject: str
+    sequence: int
+
+
+class GetHeads(NamedTuple):
+    """The consumer `address` asks for the last record of each partition of a topic."""
+
+    topic: str
+    address: str
+
+
+class ConsumerHello(NamedTuple):
+    """The consumer `address` tells the store `to` which topics it wants the heads of."""
+
+    to: str
+    address: str
+    subjects: tuple[str, ...]
+
+
+class StoreHello(NamedTuple):
+    """The store `address` tells the consumer `to` that they are connected."""
+
+    to: str
+    address: str
+
+
+class Truncated(NamedTuple):
+    """Whoever answers keeps nothing of the producer `address` before `sequence`, though `to` has asked for it."""
+
+    to: str
+    address: str
+    subject: str
+    sequence: int
+
+
+Message = (
+    LiveRecord | DirectRecord | Fetch | StoreAck | Head | DirectHead | GetHeads | ConsumerHello | StoreHello | Truncated
+)
+
+IDS: dict[type[Message], bytes] = {
+    LiveRecord: b"M",
+    DirectRecord: b"D",
+    Fetch: b"F",
+    StoreAck: b"K",
+    Head: b"H",
+    DirectHead: b"E",
+    GetHeads: b"G",
+    ConsumerHello: b"W",
+    StoreHello: b"L",
+    Truncated: b"T",
+}
+"""The letter that each message begins with."""
+_LETTERS = {letter: kind for kind, letter in IDS.items()}
+
+
+class Subscription(NamedTuple):
+    """What an XPUB socket hears when somebody subscribes to `prefix`, or ends that."""
+
+    begins: bool
+    prefix: bytes
+
+    def address_of(self, kind: type[Message]) -> str | None:
+        """Who has subscribed to messages of that kind for itself. None: it is another kind's, or of no address."""
+        letter, name = self.prefix[:1], self.prefix[1:].removesuffix(b"\0")
+        if letter != IDS[kind] or not name or not name.isalnum():
+            return None
+        return name.decode("ascii", "replace")
+
+
+def topic_prefix(kind: type[Message], topic: str, *, exact: bool = True) -> bytes:
+    """What a socket subscribes to for messages of a kind. Not `exact`: topics that begin with `topic`, too, as the C
+    programs do; "" is every topic then."""
+    return IDS[kind] + topic.encode() + (b"\0" if exact else b"")
+
+
+def record_prefix(kind: type[LiveRecord | DirectRecord], topic: str, address: str, subject: str) -> bytes:
+    """The first frame of a record but for the eight bytes of its sequence. It is the same for all of a partition."""
+    return _start(kind, topic) + _string(address) + _string(subject)
+
+
+def encode(message: Message) -> list[bytes]:
+    """The frames of a message. Raises FrameInvalid for a name or number that does not fit."""
+    match message:
+        case LiveRecord() | DirectRecord():
+            first = record_prefix(type(message), message[0], message.address, message.subject)
+            return [first + _sequence(message.sequence), message.content]
+        case Head() | DirectHead() | Truncated():
+            named = _string(message.address) + _string(message.subject)
+            return [_start(type(message), message[0]) + named + _sequence(message.sequence)]
+        case Fetch():
+            named = _string(message.address) + _string(message.subject)
+            return [_start(Fetch, message.to) + named + _sequence(message.sequence) + _count(message.count)]
+        case StoreAck():
+            return [_start(StoreAck, message.to) + _string(message.subject) + _sequence(message.sequence)]
+        case ConsumerHello():
+            subjects = b"".join(map(_longstr, message.subjects))
+            return [
+                _start(ConsumerHello, message.to) + _string(message.address) + _count(len(message.subjects)) + subjects
+            ]
+        case GetHeads() | StoreHello():
+            return [_start(type(message), message[0]) + _string(message.address)]
+
+
+def decode(frames: Frames) -> Message:
+    """The message that frames are. Raises FrameInvalid, whatever else they are."""
+    if not frames:
+        raise FrameInvalid("a message without frames is none of Dafka's")
+    kind = _LETTERS.get(frames[0][:1])
+    if kind is None:
+        raise FrameInvalid(f"a message begins with {frames[0][:1]!r}, which is no id of Dafka's")
+    expected = 2 if kind in (LiveRecord, DirectRecord) else 1
+    if len(frames) != expected:
+        raise FrameInvalid(f"a {kind.__name__} has {len(frames)} frames, and not {expected}")
+    fields = _Fields(frames[0], kind)
+    content = frames[1:]
+    message = _DECODERS[kind](fields, *content)
+    fields.end()
+    return message
+
+
+def decode_subscription(frame: bytes) -> Subscription:
+    """What an XPUB socket has heard. Raises FrameInvalid."""
+    if not frame or frame[0] > 1:
+        raise FrameInvalid(f"{frame[:8]!r} is no subscription")
+    return Subscription(frame[0] == 1, frame[1:])
+
+
+class FrameDecoder:
+    """`decode` for many messages of few partitions: all but the sequence is the same each time, and is remembered.
+
+    It remembers at most `partitions_max` beginnings, and forgets all of them when there are more.
+    """
+
+    def __init__(self, partitions_max: int = 4096) -> None:
+        self._partitions_max = partitions_max
+        self._known: dict[bytes, tuple[type[LiveRecord | DirectRecord], str, str, str]] = {}
+
+    def decode(self, frames: Frames) -> Message:
+        """As the function. Raises FrameInvalid."""
+        if len(frames) == 2 and (known := self._known.get(frames[0][:-8])) is not None:
+            kind, topic, address, subject = known
+            return kind(topic, address, subject, _U64.unpack(frames[0][-8:])[0], frames[1])
+        message = decode(frames)
+        if isinstance(message, LiveRecord | DirectRecord):
+            if len(self._known) >= self._partitions_max:
+                self._known.clear()
+            self._known[bytes(frames[0][:-8])] = (type(message), message[0], message.address, message.subject)
+        return message
+
+
+class _Fields:
+    """The fields of a first frame, taken one after the other. Every method raises FrameInvalid."""
+
+    def __init__(self, frame: bytes, kind: type[Message]) -> None:
+        self._frame = frame
+        self._kind = kind
+        self._at = frame.find(b"\0") + 2
+        if self._at < 2 or self._at > len(frame):
+            raise self._invalid("ends before its version")
+        self.topic = self._text(frame[1 : self._at - 2])
+        if frame[self._at - 1] != VERSION:
+            raise self._invalid(f"has version {frame[self._at - 1]}; this program reads version {VERSION}")
+
+    def string(self) -> str:
+        return self._text(self._take(self._take(1)[0]))
+
+    def longstr(self) -> str:
+        return self._text(self._take(self.count()))
+
+    def sequence(self) -> int:
+        return int(_U64.unpack(self._take(8))[0])
+
+    def count(self) -> int:
+        return int(_U32.unpack(self._take(4))[0])
+
+    def longstrs(self) -> tuple[str, ...]:
+        """As many as are said, which is checked before any is read: each takes four bytes at least."""
+        count = self.count()
+        if count > (len(self._frame) - self._at) // 4:
+            raise self._invalid(f"says that it has {count} subjects, for which it is too short")
+        return tuple(self.longstr() for _ in range(count))
+
+    def end(self) -> None:
+        if self._at != len(self._frame):
+            raise self._invalid(f"has {len(self._frame) - self._at} bytes behind its fields")
+
+    def _take(self, count: int) -> bytes:
+        end = self._at + count
+        if end > len(self._frame):
+            raise self._invalid("ends within a field")
+        taken = self._frame[self._at : end]
+        self._at = end
+        return taken
+
+    def _text(self, value: bytes) -> str:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise self._invalid("has a name that is not UTF-8") from None
+
+    def _invalid(self, why: str) -> FrameInvalid:
+        return FrameInvalid(f"a {self._kind.__name__} of {len(self._frame)} bytes {why}")
+
+
+_DECODERS: dict[type[Message], Callable[..., Message]] = {
+    LiveRecord: lambda f, content: LiveRecord(f.topic, f.string(), f.string(), f.sequence(), content),
+    DirectRecord: lambda f, content: DirectRecord(f.topic, f.string(), f.string(), f.sequence(), content),
+    Fetch: lambda f: Fetch(f.topic, f.string(), f.string(), f.sequence(), f.count()),
+    StoreAck: lambda f: StoreAck(f.topic, f.string(), f.sequence()),
+    Head: lambda f: Head(f.topic, f.string(), f.string(), f.sequence()),
+    DirectHead: lambda f: DirectHead(f.topic, f.string(), f.string(), f.sequence()),
+    GetHeads: lambda f: GetHeads(f.topic, f.string()),
+    ConsumerHello: lambda f: ConsumerHello(f.topic, f.string(), f.longstrs()),
+    StoreHello: lambda f: StoreHello(f.topic, f.string()),
+    Truncated: lambda f: Truncated(f.topic, f.string(), f.string(), f.sequence()),
+}
+
+
+def _start(kind: type[Message], topic: str) -> bytes:
+    name = _bytes(topic)
+    if b"\0" in name:
+        raise FrameInvalid(f"the topic {topic!r} has a NUL in it")
+    return IDS[kind] + name + b"\0\x01"
+
+
+def _string(value: str) -> bytes:
+    data = _bytes(value)
+    if len(data) > _STRING_BYTES_MAX:
+        raise FrameInvalid(f"'{value[:40]}...' is {len(data)} bytes long; {_STRING_BYTES_MAX} fit")
+    return bytes([len(data)]) + data
+
+
+def _longstr(value: str) -> bytes:
+    data = _bytes(value)
+    if len(data) > _LONGSTR_BYTES_MAX:
+        raise FrameInvalid(f"'{value[:40]}...' is {len(data)} bytes long; {_LONGSTR_BYTES_MAX} fit")
+    return _U32.pack(len(data)) + data
+
+
+def _bytes(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise FrameInvalid(f"{value!r} cannot be written as UTF-8") from None
+
+
+def _sequence(value: int) -> bytes:
+    if not 0 <= value <= SEQUENCE_MAX:
+        raise FrameInvalid(f"{value} is no sequence: it is 0 to 2**64 - 1")
+    return _U64.pack(value)
+
+
+def _count(value: int) -> bytes:
+    if not 0 <= value <= COUNT_MAX:
+        raise FrameInvalid(f"{value} is no count: it is 0 to 2**32 - 1")
+    return _U32.pack(value)
