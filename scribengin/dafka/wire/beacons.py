@@ -1,7 +1,7 @@
 """Frames of the tower, through which roles find each other.
 
-A role tells every tower once an interval where it is (`Beacon`). The tower passes that on to all (`PeerBeacon`), and greets
-whoever connects with the single frame `W`, so that a role that comes late says at once where it is.
+A role tells every tower once an interval where it is (`Beacon`). The tower passes that on to all (`PeerBeacon`), and
+greets whoever connects with the single frame `W`, so that a role that comes late says at once where it is.
 """
 
 from __future__ import annotations

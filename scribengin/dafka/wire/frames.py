@@ -5,13 +5,13 @@ Records have a second frame, their content. Sockets subscribe to the beginning o
 stands there, and not among the fields. For direct messages the topic is the address of who shall have it.
 
     string   u8 length, bytes            sequence  u64, big-endian
-    longstr  u32 length, bytes           count     u32, big-endian
+    longstr  u32 length, bytes           records   u32, big-endian
 
 | id | class         | topic              | fields                              |
 |----|---------------|--------------------|-------------------------------------|
 | M  | LiveRecord    | the topic          | address, subject, sequence; content |
 | D  | DirectRecord  | who has asked      | address, subject, sequence; content |
-| F  | Fetch         | the producer       | address, subject, sequence, count   |
+| F  | Fetch         | the producer       | address, subject, sequence, records |
 | K  | StoreAck      | the producer       | subject, sequence                   |
 | H  | Head          | the topic          | address, subject, sequence          |
 | E  | DirectHead    | who has asked      | address, subject, sequence          |
@@ -65,13 +65,13 @@ class DirectRecord(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """`address` asks for `count` records of the producer `to`, from `sequence` on. A store may answer, too."""
+    """`address` asks for `records` records of the producer `to`, from `sequence` on. A store may answer, too."""
 
     to: str
     address: str
     subject: str
     sequence: int
-    count: int
+    records: int
 
 
 class StoreAck(NamedTuple):
@@ -187,7 +187,7 @@ def encode(message: Message) -> list[bytes]:
             return [_start(type(message), message[0]) + named + _sequence(message.sequence)]
         case Fetch():
             named = _string(message.address) + _string(message.subject)
-            return [_start(Fetch, message.to) + named + _sequence(message.sequence) + _count(message.count)]
+            return [_start(Fetch, message.to) + named + _sequence(message.sequence) + _count(message.records)]
         case StoreAck():
             return [_start(StoreAck, message.to) + _string(message.subject) + _sequence(message.sequence)]
         case ConsumerHello():

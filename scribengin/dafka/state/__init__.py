@@ -1,0 +1,44 @@
+"""What each role decides: events in, instructions out. No sockets, no threads, no clock; time is an argument."""
+
+from scribengin.dafka.state.consumer import EARLIEST, LATEST, ConsumerState, Positions, StartOf
+from scribengin.dafka.state.discovery import DiscoveryState, endpoint_of
+from scribengin.dafka.state.instructions import (
+    Append,
+    Connect,
+    DafkaPartition,
+    Deliver,
+    DisconnectPeer,
+    HaltPartition,
+    ReadStored,
+    Send,
+    SendBeacon,
+    StoreInstruction,
+)
+from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
+from scribengin.dafka.state.producer import ProducerState
+from scribengin.dafka.state.store import StoredRange, StoreState
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Append",
+    "Connect",
+    "ConsumerState",
+    "DafkaPartition",
+    "Deliver",
+    "DisconnectPeer",
+    "DiscoveryState",
+    "HaltPartition",
+    "IntakeLimits",
+    "PartitionIntake",
+    "Positions",
+    "ProducerState",
+    "ReadStored",
+    "Send",
+    "SendBeacon",
+    "StartOf",
+    "StoreInstruction",
+    "StoreState",
+    "StoredRange",
+    "endpoint_of",
+]

@@ -1,0 +1,198 @@
+"""A consumer: every partition of its topics in order, each record once, from where it was told to begin.
+
+Where it begins in a partition that it has not met (`StartOf`): with the first record that anybody keeps, with the next
+one that comes, or where its reader has stored that it stands. Only who begins in the past asks stores for heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from scribengin.dafka.state.instructions import ConsumerInstruction, DafkaPartition, Deliver, HaltPartition, Send
+from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
+from scribengin.dafka.wire import (
+    ConsumerHello,
+    DirectHead,
+    DirectRecord,
+    Fetch,
+    GetHeads,
+    Head,
+    LiveRecord,
+    Message,
+    StoreHello,
+    Subscription,
+    Truncated,
+    topic_prefix,
+)
+
+Positions = Mapping[DafkaPartition, int]
+"""The sequence of the record that a reader wants next, for each partition that it has read of."""
+
+
+class StartOf(NamedTuple):
+    """Where to begin in a partition: at its position if it has one, else at `edge`."""
+
+    edge: Literal["earliest", "latest"]
+    positions: Positions = {}
+
+
+EARLIEST = StartOf("earliest")
+LATEST = StartOf("latest")
+
+
+class ConsumerState:
+    """One consumer. `exact`: only records of the topics themselves; else of all that begin as they do, which is what C
+    programs get."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        start: StartOf = LATEST,
+        exact: bool = True,
+        skip_gone: bool = False,
+        limits: IntakeLimits | None = None,
+        heads_interval_s: float = 10.0,
+        partitions_max: int = 100_000,
+    ) -> None:
+        self.address = address
+        self.refused_partitions = 0
+        """Messages of partitions that were one too many."""
+        self._start = start
+        self._exact = exact
+        self._skip_gone = skip_gone
+        self._limits = limits or IntakeLimits()
+        self._heads_interval_s = heads_interval_s
+        self._heads_due_s: float | None = None
+        self._partitions_max = partitions_max
+        self._topics: dict[str, None] = {}
+        self._intakes: dict[DafkaPartition, PartitionIntake] = {}
+        self._behind: dict[DafkaPartition, PartitionIntake] = {}
+
+    @property
+    def positions(self) -> dict[DafkaPartition, int]:
+        """What was handed out of each partition: the sequence that comes next."""
+        return {partition: intake.next for partition, intake in self._intakes.items()}
+
+    def own_prefixes(self) -> list[bytes]:
+        """What to subscribe to before anything else."""
+        return [
+            topic_prefix(kind, self.address, exact=False) for kind in (DirectRecord, DirectHead, StoreHello, Truncated)
+        ]
+
+    def subscribe(self, topic: str) -> tuple[list[bytes], list[ConsumerInstruction]]:
+        """Read a topic, too: what to subscribe to, and what to send."""
+        self._topics[topic] = None
+        prefixes = [topic_prefix(kind, topic, exact=self._exact) for kind in (LiveRecord, Head)]
+        return prefixes, [Send(GetHeads(topic, self.address))] if self._looks_back else []
+
+    def subscription(self, heard: Subscription) -> list[ConsumerInstruction]:
+        """Somebody has subscribed to this consumer: a store that waits for its hello, or a producer for its question
+        for heads."""
+        if not heard.begins:
+            return []
+        if (store := heard.address_of(ConsumerHello)) is not None:
+            return [self._hello(store)]
+        asked = [t for t in self._topics if heard.prefix == topic_prefix(GetHeads, t)] if self._looks_back else []
+        return [Send(GetHeads(topic, self.address)) for topic in asked]
+
+    def messages(self, messages: Iterable[Message], now_s: float) -> list[ConsumerInstruction]:
+        """What has come, in its order."""
+        done: list[ConsumerInstruction] = []
+        deliver: Deliver | None = None
+        for message in messages:
+            match message:
+                case LiveRecord() | DirectRecord():
+                    partition = DafkaPartition(message.subject, message.address)
+                    intake = self._intakes.get(partition) or self._met(partition, message.sequence)
+                    if intake is None:
+                        continue
+                    first = intake.next
+                    if ready := intake.record(message.sequence, message.content, now_s):
+                        if deliver is not None and deliver.partition == partition:
+                            deliver.contents.extend(ready)
+                        else:
+                            deliver = Deliver(partition, first, ready)
+                            done.append(deliver)
+                    elif intake.is_behind:
+                        self._behind[partition] = intake
+                case _:
+                    done += self._other(message)
+        return [*done, *self._fetches(now_s)]
+
+    def tick(self, now_s: float) -> list[ConsumerInstruction]:
+        """Time has passed."""
+        asked: list[ConsumerInstruction] = []
+        if self._heads_due_s is not None and now_s >= self._heads_due_s:
+            asked += [Send(GetHeads(topic, self.address)) for topic in self._topics]
+        if self._heads_due_s is None or asked:
+            self._heads_due_s = now_s + self._heads_interval_s
+        return [*asked, *self._fetches(now_s)]
+
+    @property
+    def _looks_back(self) -> bool:
+        return self._start.edge == "earliest" or bool(self._start.positions)
+
+    def _other(self, message: Message) -> list[ConsumerInstruction]:
+        match message:
+            case Head() | DirectHead():
+                partition = DafkaPartition(message.subject, message.address)
+                intake = self._intakes.get(partition) or self._met(partition, message.sequence + 1)
+                if intake is not None:
+                    intake.head(message.sequence)
+                    self._watch(partition, intake)
+            case Truncated() if (
+                intake := self._intakes.get(DafkaPartition(message.subject, message.address))
+            ) is not None:
+                intake.truncated(message.sequence)
+                self._watch(DafkaPartition(message.subject, message.address), intake)
+            case StoreHello():
+                return [self._hello(message.address)]
+        return []
+
+    def _met(self, partition: DafkaPartition, latest: int) -> PartitionIntake | None:
+        """The partition is met for the first time. None: it is of no topic of this consumer, or one too many."""
+        if not self._wants(partition.subject):
+            return None
+        if len(self._intakes) >= self._partitions_max:
+            self.refused_partitions += 1
+            return None
+        edge = latest if self._start.edge == "latest" else 0
+        intake = PartitionIntake(self._start.positions.get(partition, edge), self._limits)
+        self._intakes[partition] = intake
+        return intake
+
+    def _wants(self, subject: str) -> bool:
+        if self._exact:
+            return subject in self._topics
+        return any(subject.startswith(topic) for topic in self._topics)
+
+    def _watch(self, partition: DafkaPartition, intake: PartitionIntake) -> None:
+        if intake.is_behind:
+            self._behind[partition] = intake
+
+    def _fetches(self, now_s: float) -> list[ConsumerInstruction]:
+        done: list[ConsumerInstruction] = []
+        for partition, intake in list(self._behind.items()):
+            if not intake.is_behind:
+                del self._behind[partition]
+            elif (missing := intake.missing(now_s)) is not None:
+                done.append(Send(Fetch(partition.address, self.address, partition.subject, *missing)))
+            elif intake.halted_at is not None:
+                done += self._gone(partition, intake, intake.halted_at, now_s)
+        return done
+
+    def _gone(
+        self, partition: DafkaPartition, intake: PartitionIntake, first_kept: int, now_s: float
+    ) -> list[ConsumerInstruction]:
+        """Nobody keeps what comes next. Who begins at the earliest begins with what is kept."""
+        begins = not intake.has_begun and self._start.edge == "earliest" and partition not in self._start.positions
+        before = intake.next
+        if not begins and not self._skip_gone:
+            return [HaltPartition(partition, before, first_kept)]
+        ready = intake.skip_to(first_kept, now_s)
+        return [Deliver(partition, first_kept, ready)] if ready else []
+
+    def _hello(self, store: str) -> Send:
+        return Send(ConsumerHello(store, self.address, tuple(self._topics) if self._looks_back else ()))

@@ -1,0 +1,128 @@
+"""The records of one partition, put in order: what consumers and stores have in common.
+
+Records come live, and again from whoever was asked for them: with gaps, twice, in any order. They leave in order, each
+once. As long as something is missing, one fetch is under way: for what is missing next, never for more than a window.
+When the window has come, the next one is asked for; when nothing comes for `retry_s`, the same again. So no gap is
+forgotten, however large it is, and no number of lost messages makes it so.
+
+Records that come early are kept within limits. What is beyond them is fetched when its turn has come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits:
+    """What one partition may ask for and keep."""
+
+    fetch_records_max: int = 10_000
+    """In one fetch."""
+    early_records_max: int = 10_000
+    early_bytes_max: int = 16 * 1024 * 1024
+    retry_s: float = 1.0
+    """A fetch that nothing of has come for this long is sent again."""
+
+
+class PartitionIntake:
+    """Puts the records of one partition in order. `next` is the sequence of the record to hand out next."""
+
+    def __init__(self, first: int, limits: IntakeLimits) -> None:
+        self.next = first
+        self.halted_at: int | None = None
+        """The first record that somebody keeps, if that is behind `next` and nobody has decided what becomes of it."""
+        self._first = first
+        self._limits = limits
+        self._end = first
+        self._early: dict[int, bytes] = {}
+        self._early_bytes = 0
+        self._asked_end = 0
+        self._due_s: float | None = None
+        self._kept_from: int | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records that were published did not come, and may come still."""
+        return self.next < self._end and self.halted_at is None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any record was handed out."""
+        return self.next > self._first
+
+    def record(self, sequence: int, content: bytes, now_s: float) -> list[bytes]:
+        """The records that can be handed out now, the first of which was `next` before the call."""
+        if sequence < self.next:
+            return []
+        if self._due_s is not None:
+            self._due_s = now_s + self._limits.retry_s
+        if sequence > self.next:
+            self._keep(sequence, content)
+            return []
+        ready = [content]
+        self.next += 1
+        while self._early and (early := self._early.pop(self.next, None)) is not None:
+            self._early_bytes -= len(early)
+            self.next += 1
+            ready.append(early)
+        self._end = max(self._end, self.next)
+        if self.next >= self._asked_end:
+            self._due_s = None
+        self.halted_at = self._kept_from = None
+        return ready
+
+    def head(self, sequence: int) -> None:
+        """That record was published."""
+        self._end = max(self._end, sequence + 1)
+
+    def truncated(self, first_kept: int) -> None:
+        """Somebody keeps nothing before `first_kept`. Others may: it counts when a fetch has gone unanswered."""
+        if first_kept > self.next:
+            self._end = max(self._end, first_kept)
+            self._kept_from = min(first_kept, self._kept_from or first_kept)
+
+    def missing(self, now_s: float) -> tuple[int, int] | None:
+        """What to fetch now: first sequence, and how many. None: nothing is missing, or it is on its way, or nobody
+        keeps it (`halted_at`)."""
+        if not self.is_behind:
+            return None
+        if self._due_s is not None and now_s < self._due_s and self._asked_end - 1 not in self._early:
+            return None
+        if self._due_s is not None and self._kept_from is not None:
+            self.halted_at = self._kept_from
+            return None
+        end = min(self._early, default=self._end)
+        count = min(end - self.next, self._limits.fetch_records_max)
+        self._asked_end = self.next + count
+        self._due_s = now_s + self._limits.retry_s
+        return self.next, count
+
+    def skip_to(self, sequence: int, now_s: float) -> list[bytes]:
+        """Go on with that record instead of `next`, which must be before it. Returns what of it is there already."""
+        self.halted_at = self._kept_from = self._due_s = None
+        for gone in [early for early in self._early if early < sequence]:
+            self._early_bytes -= len(self._early.pop(gone))
+        self.next = sequence
+        self._end = max(self._end, sequence)
+        early = self._early.pop(sequence, None)
+        if early is None:
+            return []
+        self._early_bytes -= len(early)
+        return self.record(sequence, early, now_s)
+
+    def _keep(self, sequence: int, content: bytes) -> None:
+        self._end = max(self._end, sequence + 1)
+        limits = self._limits
+        fits = (
+            len(self._early) < limits.early_records_max and self._early_bytes + len(content) <= limits.early_bytes_max
+        )
+        if fits and sequence not in self._early:
+            self._early_bytes += len(content)
+            self._early[sequence] = content
+
+    def _has_room(self, content: bytes) -> bool:
+        limits = self._limits
+        return (
+            len(self._early) < limits.early_records_max and self._early_bytes + len(content) <= limits.early_bytes_max
+        )

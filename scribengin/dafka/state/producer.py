@@ -1,0 +1,126 @@
+"""A producer: numbers records, keeps them until stores have them, and answers who has missed some.
+
+A record is kept until `acks_min` different stores have acknowledged it. A store that has gone takes its
+acknowledgements with it, but what was let go of before stays so. What is fetched comes from what is kept, by sequence:
+whatever was acknowledged meanwhile, the bytes under a sequence are those that were published under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scribengin.dafka.state.instructions import DafkaPartition, Send
+from scribengin.dafka.wire import DirectHead, DirectRecord, Fetch, GetHeads, Head, Message, StoreAck
+from scribengin.errors import ProducerFull
+
+_REQUESTERS_MAX = 1000
+
+
+class _Answer(NamedTuple):
+    """What a requester still is to get: sequences from `next` up to `end`."""
+
+    next: int
+    end: int
+
+
+class ProducerState:
+    """One producer of one topic. `next` is the sequence of the record to publish next, `acked` how far enough stores
+    have all (the first sequence that is still kept)."""
+
+    def __init__(
+        self,
+        partition: DafkaPartition,
+        *,
+        acks_min: int = 1,
+        records_max: int = 1_000_000,
+        head_interval_s: float = 1.0,
+        first: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.next = self.acked = first
+        self._acks_min = acks_min
+        self._records_max = records_max
+        self._head_interval_s = head_interval_s
+        self._head_due_s: float | None = None
+        self._kept: dict[int, bytes] = {}
+        self._acked_by: dict[str, int] = {}
+        self._answers: dict[str, _Answer] = {}
+
+    @property
+    def room(self) -> int:
+        """How many records may be published before a store acknowledges some."""
+        return self._records_max - len(self._kept)
+
+    def publish(self, contents: Sequence[bytes], now_s: float) -> int:
+        """Number the records and keep them. Returns the sequence of the first: the shell sends them as LiveRecord.
+        Raises ProducerFull, and keeps none of them."""
+        if len(contents) > self.room:
+            raise ProducerFull(
+                f"{len(self._kept)} records of '{self.partition.subject}' are unacknowledged, of {self._records_max}"
+            )
+        first = self.next
+        self._kept.update(enumerate(contents, first))
+        self.next += len(contents)
+        if self._head_due_s is None:
+            self._head_due_s = now_s + self._head_interval_s
+        return first
+
+    def message(self, message: Message, store: str) -> list[Send]:
+        """A message has come from `store`: the address of the peer that it was received from."""
+        match message:
+            case StoreAck(to=self.partition.address, subject=self.partition.subject):
+                self._acknowledged(store, message.sequence + 1)
+            case Fetch(to=self.partition.address, subject=self.partition.subject):
+                self._asked(message)
+            case GetHeads(topic=self.partition.subject) if self.next > 0:
+                return [Send(DirectHead(message.address, self.partition.address, message.topic, self.next - 1))]
+        return []
+
+    def store_gone(self, store: str) -> None:
+        """The peer is not there any more. What it has acknowledged does not count for what is still kept."""
+        self._acked_by.pop(store, None)
+
+    def answers(self, records_max: int, bytes_max: int = 1024 * 1024) -> list[Send]:
+        """The next few records that were fetched, in turn for each requester. Empty: nobody waits for any."""
+        sent: list[Send] = []
+        size = 0
+        while self._answers and len(sent) < records_max and size < bytes_max:
+            to, (sequence, end) = next(iter(self._answers.items()))
+            del self._answers[to]
+            sequence = max(sequence, self.acked)  # what was acknowledged meanwhile, a store has
+            stop = min(end, sequence + max(1, (records_max - len(sent)) // (len(self._answers) + 1)))
+            while sequence < stop and size < bytes_max:
+                content = self._kept[sequence]
+                sent.append(Send(DirectRecord(to, self.partition.address, self.partition.subject, sequence, content)))
+                size += len(content)
+                sequence += 1
+            if sequence < end:
+                self._answers[to] = _Answer(sequence, end)
+        return sent
+
+    def tick(self, now_s: float) -> list[Send]:
+        """Time has passed."""
+        if self._head_due_s is None or now_s < self._head_due_s:
+            return []
+        self._head_due_s = now_s + self._head_interval_s
+        subject, address = self.partition
+        return [Send(Head(subject, address, subject, self.next - 1))]
+
+    def _acknowledged(self, store: str, end: int) -> None:
+        if end > self.next:  # of a record that was never published: of another life of this address, or a lie
+            return
+        self._acked_by[store] = max(end, self._acked_by.get(store, 0))
+        by_stores = sorted(self._acked_by.values(), reverse=True)
+        enough = by_stores[self._acks_min - 1] if len(by_stores) >= self._acks_min else 0
+        while self.acked < enough:
+            del self._kept[self.acked]
+            self.acked += 1
+
+    def _asked(self, fetch: Fetch) -> None:
+        """A requester is answered from where it asks last: it asks again for what did not come. What was let go of, a
+        store has, and answers."""
+        self._answers.pop(fetch.address, None)
+        end = min(fetch.sequence + fetch.records, self.next)
+        if self.acked <= fetch.sequence < end and len(self._answers) < _REQUESTERS_MAX:
+            self._answers[fetch.address] = _Answer(fetch.sequence, end)

@@ -1,0 +1,221 @@
+"""Producers, consumers and stores without sockets: their state machines, and a network between them that may lose,
+double and reorder what it carries. Every message travels as its frames, to whoever has subscribed to their beginning.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from scribengin.dafka.state import (
+    EARLIEST,
+    Append,
+    ConsumerState,
+    DafkaPartition,
+    Deliver,
+    HaltPartition,
+    IntakeLimits,
+    ProducerState,
+    ReadStored,
+    Send,
+    StartOf,
+    StoredRange,
+    StoreState,
+)
+from scribengin.dafka.wire import (
+    ConsumerHello,
+    DirectRecord,
+    Fetch,
+    GetHeads,
+    LiveRecord,
+    Message,
+    StoreAck,
+    StoreHello,
+    Subscription,
+    decode,
+    encode,
+    topic_prefix,
+)
+
+TOPIC = "flights"
+LIMITS = IntakeLimits(fetch_records_max=7, early_records_max=5, early_bytes_max=200)
+"""Small, so that few records go through every window and over every limit."""
+
+
+@dataclass
+class Faults:
+    """What the network does to a message: so many of a hundred are lost, doubled, or late."""
+
+    lost: int = 0
+    doubled: int = 0
+    late: int = 0
+
+
+@dataclass
+class Node:
+    """One role on the network: what it subscribes to, and what it makes of a message from somebody."""
+
+    name: str
+    prefixes: list[bytes]
+    take: Callable[[Message, str], Iterable[object]]
+    tick: Callable[[], Iterable[object]]
+    heard: Callable[[Subscription], Iterable[object]] = lambda _: ()
+
+
+@dataclass
+class World:
+    """The network, the time, and the roles on it."""
+
+    seed: int = 0
+    faults: Faults = field(default_factory=Faults)
+    now_s: float = 0.0
+    acks_min: int = 1
+    nodes: dict[str, Node] = field(default_factory=dict)
+    producers: dict[str, ProducerState] = field(default_factory=dict)
+    consumers: dict[str, ConsumerState] = field(default_factory=dict)
+    stores: dict[str, StoreState] = field(default_factory=dict)
+    disks: dict[str, dict[DafkaPartition, dict[int, bytes]]] = field(default_factory=dict)
+    got: dict[str, dict[DafkaPartition, list[tuple[int, bytes]]]] = field(default_factory=dict)
+    halted: list[tuple[str, HaltPartition]] = field(default_factory=list)
+    sent: list[tuple[str, Message]] = field(default_factory=list)
+    _wire: list[tuple[str, str, list[bytes]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    def add_producer(self, name: str, topic: str = TOPIC) -> ProducerState:
+        """A producer that publishes nothing yet."""
+        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min)
+        self.producers[name] = state
+        prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch)]
+        prefixes.append(topic_prefix(GetHeads, topic))
+
+        def take(message: Message, peer: str) -> Iterable[object]:
+            return [*state.message(message, peer), *state.answers(1000)]
+
+        self._join(Node(name, prefixes, take, lambda: state.tick(self.now_s)))
+        return state
+
+    def add_consumer(self, name: str, start: StartOf = EARLIEST, topics: Sequence[str] = (TOPIC,)) -> ConsumerState:
+        """A consumer that reads from now on."""
+        state = ConsumerState(name, start=start, limits=LIMITS)
+        self.consumers[name] = state
+        self.got[name] = defaultdict(list)
+        node = Node(
+            name,
+            state.own_prefixes(),
+            lambda message, _: state.messages([message], self.now_s),
+            lambda: state.tick(self.now_s),
+            state.subscription,
+        )
+        self._join(node)
+        for topic in topics:
+            prefixes, first = state.subscribe(topic)
+            node.prefixes += prefixes
+            self._do(name, first)
+        return state
+
+    def add_store(self, name: str) -> StoreState:
+        """A store that begins with what its disk holds: with nothing, if it never ran."""
+        disk = self.disks.setdefault(name, {})
+        found = {partition: StoredRange(min(kept), max(kept) + 1) for partition, kept in disk.items() if kept}
+        state = StoreState(f"{name}w", f"{name}r", found, limits=LIMITS)
+        self.stores[name] = state
+        writer, reader = f"{name}w", f"{name}r"
+        fetched, live = state.writer_prefixes()
+        self._join(
+            Node(
+                writer,
+                [*fetched, *live],
+                lambda message, _: state.messages([message], self.now_s),
+                lambda: state.tick(self.now_s),
+            )
+        )
+        self._join(Node(reader, state.reader_prefixes(), lambda m, _: state.asked(m), lambda: (), state.subscription))
+        return state
+
+    def kill(self, name: str) -> None:
+        """The role is gone, with all that it remembered."""
+        self.producers.pop(name, None)
+        gone = {f"{name}w", f"{name}r"} if self.stores.pop(name, None) is not None else {name}
+        for node in gone:
+            self.nodes.pop(node, None)
+            for producer in self.producers.values():
+                producer.store_gone(node)
+
+    def publish(self, name: str, count: int) -> None:
+        """So many records of a producer, each of which says what it is."""
+        state = self.producers[name]
+        contents = [f"{name}:{sequence}".encode() for sequence in range(state.next, state.next + count)]
+        first = state.publish(contents, self.now_s)
+        for sequence, content in enumerate(contents, first):
+            subject, address = state.partition
+            self._do(name, [Send(LiveRecord(subject, address, subject, sequence, content))])
+
+    def run(self, messages_max: int = 1_000_000) -> None:
+        """Carry so many messages, or all."""
+        for _ in range(messages_max):
+            if not self._wire:
+                return
+            at = 0
+            if self._happens(self.faults.late):
+                at = self._random.randrange(min(len(self._wire), 20))
+            origin, to, frames = self._wire.pop(at)
+            if self._happens(self.faults.doubled):
+                self._wire.append((origin, to, frames))
+            node = self.nodes.get(to)
+            if node is not None and not self._happens(self.faults.lost):
+                self._do(to, node.take(decode(frames), origin))
+
+    def pass_time(self, seconds: float, step_s: float = 0.5) -> None:
+        """Let time pass, and carry what is sent meanwhile."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s += step_s
+            for name, node in list(self.nodes.items()):
+                self._do(name, node.tick())
+            self.run()
+
+    def _happens(self, of_a_hundred: int) -> bool:
+        return of_a_hundred > 0 and self._random.randrange(100) < of_a_hundred
+
+    def _join(self, node: Node) -> None:
+        """Both sides hear what the other one subscribes to, as XPUB sockets do."""
+        others = list(self.nodes.values())
+        self.nodes[node.name] = node
+        for other in others:
+            for one, two in ((node, other), (other, node)):
+                for prefix in one.prefixes:
+                    self._do(two.name, two.heard(Subscription(True, prefix)))
+
+    def _do(self, name: str, instructions: Iterable[object]) -> None:
+        for one in instructions:
+            match one:
+                case Send(message):
+                    self.sent.append((name, message))
+                    self._carry(name, encode(message))
+                case Deliver(partition, sequence, contents):
+                    self.got[name][partition] += enumerate(contents, sequence)
+                case Append(partition, sequence, contents):
+                    store = name[:-1]
+                    self.disks[store].setdefault(partition, {}).update(enumerate(contents, sequence))
+                    self._do(name, self.stores[store].durable(partition, sequence, sequence + len(contents)))
+                case ReadStored(to, partition, sequence, records):
+                    kept = self.disks[name[:-1]][partition]
+                    for n in range(sequence, sequence + records):
+                        found = DirectRecord(to, partition.address, partition.subject, n, kept[n])
+                        self._do(name, [Send(found)])
+                case HaltPartition():
+                    self.halted.append((name, one))
+
+    def _carry(self, origin: str, frames: list[bytes]) -> None:
+        for node in self.nodes.values():
+            if node.name != origin and frames[0].startswith(tuple(node.prefixes)):
+                self._wire.append((origin, node.name, frames))
+
+
+def hello_of(world: World, consumer: str) -> list[Message]:
+    """The hellos that a consumer and the stores have exchanged."""
+    return [m for name, m in world.sent if isinstance(m, ConsumerHello | StoreHello) and consumer in (name, m.to)]

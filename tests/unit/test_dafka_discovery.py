@@ -1,0 +1,69 @@
+"""How Dafka's roles find each other: peers that come, move and go; towers on machines that have loopback only."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SendBeacon, endpoint_of
+from scribengin.dafka.wire import Beacon, PeerBeacon
+
+ME, PEER = "AA" * 16, "BB" * 16
+HERE, THERE = "tcp://10.0.0.3:4000", "tcp://10.0.0.3:5000"
+
+
+def started() -> DiscoveryState:
+    state = DiscoveryState(ME, interval_s=1.0, timeout_s=4.0)
+    assert state.start(0.0) == [SendBeacon()]
+    return state
+
+
+def test_a_role_says_each_interval_where_it_is() -> None:
+    state = started()
+    assert [state.tick(now) for now in (0.5, 1.0, 1.5, 2.0)] == [[], [SendBeacon()], [], [SendBeacon()]]
+
+
+def test_a_new_peer_is_connected_to_and_told_at_once() -> None:
+    state = started()
+    assert state.peer(PeerBeacon(PEER, HERE), 0.1) == [Connect(PEER, HERE), SendBeacon()]
+    assert state.peer(PeerBeacon(PEER, HERE), 0.2) == []
+    assert state.peer(PeerBeacon(ME, HERE), 0.2) == []
+
+
+def test_a_tower_that_greets_is_told_at_once() -> None:
+    assert started().welcomed() == [SendBeacon()]
+    assert DiscoveryState(ME).welcomed() == []
+
+
+def test_a_peer_that_is_silent_for_too_long_is_left() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    state.peer(PeerBeacon(PEER, HERE), 3.0)
+    assert DisconnectPeer(PEER, HERE) not in state.tick(7.0)
+    assert DisconnectPeer(PEER, HERE) in state.tick(7.1)
+    assert state.peer(PeerBeacon(PEER, HERE), 8.0) == [Connect(PEER, HERE), SendBeacon()]
+
+
+def test_a_peer_that_is_elsewhere_now_is_followed() -> None:
+    state = started()
+    state.peer(PeerBeacon(PEER, HERE), 0.0)
+    moved = state.peer(PeerBeacon(PEER, THERE), 1.0)
+    assert moved == [DisconnectPeer(PEER, HERE), Connect(PEER, THERE), SendBeacon()]
+
+
+def test_peers_without_number_are_not_connected_to() -> None:
+    state = started()
+    connected = [state.peer(PeerBeacon(f"{n:032X}", HERE), 0.0) for n in range(10_500)]
+    assert sum(map(bool, connected)) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("host", "seen_from", "tower", "expected"),
+    [
+        ("", "10.0.0.7", "10.0.0.3", "10.0.0.7"),
+        ("example.org", "10.0.0.7", "10.0.0.3", "example.org"),
+        ("", "127.0.0.1", "10.0.0.3", "10.0.0.3"),
+        ("", "127.0.0.1", None, "127.0.0.1"),  # the C tower ends with a segmentation fault
+    ],
+)
+def test_a_tower_says_where_others_reach_a_role(host: str, seen_from: str, tower: str | None, expected: str) -> None:
+    assert endpoint_of(Beacon(PEER, host, 4000), seen_from, tower) == PeerBeacon(PEER, f"tcp://{expected}:4000")

@@ -1,0 +1,100 @@
+"""The records of one partition, put in order: what is handed out, what is fetched, and when again."""
+
+from __future__ import annotations
+
+from scribengin.dafka.state import IntakeLimits, PartitionIntake
+
+LIMITS = IntakeLimits(fetch_records_max=100, early_records_max=10, early_bytes_max=1000, retry_s=1.0)
+
+
+def test_records_in_order_are_handed_out_at_once_and_others_in_their_turn() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    assert intake.record(0, b"0", 0.0) == [b"0"]
+    assert intake.record(2, b"2", 0.0) == []
+    assert intake.record(3, b"3", 0.0) == []
+    assert intake.record(1, b"1", 0.0) == [b"1", b"2", b"3"]
+    assert intake.record(1, b"1", 0.0) == []
+    assert intake.next == 4
+    assert not intake.is_behind
+
+
+def test_only_what_is_missing_is_fetched_and_only_once_until_time_has_passed() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.record(5, b"5", 0.0)
+    assert intake.missing(0.0) == (0, 5)
+    assert intake.missing(0.9) is None
+    assert intake.missing(1.0) == (0, 5)
+    intake.record(0, b"0", 1.5)
+    assert intake.missing(2.1) is None  # something came: the rest may be on its way
+    assert intake.missing(2.5) == (1, 4)
+
+
+def test_a_long_way_behind_is_fetched_window_by_window_without_waiting() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.head(249)
+    asked = []
+    while (missing := intake.missing(0.0)) is not None:
+        asked.append(missing)
+        for n in range(missing[0], sum(missing)):
+            intake.record(n, b"", 0.0)
+    assert asked == [(0, 100), (100, 100), (200, 50)]
+    assert not intake.is_behind
+
+
+def test_a_fetch_whose_last_record_came_is_over_and_what_it_lacks_is_asked_for_at_once() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.head(4)
+    assert intake.missing(0.0) == (0, 5)
+    for n in (0, 2, 3, 4):
+        intake.record(n, b"", 0.1)
+    assert intake.missing(0.1) == (1, 1)
+
+
+def test_what_comes_early_is_kept_within_limits_and_fetched_later() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    for n in range(1, 30):
+        intake.record(n, b"x" * 50, 0.0)
+    assert len(intake._early) == 10
+    intake.record(30, b"x" * 10_000, 0.0)
+    assert intake._early_bytes == 500
+    assert intake.record(0, b"", 0.0) == [b"", *[b"x" * 50] * 10]
+    assert intake._early_bytes == 0
+    assert intake.missing(5.0) == (11, 20)
+
+
+def test_a_head_that_lies_costs_one_fetch_a_second() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.head(2**64 - 1)
+    assert [intake.missing(tick / 10) for tick in range(30)].count((0, 100)) == 3
+
+
+def test_what_nobody_keeps_counts_once_a_fetch_has_gone_unanswered() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.head(20)
+    assert intake.missing(0.0) == (0, 21)
+    intake.truncated(12)
+    intake.truncated(8)
+    assert intake.missing(0.5) is None
+    assert intake.halted_at is None
+    assert intake.missing(1.0) is None
+    assert intake.halted_at == 8
+    assert intake.skip_to(8, 1.0) == []
+    assert intake.missing(1.0) == (8, 13)
+
+
+def test_one_who_keeps_it_is_enough() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.head(20)
+    intake.missing(0.0)
+    intake.truncated(12)
+    assert intake.record(0, b"", 0.5) == [b""]
+    assert intake.missing(2.0) == (1, 20)
+    assert intake.halted_at is None
+
+
+def test_skipping_takes_along_what_is_there() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    for n in (2, 5, 6):
+        intake.record(n, b"%d" % n, 0.0)
+    assert intake.skip_to(5, 0.0) == [b"5", b"6"]
+    assert (intake.next, intake._early, intake._early_bytes) == (7, {}, 0)

@@ -1,0 +1,190 @@
+"""A Dafka producer: what it keeps, what it answers, and when it lets go; none of the C producer's mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.dafka.state import DafkaPartition, ProducerState, Send
+from scribengin.dafka.wire import DirectHead, DirectRecord, Fetch, GetHeads, Head, StoreAck
+from scribengin.errors import ProducerFull
+
+ME, ASKER, STORE, OTHER_STORE = "AA" * 16, "BB" * 16, "CC" * 16, "DD" * 16
+
+
+def producer(**options: float) -> ProducerState:
+    return ProducerState(DafkaPartition("hello", ME), **options)  # type: ignore[arg-type]
+
+
+def content(sequence: int) -> bytes:
+    return f"record {sequence}".encode()
+
+
+def publish(state: ProducerState, count: int) -> None:
+    first = state.next
+    assert state.publish([content(first + n) for n in range(count)], now_s=0.0) == first
+
+
+def fetched(state: ProducerState, sequence: int, records: int, asker: str = ASKER) -> list[tuple[int, bytes]]:
+    """What comes of a fetch, after it was sent as many times as it takes."""
+    assert state.message(Fetch(ME, asker, "hello", sequence, records), asker) == []
+    found = []
+    while answers := state.answers(100):
+        messages = [send.message for send in answers]
+        assert all(isinstance(m, DirectRecord) and m.to == asker and m.address == ME for m in messages)
+        found += [(m.sequence, m.content) for m in messages if isinstance(m, DirectRecord)]
+    return found
+
+
+def answered(state: ProducerState) -> list[int]:
+    return [send.message.sequence for send in state.answers(100) if isinstance(send.message, DirectRecord)]
+
+
+def acknowledge(state: ProducerState, sequence: int, store: str = STORE) -> None:
+    assert state.message(StoreAck(ME, "hello", sequence), store) == []
+
+
+def test_records_behind_the_256th_come_with_their_own_bytes() -> None:
+    """The C producer answers 256 with the content of 0: it always looks into its first chunk."""
+    state = producer()
+    publish(state, 300)
+    assert fetched(state, 254, 5) == [(n, content(n)) for n in range(254, 259)]
+
+
+def test_after_an_acknowledgement_the_rest_keeps_its_own_bytes() -> None:
+    """The C producer answers 9 to 11 with what it published as 7 to 9, and then writes over what is unacknowledged."""
+    state = producer()
+    publish(state, 12)
+    acknowledge(state, 6)
+    acknowledge(state, 8)
+    assert fetched(state, 9, 3) == [(n, content(n)) for n in (9, 10, 11)]
+    publish(state, 1)
+    assert fetched(state, 9, 100) == [(n, content(n)) for n in (9, 10, 11, 12)]
+
+
+@pytest.mark.parametrize(("sequence", "records", "expected"), [(0, 3, 3), (7, 1, 1), (8, 100_000, 2), (10, 5, 0)])
+def test_a_fetch_is_answered_with_exactly_what_was_asked(sequence: int, records: int, expected: int) -> None:
+    """The C store sends one more."""
+    state = producer()
+    publish(state, 10)
+    assert fetched(state, sequence, records) == [(n, content(n)) for n in range(sequence, sequence + expected)]
+
+
+def test_what_was_let_go_of_is_not_answered() -> None:
+    state = producer()
+    publish(state, 10)
+    acknowledge(state, 4)
+    assert fetched(state, 4, 3) == []
+    assert fetched(state, 5, 1) == [(5, content(5))]
+
+
+def test_a_fetch_for_everything_there_ever_will_be_is_answered_in_pieces() -> None:
+    state = producer()
+    publish(state, 1000)
+    state.message(Fetch(ME, ASKER, "hello", 0, 2**32 - 1), ASKER)
+    assert [len(state.answers(300)) for _ in range(5)] == [300, 300, 300, 100, 0]
+
+
+def test_an_answer_is_bounded_by_bytes() -> None:
+    state = producer()
+    state.publish([b"x" * 1000] * 20, now_s=0.0)
+    state.message(Fetch(ME, ASKER, "hello", 0, 20), ASKER)
+    assert [len(state.answers(100, bytes_max=4500)) for _ in range(5)] == [5, 5, 5, 5, 0]
+
+
+def test_requesters_take_turns_and_are_so_many_at_most() -> None:
+    state = producer()
+    publish(state, 100)
+    for n in range(5000):
+        state.message(Fetch(ME, f"{n:032X}", "hello", 0, 100), "")
+    asked = {send.message.to for send in state.answers(1000) if isinstance(send.message, DirectRecord)}
+    assert 100 < len(asked) <= 1000
+    assert len(state._answers) <= 1000
+
+
+def test_a_requester_that_asks_again_is_answered_from_there() -> None:
+    state = producer()
+    publish(state, 10)
+    for sequence in (0, 6):
+        state.message(Fetch(ME, ASKER, "hello", sequence, 4), ASKER)
+    assert [send.message.sequence for send in state.answers(100) if isinstance(send.message, DirectRecord)] == [
+        6,
+        7,
+        8,
+        9,
+    ]
+
+
+def test_what_is_acknowledged_while_it_is_answered_is_left_out() -> None:
+    state = producer()
+    publish(state, 10)
+    state.message(Fetch(ME, ASKER, "hello", 0, 10), ASKER)
+    assert len(state.answers(3)) == 3
+    acknowledge(state, 7)
+    assert answered(state) == [8, 9]
+
+
+def test_a_record_is_let_go_of_once_enough_different_stores_have_it() -> None:
+    state = producer(acks_min=2)
+    publish(state, 10)
+    acknowledge(state, 9, STORE)
+    acknowledge(state, 9, STORE)
+    assert state.acked == 0
+    acknowledge(state, 4, OTHER_STORE)
+    assert state.acked == 5
+    acknowledge(state, 2, OTHER_STORE)  # an old one, that came late
+    assert state.acked == 5
+    acknowledge(state, 9, OTHER_STORE)
+    assert state.acked == 10
+
+
+def test_a_store_that_has_gone_does_not_count_any_more() -> None:
+    """A C store has another address each time it is started: it must not count as two."""
+    state = producer(acks_min=2)
+    publish(state, 10)
+    acknowledge(state, 9, STORE)
+    state.store_gone(STORE)
+    acknowledge(state, 9, OTHER_STORE)
+    assert state.acked == 0
+    acknowledge(state, 9, "EE" * 16)
+    assert state.acked == 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [StoreAck(ME, "hello", 10), StoreAck(ME, "hello2", 3), StoreAck(OTHER_STORE, "hello", 3)]
+)
+def test_an_acknowledgement_of_something_else_changes_nothing(wrong: StoreAck) -> None:
+    state = producer()
+    publish(state, 10)
+    state.message(wrong, STORE)
+    assert state.acked == 0
+
+
+def test_a_full_producer_takes_nothing_and_loses_nothing() -> None:
+    state = producer(records_max=10)
+    publish(state, 8)
+    with pytest.raises(ProducerFull, match="8 records of 'hello' are unacknowledged, of 10"):
+        state.publish([b"x"] * 3, now_s=0.0)
+    assert (state.next, state.room) == (8, 2)
+    acknowledge(state, 3)
+    publish(state, 6)
+    assert fetched(state, 4, 100) == [(n, content(n)) for n in range(4, 14)]
+
+
+def test_heads_are_sent_each_interval_after_the_first_record() -> None:
+    """As the C programs' own scenario has it."""
+    state = producer(head_interval_s=1.0)
+    assert state.tick(100.0) == []
+    state.publish([b"a", b"b"], now_s=100.0)
+    assert state.tick(100.9) == []
+    assert state.tick(101.0) == [Send(Head("hello", ME, "hello", 1))]
+    assert state.tick(101.5) == []
+    assert state.tick(102.1) == [Send(Head("hello", ME, "hello", 1))]
+
+
+def test_who_asks_for_heads_is_told_at_once() -> None:
+    """The C producer does not listen to that, though its specification says so."""
+    state = producer()
+    assert state.message(GetHeads("hello", ASKER), ASKER) == []
+    publish(state, 3)
+    assert state.message(GetHeads("hello", ASKER), ASKER) == [Send(DirectHead(ASKER, ME, "hello", 2))]
+    assert state.message(GetHeads("hello2", ASKER), ASKER) == []
