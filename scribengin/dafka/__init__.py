@@ -5,4 +5,10 @@ a broker between them; whoever missed some fetches them from a store or from the
 `state`, without sockets, threads or clock; the bytes are in `wire`.
 """
 
-__all__: list[str] = []
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
+from scribengin.dafka.producer import DafkaProducer
+from scribengin.dafka.state import DafkaPartition
+from scribengin.dafka.tower import DafkaTower
+
+__all__ = ["DafkaConfig", "DafkaConsumer", "DafkaPartition", "DafkaProducer", "DafkaRecord", "DafkaTower"]

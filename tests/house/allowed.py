@@ -9,6 +9,8 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.log.write.group_commit:GroupCommit._commit": "its thread's outermost loop: fails every future",
     "scribengin.log.metadata.listener:Listener._run": "its thread's outermost loop: `error` tells of it",
     "scribengin.base.threads:BackgroundWork._run": "its thread's outermost loop: `maintenance_failure` tells of it",
+    "scribengin.dafka.role:Role._run": "its thread's outermost loop: every later call raises it",
+    "scribengin.dafka.tower:DafkaTower._run": "its thread's outermost loop: `failure` tells of it",
     "scribengin.launcher.yarn.application_master.fleet:Fleet._run": "its thread's outermost loop: the master ends",
     "scribengin.launcher.skein.fleet:SkeinFleet._run": "its thread's outermost loop: the master ends, and says why",
     "scribengin.master.jobs:Job._attempt": "its thread's outermost loop: the dataflow's status tells of it",

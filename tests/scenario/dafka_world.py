@@ -124,11 +124,10 @@ class World:
         state = StoreState(f"{name}w", f"{name}r", found, limits=LIMITS)
         self.stores[name] = state
         writer, reader = f"{name}w", f"{name}r"
-        fetched, live = state.writer_prefixes()
         self._join(
             Node(
                 writer,
-                [*fetched, *live],
+                state.writer_prefixes(),
                 lambda message, _: state.messages([message], self.now_s),
                 lambda: state.tick(self.now_s),
             )

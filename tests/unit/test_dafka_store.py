@@ -135,9 +135,11 @@ def test_a_consumer_that_subscribes_is_greeted() -> None:
 def test_a_store_asks_the_others_what_they_have() -> None:
     state = StoreState(WRITER, READER, {}, heads_interval_s=10.0)
     asked = [Send(GetHeads("", WRITER))]
-    assert [state.tick(now) for now in (0.0, 9.0, 10.0)] == [asked, [], asked]
+    assert [state.tick(now) for now in (0.0, 0.4, 0.5, 1.4, 1.5)] == [asked, [], asked, [], asked]
+    due = [now for now in range(2, 60) if state.tick(now) == asked]
+    assert due == [4, 8, 16, 26, 36, 46, 56]
     head = DirectHead(WRITER, PRODUCER, "hello", 3)
-    assert state.messages([head], 10.0) == [Send(Fetch(PRODUCER, WRITER, "hello", 0, 4))]
+    assert state.messages([head], 60.0) == [Send(Fetch(PRODUCER, WRITER, "hello", 0, 4))]
     assert state.asked(GetHeads("", WRITER)) == []
 
 
@@ -153,9 +155,8 @@ def test_a_store_that_has_nothing_begins_where_the_others_begin() -> None:
 
 def test_a_store_makes_no_hole_in_what_it_has() -> None:
     state = store({HELLO: StoredRange(0, 5)})
-    state.tick(0.0)
     state.messages([live(9), Truncated(WRITER, PRODUCER, "hello", 7)], 0.0)
-    assert state.tick(1.0) == [HaltPartition(HELLO, 5, 7)]
+    assert state.tick(1.0) == [Send(GetHeads("", WRITER)), HaltPartition(HELLO, 5, 7)]
     assert state.messages([live(10)], 2.0) == []
 
 

@@ -142,11 +142,11 @@ class ConsumerState:
                 if intake is not None:
                     intake.head(message.sequence)
                     self._watch(partition, intake)
-            case Truncated() if (
-                intake := self._intakes.get(DafkaPartition(message.subject, message.address))
-            ) is not None:
-                intake.truncated(message.sequence)
-                self._watch(DafkaPartition(message.subject, message.address), intake)
+            case Truncated():
+                partition = DafkaPartition(message.subject, message.address)
+                if (intake := self._intakes.get(partition)) is not None:
+                    intake.truncated(message.sequence)
+                    self._watch(partition, intake)
             case StoreHello():
                 return [self._hello(message.address)]
         return []

@@ -37,6 +37,9 @@ from scribengin.dafka.wire import (
     topic_prefix,
 )
 
+_FIRST_WAIT_S = 0.5
+"""A store that has just started is connected to the others bit by bit: it asks them soon again, then less often."""
+
 
 class StoredRange(NamedTuple):
     """What a store keeps of a partition: sequences from `first` up to `next`."""
@@ -65,6 +68,7 @@ class StoreState:
         self._limits = limits or IntakeLimits()
         self._heads_interval_s = heads_interval_s
         self._heads_due_s = 0.0
+        self._heads_wait_s = _FIRST_WAIT_S
         self._partitions_max = partitions_max
         self._stored = dict(stored)
         self._intakes = {p: PartitionIntake(found.next, self._limits) for p, found in stored.items()}
@@ -76,10 +80,10 @@ class StoreState:
         """What is durable of each partition."""
         return self._stored
 
-    def writer_prefixes(self) -> tuple[list[bytes], list[bytes]]:
-        """What the writer subscribes to: on the socket for what it has fetched, which goes first, and on the other."""
+    def writer_prefixes(self) -> list[bytes]:
+        """What the writer subscribes to: what it has fetched, and all that is published."""
         fetched = [topic_prefix(kind, self.writer, exact=False) for kind in (DirectRecord, DirectHead, Truncated)]
-        return fetched, [topic_prefix(kind, "", exact=False) for kind in (LiveRecord, Head)]
+        return [*fetched, *(topic_prefix(kind, "", exact=False) for kind in (LiveRecord, Head))]
 
     def reader_prefixes(self) -> list[bytes]:
         """What the reader subscribes to."""
@@ -87,7 +91,7 @@ class StoreState:
         return [*asked, topic_prefix(ConsumerHello, self.reader, exact=False)]
 
     def messages(self, messages: Iterable[Message], now_s: float) -> list[StoreInstruction]:
-        """What the writer has got, in its order: what it has fetched goes before what comes live."""
+        """What the writer has got, in its order."""
         appends: dict[DafkaPartition, Append] = {}
         for message in messages:
             match message:
@@ -114,7 +118,8 @@ class StoreState:
         """Time has passed."""
         asked: list[StoreInstruction] = []
         if now_s >= self._heads_due_s:
-            self._heads_due_s = now_s + self._heads_interval_s
+            self._heads_due_s = now_s + self._heads_wait_s
+            self._heads_wait_s = min(2 * self._heads_wait_s, self._heads_interval_s)
             asked.append(Send(GetHeads("", self.writer)))
         return [*asked, *self._fetches(now_s)]
 

@@ -1,0 +1,120 @@
+"""A consumer as programs use it: records of its topics, each partition in order, whole and once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.role import Role, new_address
+from scribengin.dafka.state import ConsumerState, DafkaPartition, Deliver, HaltPartition, Positions, StartOf
+from scribengin.dafka.wire import Message, Subscription
+from scribengin.errors import RecordsGone
+
+
+class DafkaRecord(NamedTuple):
+    """One record as it was read."""
+
+    partition: DafkaPartition
+    sequence: int
+    content: bytes
+
+
+class DafkaConsumer(Role):
+    """Reads topics from when it is made until `close`. Thread-safe; what one `read` has returned, no other returns.
+
+    `positions` says where to go on in partitions that were read before: the sequence of the record wanted next. Store
+    those of `positions` with what was made of the records, and hand them in after a restart: nothing is lost, and
+    nothing comes twice.
+    """
+
+    def __init__(
+        self, topics: Iterable[str], config: DafkaConfig | None = None, *, positions: Positions | None = None
+    ) -> None:
+        config = config or DafkaConfig()
+        said = config.consumer
+        self._records_max = said.high_watermark
+        address = new_address()
+        self._state = ConsumerState(
+            address,
+            start=StartOf(said.offset_reset, positions or {}),
+            exact=said.exact,
+            skip_gone=said.skip_gone,
+        )
+        self._ready: deque[Deliver] = deque()
+        self._unread = 0
+        self._gone: deque[RecordsGone] = deque()
+        self._positions = dict(positions or {})
+        prefixes = self._state.own_prefixes()
+        for topic in topics:
+            prefixes += self._state.subscribe(topic)[0]  # nobody is connected yet who would hear what it asks
+        super().__init__("consumer", address, config, prefixes, hears=True, by_peer=False)
+        self.start()
+
+    @property
+    def positions(self) -> dict[DafkaPartition, int]:
+        """What `read` has returned of each partition: the sequence that comes next."""
+        with self.lock:
+            return dict(self._positions)
+
+    def read(self, records_max: int = 1000, timeout_s: float | None = None) -> list[DafkaRecord]:
+        """Up to so many records, as soon as there are any. Empty after `timeout_s`. Raises RecordsGone, once for each
+        partition that cannot go on, and DafkaClosed."""
+        with self.lock:
+            self.lock.wait_for(lambda: self._ready or self._gone or self._closing or self.failure, timeout_s)
+            if self._gone:
+                raise self._gone.popleft()
+            if not self._ready:
+                self.check_open()
+            return self._taken(records_max)
+
+    def is_listening(self) -> bool:
+        """It takes no more while too much is unread: what is not taken, it fetches later."""
+        return self._unread < self._records_max
+
+    def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
+        """Records, heads and hellos."""
+        self._do(self._state.messages(messages, now_s))
+
+    def on_subscription(self, heard: Subscription) -> None:
+        """A store or a producer that is connected now."""
+        self._do(self._state.subscription(heard))
+
+    def on_tick(self, now_s: float) -> None:
+        """Fetch again what did not come."""
+        if self.is_listening():
+            self._do(self._state.tick(now_s))
+
+    def _do(self, instructions: Iterable[object]) -> None:
+        done = list(instructions)
+        self.send(done)
+        delivered = [one for one in done if isinstance(one, Deliver)]
+        gone = [_as_error(one) for one in done if isinstance(one, HaltPartition)]
+        if delivered or gone:
+            with self.lock:
+                self._ready += delivered
+                self._gone += gone
+                self._unread += sum(len(one.contents) for one in delivered)
+                self.lock.notify_all()
+
+    def _taken(self, records_max: int) -> list[DafkaRecord]:
+        records: list[DafkaRecord] = []
+        while self._ready and len(records) < records_max:
+            partition, sequence, contents = self._ready.popleft()
+            left = records_max - len(records)
+            if len(contents) > left:
+                self._ready.appendleft(Deliver(partition, sequence + left, contents[left:]))
+            taken = contents[:left]
+            records += [DafkaRecord(partition, n, content) for n, content in enumerate(taken, sequence)]
+            self._positions[partition] = sequence + len(taken)
+        self._unread -= len(records)
+        return records
+
+
+def _as_error(halted: HaltPartition) -> RecordsGone:
+    subject, address = halted.partition
+    return RecordsGone(
+        f"topic '{subject}', producer {address}: nobody keeps the records from {halted.sequence} to "
+        f"{halted.first_kept - 1} any more; set consumer.skip_gone to go on with {halted.first_kept}"
+    )

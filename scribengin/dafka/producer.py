@@ -1,0 +1,157 @@
+"""A producer as programs use it: records in from any thread, and a future of when stores have them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from struct import Struct
+from typing import NamedTuple
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.role import Role, new_address
+from scribengin.dafka.state import DafkaPartition, ProducerState
+from scribengin.dafka.wire import Fetch, GetHeads, LiveRecord, Message, StoreAck, record_prefix, topic_prefix
+from scribengin.errors import ProducerFull, RecordsUnacknowledged
+
+_SEQUENCE = Struct(">Q")
+_ANSWERS_MAX = 2000
+
+
+class _Waiting(NamedTuple):
+    """Records that were published, up to `end`, and who waits until stores have them."""
+
+    end: int
+    first: int
+    future: Future[range]
+
+
+class DafkaProducer(Role):
+    """Publishes to one topic, as one partition of it, from when it is made until `close`. Thread-safe."""
+
+    def __init__(self, topic: str, config: DafkaConfig | None = None) -> None:
+        config = config or DafkaConfig()
+        self.partition = DafkaPartition(topic, new_address())
+        said = config.producer
+        self._said = said
+        self._state = ProducerState(
+            self.partition,
+            acks_min=said.min_acks,
+            records_max=said.high_watermark,
+            head_interval_s=said.head_interval / 1000,
+        )
+        self._to_send: deque[tuple[int, Sequence[bytes]]] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._prefix = record_prefix(LiveRecord, topic, self.partition.address, topic)
+        prefixes = [topic_prefix(kind, self.partition.address, exact=False) for kind in (StoreAck, Fetch)]
+        prefixes.append(topic_prefix(GetHeads, topic))
+        super().__init__("producer", self.partition.address, config, prefixes, hears=False, by_peer=True)
+        self.start()
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many records stores have not acknowledged."""
+        with self.lock:
+            return self._state.next - self._state.acked
+
+    def publish(self, content: bytes) -> Future[range]:
+        """Publish a record, as `publish_many`."""
+        return self.publish_many([content])
+
+    def publish_many(self, contents: Sequence[bytes]) -> Future[range]:
+        """Publish records, at least one. The future gives their sequences once `min_acks` stores have all of them.
+
+        Waits while too many are unacknowledged, or raises ProducerFull at once if the configuration says so, and in
+        any case for more than ever fit. Raises DafkaClosed.
+        """
+        future: Future[range] = Future()
+        contents = list(contents)
+        with self.lock:
+            while not self._closing and self.failure is None and self._must_wait(len(contents)):
+                self.lock.wait()
+            self.check_open()
+            first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s())
+            self._to_send.append((first, contents))
+            self._waiting.append(_Waiting(first + len(contents), first, future))
+            self.wake()
+        return future
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until stores have all that was published. Raises RecordsUnacknowledged after `timeout_s`."""
+        with self.lock:
+            end = self._state.next
+            done = self.lock.wait_for(lambda: self._state.acked >= end or self.failure or self._closing, timeout_s)
+            if self._state.acked < end:
+                if done:
+                    self.check_open()
+                raise self._unacknowledged()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Wait until stores have all that was published, unless `terminate_unacked` is set, and leave. Raises
+        RecordsUnacknowledged when they have not after `timeout_s`; it has left then, too. Idempotent."""
+        missing: RecordsUnacknowledged | None = None
+        if not self._said.terminate_unacked and not self._closing and self.failure is None:
+            try:
+                self.flush(timeout_s)
+            except RecordsUnacknowledged as error:
+                missing = error
+        super().close()
+        for waiting in self._waiting:
+            waiting.future.set_exception(missing or self._unacknowledged())
+        self._waiting.clear()
+        if missing is not None:
+            raise missing
+
+    def on_wake(self) -> None:
+        """Publish what was handed over."""
+        while self._to_send:
+            first, contents = self._to_send.popleft()
+            send, prefix, number = self._publisher.send_multipart, self._prefix, _SEQUENCE.pack
+            for sequence, content in enumerate(contents, first):
+                send((prefix + number(sequence), content))
+        with self.lock:
+            answers = self._state.answers(_ANSWERS_MAX)
+            if answers:
+                self.wake()
+        self.send(answers)
+
+    def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
+        """Acknowledgements and questions."""
+        with self.lock:
+            before = self._state.acked
+            sent = [send for message in messages for send in self._state.message(message, peer)]
+            done = []
+            while self._waiting and self._waiting[0].end <= self._state.acked:
+                done.append(self._waiting.popleft())
+            if self._state.acked > before:
+                self.lock.notify_all()
+            self.wake()
+        self.send(sent)
+        for waiting in done:
+            waiting.future.set_result(range(waiting.first, waiting.end))
+
+    def on_peer_gone(self, peer: str) -> None:
+        """What it has acknowledged does not count any more."""
+        with self.lock:
+            self._state.store_gone(peer)
+
+    def on_tick(self, now_s: float) -> None:
+        """Say how far it has published."""
+        with self.lock:
+            heads = self._state.tick(now_s)
+        self.send(heads)
+
+    def _must_wait(self, records: int) -> bool:
+        if records > self._said.high_watermark:
+            raise ProducerFull(
+                f"{records} records at once are more than the high watermark, {self._said.high_watermark}"
+            )
+        return self._said.when_full == "wait" and records > self._state.room
+
+    def _unacknowledged(self) -> RecordsUnacknowledged:
+        missing = self._state.next - self._state.acked
+        return RecordsUnacknowledged(
+            f"{missing} records of '{self.partition.subject}' are not acknowledged by {self._said.min_acks} stores: "
+            "start a store, or set producer.terminate_unacked"
+        )

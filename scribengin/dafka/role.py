@@ -1,0 +1,296 @@
+"""What all roles have in common: their sockets, the thread that alone uses them, and how they find the others.
+
+A role publishes on one socket of its own, which others connect to, and subscribes at everybody whom the towers tell
+of. A role that has to know who has sent something has a subscribing socket for each peer; the others have one for all.
+Other threads hand work over under `lock`, and wake the role's thread. What ends that thread, every later call raises.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import zmq
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.closing import ClosedAtExit
+from scribengin.base.threads import background
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, Send, SendBeacon
+from scribengin.dafka.wire import (
+    WELCOME,
+    Beacon,
+    FrameDecoder,
+    Frames,
+    Message,
+    Subscription,
+    decode_peer,
+    decode_subscription,
+    encode,
+    encode_beacon,
+)
+from scribengin.errors import DafkaClosed, FrameInvalid
+
+MESSAGES_MAX = 5000
+"""Taken from a socket at once, before anything else is looked at."""
+_TICK_S = 0.05
+_BYTES_MAX = 512 * 1024 * 1024
+EVERYBODY = ""
+
+
+def new_address() -> str:
+    """A name that no other role has."""
+    return uuid.uuid4().hex.upper()
+
+
+class Role(ClosedAtExit):
+    """A role on the network, with a thread of its own. Subclasses say what it makes of what comes: each method that
+    begins with `on_` runs on that thread. `prefixes` is what it subscribes to at everybody."""
+
+    def __init__(
+        self, name: str, address: str, config: DafkaConfig, prefixes: Iterable[bytes], *, hears: bool, by_peer: bool
+    ) -> None:
+        self.address = address
+        self.invalid_frames = 0
+        """Messages that were none of Dafka's."""
+        self.lock = threading.Condition()
+        self.failure: BaseException | None = None
+        self._name = name
+        self._config = config
+        self._prefixes = list(prefixes)
+        self._by_peer = by_peer
+        self._decoder = FrameDecoder()
+        self._closing = self._woken = False
+        self._poller = zmq.Poller()
+        self._control = zmq.Poller()
+        self._subscribers: dict[str, zmq.Socket[bytes]] = {}
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []
+        beacon = config.beacon
+        self._discovery = DiscoveryState(address, interval_s=beacon.interval / 1000, timeout_s=beacon.timeout / 1000)
+        try:
+            self._open(hears)
+        except zmq.ZMQError:
+            self._release()
+            raise
+        self._thread = background(f"dafka-{name}", self._run)
+
+    @property
+    def endpoint(self) -> str:
+        """Where this role is connected to, on this machine."""
+        return f"tcp://127.0.0.1:{self._port}"
+
+    def wake(self) -> None:
+        """Have `on_wake` run soon. The caller holds `lock`."""
+        if not self._woken:
+            self._woken = True
+            self._wake_out.send(b"x")
+
+    def check_open(self) -> None:
+        """Raises DafkaClosed, and what has ended the thread."""
+        if self.failure is not None:
+            raise DafkaClosed(f"the {self._name} {self.address} has ended: {self.failure}") from self.failure
+        if self._closing:
+            raise DafkaClosed(f"the {self._name} {self.address} was closed")
+
+    def close(self) -> None:
+        """Leave the network. Idempotent."""
+        with self.lock:
+            self._closing = True
+            self.wake()
+            self.lock.notify_all()
+        self._thread.join()
+
+    def on_wake(self) -> None:
+        """Another thread has called `wake`."""
+
+    def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
+        """What has come, in its order. `peer`: from whom, if sockets are by peer."""
+
+    def on_subscription(self, heard: Subscription) -> None:
+        """Somebody has subscribed to this role, if it `hears` that."""
+
+    def on_peer_gone(self, peer: str) -> None:
+        """A peer is not there any more."""
+
+    def on_tick(self, now_s: float) -> None:
+        """Time has passed."""
+
+    def is_listening(self) -> bool:
+        """Whether it takes more from the network just now."""
+        return True
+
+    def send(self, instructions: Iterable[object]) -> None:
+        """Publish what they say is to be sent."""
+        for one in instructions:
+            if isinstance(one, Send):
+                self.publish_frames(encode(one.message))
+
+    def publish_frames(self, frames: Sequence[bytes]) -> None:
+        """Publish a message, on the role's thread."""
+        self._publisher.send_multipart(frames)
+
+    def start(self) -> None:
+        """Begin, once the subclass is complete."""
+        self._thread.start()
+
+    def subscribe(self, prefixes: Iterable[bytes]) -> None:
+        """Subscribe to more at everybody, on the role's thread."""
+        for prefix in prefixes:
+            self._prefixes.append(prefix)
+            for subscriber in self._subscribers.values():
+                subscriber.setsockopt(zmq.SUBSCRIBE, prefix)
+
+    def _open(self, hears: bool) -> None:
+        self._publisher = self._socket(zmq.XPUB if hears else zmq.PUB)
+        if hears:
+            self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+            self._watch(self._publisher)
+        host = "*" if self._config.insecure else "127.0.0.1"
+        self._port = self._publisher.bind_to_random_port(f"tcp://{host}")
+        self._beacons = self._socket(zmq.PUB)
+        self._towers = self._socket(zmq.SUB)
+        for prefix in (b"B", WELCOME):
+            self._towers.setsockopt(zmq.SUBSCRIBE, prefix)
+        for endpoint in self._config.beacon.sub_address:
+            self._beacons.connect(endpoint)
+        for endpoint in self._config.beacon.pub_address:
+            self._towers.connect(endpoint)
+        self._watch(self._towers)
+        self._watch(self._wake_in)
+
+    def _watch(self, source: Any) -> None:
+        """Look at it also while the role takes no records."""
+        self._poller.register(source, zmq.POLLIN)
+        self._control.register(source, zmq.POLLIN)
+
+    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+        made = self._context.socket(kind)
+        made.setsockopt(zmq.LINGER, 0)
+        made.setsockopt(zmq.SNDHWM, self._config.producer.high_watermark)
+        made.setsockopt(zmq.RCVHWM, self._config.consumer.high_watermark)
+        made.setsockopt(zmq.MAXMSGSIZE, _BYTES_MAX)
+        self._sockets.append(made)
+        return made
+
+    def _run(self) -> None:
+        try:
+            self._discover(self._discovery.start(SYSTEM_CLOCK.monotonic_s()))
+            tick_s = 0.0
+            while not self._closing:
+                self._turn()
+                now_s = SYSTEM_CLOCK.monotonic_s()
+                if now_s >= tick_s:
+                    tick_s = now_s + _TICK_S
+                    self._discover(self._discovery.tick(now_s))
+                    self.on_tick(now_s)
+        except BaseException as error:  # noqa: BLE001  the thread's outermost loop: every later call raises it
+            self.failure = error
+        finally:
+            with self.lock:
+                self._woken = True  # nobody is there to be woken any more
+                self.lock.notify_all()
+            self._release()
+
+    def _turn(self) -> None:
+        """Take what has come, after waiting for it a little."""
+        poller = self._poller if self.is_listening() else self._control
+        ready = dict(poller.poll(int(_TICK_S * 1000)))
+        if self._wake_in.fileno() in ready:
+            with self.lock:
+                self._wake_in.recv(64)
+                self._woken = False
+            self.on_wake()
+        if self._towers in ready:
+            self._hear_towers()
+        if self._publisher in ready:
+            for frames in _waiting(self._publisher):
+                self._hear_subscription(frames)
+        for peer, subscriber in list(self._subscribers.items()):
+            if subscriber in ready:
+                self._take(peer, subscriber)
+
+    def _take(self, peer: str, subscriber: zmq.Socket[bytes]) -> None:
+        messages: list[Message] = []
+        for frames in _waiting(subscriber):
+            try:
+                messages.append(self._decoder.decode(frames))
+            except FrameInvalid:
+                self.invalid_frames += 1
+        if messages:
+            self.on_messages(messages, peer, SYSTEM_CLOCK.monotonic_s())
+
+    def _hear_subscription(self, frames: Frames) -> None:
+        try:
+            self.on_subscription(decode_subscription(frames[0]))
+        except FrameInvalid:
+            self.invalid_frames += 1
+
+    def _hear_towers(self) -> None:
+        for frames in _waiting(self._towers):
+            if frames == [WELCOME]:
+                self._discover(self._discovery.welcomed())
+                continue
+            try:
+                peer = decode_peer(frames)
+            except FrameInvalid:
+                self.invalid_frames += 1
+                continue
+            self._discover(self._discovery.peer(peer, SYSTEM_CLOCK.monotonic_s()))
+
+    def _discover(self, instructions: Iterable[object]) -> None:
+        for one in instructions:
+            match one:
+                case SendBeacon():
+                    host = self._config.beacon.address
+                    self._beacons.send_multipart(encode_beacon(Beacon(self.address, host, self._port)))
+                case Connect(address, endpoint):
+                    self._connect(address, endpoint)
+                case DisconnectPeer(address, endpoint):
+                    self._disconnect(address, endpoint)
+
+    def _connect(self, peer: str, endpoint: str) -> None:
+        key = peer if self._by_peer else EVERYBODY
+        subscriber = self._subscribers.get(key)
+        if subscriber is None:
+            subscriber = self._subscribers[key] = self._socket(zmq.SUB)
+            for prefix in self._prefixes:
+                subscriber.setsockopt(zmq.SUBSCRIBE, prefix)
+            self._poller.register(subscriber, zmq.POLLIN)
+        try:
+            subscriber.connect(endpoint)
+        except zmq.ZMQError:  # a host that cannot be, from a beacon of somebody's
+            self.invalid_frames += 1
+
+    def _disconnect(self, peer: str, endpoint: str) -> None:
+        self.on_peer_gone(peer)
+        if self._by_peer and (gone := self._subscribers.pop(peer, None)) is not None:
+            self._poller.unregister(gone)
+            self._sockets.remove(gone)
+            gone.close()
+        elif not self._by_peer:
+            try:
+                self._subscribers[EVERYBODY].disconnect(endpoint)
+            except zmq.ZMQError:  # it was never connected to
+                return
+
+    def _release(self) -> None:
+        for one in self._sockets:
+            one.close()
+        self._context.term()
+        self._wake_in.close()
+        self._wake_out.close()
+
+
+def _waiting(source: zmq.Socket[bytes]) -> Iterable[Frames]:
+    """What has come on a socket, up to a limit."""
+    for _ in range(MESSAGES_MAX):
+        try:
+            frames: Any = source.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        yield frames

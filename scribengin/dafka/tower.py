@@ -1,0 +1,110 @@
+"""A tower: tells every role where the others are. Several of them may stand side by side; none of them keeps anything.
+
+Works on a machine with loopback only, where the C tower ends with a segmentation fault.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import zmq
+
+from scribengin.base.closing import ClosedAtExit
+from scribengin.base.threads import background
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.state import endpoint_of
+from scribengin.dafka.wire import WELCOME, decode_beacon, encode_peer
+from scribengin.errors import ConfigInvalid, DafkaError, FrameInvalid
+
+_BEACONS_MAX = 1000
+_WAIT_MS = 50
+_ANYWHERE = ("192.0.2.1", 9)
+"""An address for documentation: nothing is sent there, it only finds the way out."""
+
+
+class DafkaTower(ClosedAtExit):
+    """Listens from when it is made until `close`. `sub_address` and `pub_address`: where, with the ports it has got.
+    Raises ConfigInvalid where it is told to listen to other machines without `insecure`, DafkaError for an address
+    that is taken."""
+
+    def __init__(self, config: DafkaConfig | None = None) -> None:
+        self._config = config or DafkaConfig()
+        self.invalid_frames = 0
+        """Messages that were no beacons."""
+        self.failure: BaseException | None = None
+        self._closing = False
+        self._host = way_out() if self._config.insecure else None
+        tower = self._config.tower
+        for address in (tower.sub_address, tower.pub_address):
+            if not self._config.insecure and not address.startswith("tcp://127."):
+                raise ConfigInvalid(
+                    f"tower: {address} is reached by other machines; say `insecure: true` or listen on tcp://127.0.0.1"
+                )
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._beacons = self._context.socket(zmq.XSUB)
+        self._peers = self._context.socket(zmq.XPUB)
+        try:
+            self._listen()
+        except zmq.ZMQError as error:
+            self._release()
+            raise DafkaError(f"a tower cannot listen on {tower.sub_address}, {tower.pub_address}: {error}") from error
+        self._thread = background("dafka-tower", self._run)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop telling. Roles go on with whom they know. Idempotent."""
+        self._closing = True
+        self._thread.join()
+
+    def _listen(self) -> None:
+        self._peers.setsockopt(zmq.XPUB_WELCOME_MSG, WELCOME)
+        for one, address in (
+            (self._beacons, self._config.tower.sub_address),
+            (self._peers, self._config.tower.pub_address),
+        ):
+            one.setsockopt(zmq.LINGER, 0)
+            one.bind(address)
+        self.sub_address = self._beacons.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.pub_address = self._peers.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._beacons.send(b"\x01")  # an XSUB socket subscribes by a message: to everything
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                if self._beacons.poll(_WAIT_MS):
+                    self._pass_on()
+                while self._peers.poll(0):
+                    self._peers.recv()  # who subscribes to what does not matter: it is all that there is
+        except BaseException as error:  # noqa: BLE001  the thread's outermost loop: `failure` tells of it
+            self.failure = error
+        finally:
+            self._release()
+
+    def _pass_on(self) -> None:
+        for _ in range(_BEACONS_MAX):
+            try:
+                frames = self._beacons.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            try:
+                beacon = decode_beacon([frame.bytes for frame in frames])
+                peer = endpoint_of(beacon, str(frames[0].get("Peer-Address")), self._host)
+            except FrameInvalid:
+                self.invalid_frames += 1
+                continue
+            self._peers.send_multipart(encode_peer(peer))
+
+    def _release(self) -> None:
+        self._beacons.close(linger=0)
+        self._peers.close(linger=0)
+        self._context.term()
+
+
+def way_out() -> str | None:
+    """The address of this machine that others see. None: it has loopback only."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ANYWHERE)
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
