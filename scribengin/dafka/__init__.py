@@ -9,6 +9,7 @@ from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
 from scribengin.dafka.producer import DafkaProducer
 from scribengin.dafka.state import DafkaPartition
+from scribengin.dafka.store import DafkaStore
 from scribengin.dafka.tower import DafkaTower
 
-__all__ = ["DafkaConfig", "DafkaConsumer", "DafkaPartition", "DafkaProducer", "DafkaRecord", "DafkaTower"]
+__all__ = ["DafkaConfig", "DafkaConsumer", "DafkaPartition", "DafkaProducer", "DafkaRecord", "DafkaStore", "DafkaTower"]

@@ -1,0 +1,265 @@
+"""A store over the log store: a partition is a log, and a record is acknowledged once it is durable there.
+
+The log of a partition is `<prefix>/<topic>/<producer>`, and a record's transaction id is its sequence. So the logs say
+themselves how far a store has come: it keeps nothing else. What was written and not acknowledged when a store died is
+found when it starts again, and acknowledged when it comes again.
+
+It is two roles, as the C store: the writer takes and acknowledges, the reader answers. They share what is stored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+
+from scribengin.base.closing import ClosedAtExit
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.role import Role, new_address
+from scribengin.dafka.state import Append, DafkaPartition, HaltPartition, ReadStored, Send, StoredRange, StoreState
+from scribengin.dafka.wire import DirectRecord, Message, Subscription, Truncated
+from scribengin.log import PAYLOAD, DlsnRange, LogNamespace, LogReader, LogWriter, TransactionId
+
+_PENDING_MAX = 1000
+_RECORDS_AT_ONCE = 2000
+_IDLE_S = 60.0
+
+
+class _Written(NamedTuple):
+    """Records of a partition that were appended: durable, or failed."""
+
+    partition: DafkaPartition
+    first: int
+    end: int
+    future: Future[DlsnRange]
+
+
+class StoredPartitions:
+    """The logs of a store, and what it decides by. `lock` is held by whichever role uses `state`."""
+
+    def __init__(self, namespace: LogNamespace, prefix: str) -> None:
+        self.namespace = namespace
+        self.lock = threading.Lock()
+        self._prefix = prefix
+        self.state = StoreState(new_address(), new_address(), self._found())
+
+    def name(self, partition: DafkaPartition) -> str:
+        """The log of a partition."""
+        return f"{self._prefix}/{quote(partition.subject, safe='')}/{quote(partition.address, safe='')}"
+
+    def _found(self) -> dict[DafkaPartition, StoredRange]:
+        found = {}
+        for name in self.namespace.names(f"{self._prefix}/"):
+            subject, address = name.removeprefix(f"{self._prefix}/").split("/")
+            last = self.namespace.last_record(name)
+            if last is not None:
+                with self.namespace.open_reader(name) as reader:
+                    first = reader.read(1)[0].txid
+                found[DafkaPartition(unquote(subject), unquote(address))] = StoredRange(first, last.txid + 1)
+        return found
+
+
+class DafkaStore(ClosedAtExit):
+    """Stores all topics from when it is made until `close`. The namespace stays open: it is the caller's.
+
+    Two stores have namespaces of their own, or prefixes. Raises what the log store raises.
+    """
+
+    def __init__(self, namespace: LogNamespace, config: DafkaConfig | None = None, *, prefix: str = "dafka") -> None:
+        config = config or DafkaConfig()
+        self._logs = StoredPartitions(namespace, prefix)
+        self._writer = StoreWriter(self._logs, config)
+        self._reader = StoreReader(self._logs, config)
+
+    @property
+    def address(self) -> str:
+        """The address that it acknowledges from."""
+        return self._writer.address
+
+    @property
+    def stored(self) -> dict[DafkaPartition, StoredRange]:
+        """What is durable of each partition."""
+        with self._logs.lock:
+            return dict(self._logs.state.stored)
+
+    @property
+    def halted(self) -> list[HaltPartition]:
+        """Partitions that it cannot go on with: what comes next, nobody keeps any more."""
+        return list(self._writer.halted)
+
+    def check(self) -> None:
+        """Raises DafkaClosed if the store has ended, with why."""
+        self._writer.check_open()
+        self._reader.check_open()
+
+    def close(self) -> None:
+        """Leave the network, and end the logs' writers. Idempotent."""
+        self._reader.close()
+        self._writer.close()
+
+
+@dataclass
+class _OpenLog:
+    """The writer of a partition's log, and when it last wrote."""
+
+    writer: LogWriter
+    used_s: float
+
+
+class StoreWriter(Role):
+    """Takes what is published, appends it to logs, and acknowledges it."""
+
+    def __init__(self, logs: StoredPartitions, config: DafkaConfig) -> None:
+        self.halted: list[HaltPartition] = []
+        self._logs = logs
+        self._open_logs: dict[DafkaPartition, _OpenLog] = {}
+        self._written: deque[_Written] = deque()
+        state = logs.state
+        super().__init__("store", state.writer, config, state.writer_prefixes(), hears=False, by_peer=False)
+        self.start()
+
+    def close(self) -> None:
+        """Idempotent."""
+        super().close()
+        for log in self._open_logs.values():
+            log.writer.close()
+        self._open_logs.clear()
+
+    def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
+        """Records and heads."""
+        with self._logs.lock:
+            done = self._logs.state.messages(messages, now_s)
+        self._do(done, now_s)
+
+    def on_tick(self, now_s: float) -> None:
+        """Fetch again what did not come, and let go of logs that nothing comes for."""
+        with self._logs.lock:
+            done = self._logs.state.tick(now_s)
+        self._do(done, now_s)
+        for partition, log in list(self._open_logs.items()):
+            if now_s - log.used_s > _IDLE_S:
+                del self._open_logs[partition]
+                log.writer.close()
+
+    def on_wake(self) -> None:
+        """Acknowledge what is durable by now: the last of each partition."""
+        durable: dict[DafkaPartition, _Written] = {}
+        while self._written:
+            written = self._written.popleft()
+            written.future.result()
+            before = durable.get(written.partition)
+            durable[written.partition] = written if before is None else written._replace(first=before.first)
+        with self._logs.lock:
+            acks = [ack for one in durable.values() for ack in self._logs.state.durable(*one[:3])]
+        self.send(acks)
+
+    def _do(self, instructions: Iterable[object], now_s: float) -> None:
+        done = list(instructions)
+        for one in done:
+            if isinstance(one, Append):
+                self._append(one, now_s)
+            elif isinstance(one, HaltPartition):
+                self.halted.append(one)
+        self.send(done)
+
+    def _append(self, append: Append, now_s: float) -> None:
+        partition, first, contents = append
+        log = self._open_logs.get(partition)
+        if log is None:
+            writer = self._logs.namespace.open_writer(self._logs.name(partition), create=True)
+            log = self._open_logs[partition] = _OpenLog(writer, now_s)
+        log.used_s = now_s
+        end = first + len(contents)
+        txids = pa.array(range(first, end), pa.int64())
+        batch = pa.RecordBatch.from_arrays([txids, pa.array(contents, pa.binary())], ["txid", PAYLOAD])
+        future = log.writer.write_bulk(batch)
+        future.add_done_callback(lambda _: self._wrote(_Written(partition, first, end, future)))
+
+    def _wrote(self, written: _Written) -> None:
+        self._written.append(written)
+        with self.lock:
+            self.wake()
+
+
+@dataclass
+class _Answering:
+    """What a requester still is to get: sequences up to `end`, from where `reader` stands."""
+
+    next: int
+    end: int
+    reader: LogReader
+
+
+class StoreReader(Role):
+    """Answers who asks for records and heads."""
+
+    def __init__(self, logs: StoredPartitions, config: DafkaConfig) -> None:
+        self._logs = logs
+        self._answers: dict[tuple[str, DafkaPartition], _Answering] = {}
+        state = logs.state
+        super().__init__("store", state.reader, config, state.reader_prefixes(), hears=True, by_peer=False)
+        self.start()
+
+    def close(self) -> None:
+        """Idempotent."""
+        super().close()
+        for answer in self._answers.values():
+            answer.reader.close()
+        self._answers.clear()
+
+    def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
+        """Questions."""
+        with self._logs.lock:
+            done = [one for message in messages for one in self._logs.state.asked(message)]
+        self.send(done)
+        for one in done:
+            if isinstance(one, ReadStored):
+                self._begin(one)
+
+    def on_subscription(self, heard: Subscription) -> None:
+        """A consumer that is connected now."""
+        with self._logs.lock:
+            done = self._logs.state.subscription(heard)
+        self.send(done)
+
+    def on_wake(self) -> None:
+        """A few records for each that waits for some."""
+        for asked, answer in list(self._answers.items()):
+            self._answer(*asked, answer)
+            if answer.next >= answer.end:
+                del self._answers[asked]
+                answer.reader.close()
+        if self._answers:
+            with self.lock:
+                self.wake()
+
+    def _begin(self, asked: ReadStored) -> None:
+        """A requester that asks again is answered from there."""
+        key = (asked.to, asked.partition)
+        if (before := self._answers.pop(key, None)) is not None:
+            before.reader.close()
+        if len(self._answers) >= _PENDING_MAX:
+            return
+        name = self._logs.name(asked.partition)
+        reader = self._logs.namespace.open_reader(name, TransactionId(asked.sequence))
+        self._answers[key] = _Answering(asked.sequence, asked.sequence + asked.records, reader)
+        with self.lock:
+            self.wake()
+
+    def _answer(self, to: str, partition: DafkaPartition, answer: _Answering) -> None:
+        subject, address = partition
+        records = answer.reader.read(min(_RECORDS_AT_ONCE, answer.end - answer.next))
+        if records and records[0].txid > answer.next:  # truncated meanwhile
+            answer.end = answer.next
+            with self._logs.lock:
+                self._logs.state.truncated(partition, records[0].txid)
+            self.send([Send(Truncated(to, address, subject, records[0].txid))])
+            return
+        self.send(Send(DirectRecord(to, address, subject, record.txid, record.payload)) for record in records)
+        answer.next = records[-1].txid + 1 if records else answer.end

@@ -1,0 +1,109 @@
+"""Dafka's stores over the log store: what is acknowledged is durable, comes from there, and survives the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scribengin.dafka import DafkaConsumer, DafkaPartition, DafkaProducer, DafkaStore, DafkaTower
+from scribengin.log import LogNamespace
+from scribengin.testing.memory_registry import MemoryRegistry
+from scribengin.testing.waiting import wait_until
+from tests.integration.dafka_roles import LISTENING, config_of, read
+
+
+@pytest.fixture
+def tower() -> Iterator[DafkaTower]:
+    with DafkaTower(LISTENING) as tower:
+        yield tower
+
+
+@pytest.fixture
+def logs(memory_registry: MemoryRegistry, tmp_path: Path) -> Iterator[LogNamespace]:
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=memory_registry)
+    with LogNamespace.open("/logs", registry=memory_registry) as namespace:
+        yield namespace
+
+
+def contents(first: int, end: int) -> list[bytes]:
+    return [b"record %d" % n for n in range(first, end)]
+
+
+def test_what_is_acknowledged_is_in_the_log_and_comes_from_there_once_its_producer_is_gone(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower)
+    with DafkaStore(logs, config) as store:
+        with DafkaProducer("flights/a b", config) as producer:
+            assert producer.publish_many(contents(0, 500)).result(60) == range(500)
+            assert producer.unacknowledged == 0
+        name = f"dafka/flights%2Fa%20b/{producer.partition.address}"
+        assert logs.names() == [name]
+        last = logs.last_record(name)
+        assert last is not None
+        assert (last.txid, last.payload) == (499, b"record 499")
+        with DafkaConsumer(["flights/a b"], config) as consumer:
+            records = read(consumer, 500)
+            assert [(one.sequence, one.content) for one in records] == list(enumerate(contents(0, 500)))
+        store.check()
+
+
+def test_a_store_that_comes_late_takes_all_and_one_that_comes_again_goes_on(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower)
+    with DafkaProducer("flights", config) as producer:
+        first = producer.publish_many(contents(0, 3000))
+        with DafkaStore(logs, config):
+            assert first.result(60) == range(3000)
+        second = producer.publish_many(contents(3000, 4000))
+        with DafkaStore(logs, config) as store:
+            assert second.result(60) == range(3000, 4000)
+            stored = {partition: tuple(found) for partition, found in store.stored.items()}
+            assert stored == {producer.partition: (0, 4000)}
+            with DafkaConsumer(["flights"], config) as consumer:
+                assert [one.content for one in read(consumer, 4000)] == contents(0, 4000)
+
+
+def test_a_record_is_released_once_two_different_stores_have_it(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower, producer={"min_acks": 2})
+    with DafkaProducer("flights", config) as producer:
+        with DafkaStore(logs, config, prefix="one"):
+            published = producer.publish_many(contents(0, 100))
+            wait_until(lambda: logs.names("one/") != [])
+            with DafkaStore(logs, config, prefix="two") as other:
+                assert published.result(60) == range(100)
+                assert other.stored[producer.partition].next == 100
+            assert not producer.publish(b"with one store").done()
+        with DafkaStore(logs, config, prefix="one"), DafkaStore(logs, config, prefix="two"):
+            producer.flush(60)
+
+
+def test_a_store_takes_what_it_has_missed_of_a_dead_producer_from_another(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower)
+    with DafkaStore(logs, config, prefix="one"):
+        with DafkaProducer("flights", config) as producer:
+            producer.publish_many(contents(0, 200)).result(60)
+        with DafkaStore(logs, config, prefix="two") as late:
+            wait_until(lambda: late.stored.get(producer.partition, (0, 0))[1] == 200)
+    assert logs.count(f"two/flights/{producer.partition.address}") == 200
+
+
+def test_who_reads_from_the_earliest_begins_behind_what_was_truncated(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower)
+    with DafkaStore(logs, config):
+        with DafkaProducer("flights", config) as producer:
+            producer.publish_many(contents(0, 100)).result(60)
+        name = f"dafka/flights/{producer.partition.address}"
+        with logs.open_reader(name) as reader:
+            forty = reader.read(41)[-1].dlsn
+        logs.truncate(name, forty)
+        for _ in range(2):  # the store that finds it truncated, and one that has found it so
+            with DafkaConsumer(["flights"], config) as consumer:
+                assert [one.content for one in read(consumer, 60)] == contents(40, 100)
+    with DafkaStore(logs, config) as again:
+        assert again.stored == {DafkaPartition("flights", producer.partition.address): (40, 100)}
