@@ -24,34 +24,48 @@ from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition, ReadStored, Send, StoredRange, StoreState
 from scribengin.dafka.wire import DirectRecord, Message, Subscription, Truncated
-from scribengin.log import PAYLOAD, DlsnRange, LogNamespace, LogReader, LogWriter, TransactionId
+from scribengin.log import PAYLOAD, DlsnRange, LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 
 _PENDING_MAX = 1000
 _RECORDS_AT_ONCE = 2000
 _IDLE_S = 60.0
+_LOCK_WAIT_S = 60.0
+"""Longer than sessions of the registry last after their process was killed."""
 
 
 class _Written(NamedTuple):
-    """Records of a partition that were appended: durable, or failed."""
+    """Records of a partition that were appended: durable, or failed. No future: they were there already."""
 
     partition: DafkaPartition
     first: int
     end: int
-    future: Future[DlsnRange]
+    future: Future[DlsnRange] | None
 
 
 class StoredPartitions:
     """The logs of a store, and what it decides by. `lock` is held by whichever role uses `state`."""
 
-    def __init__(self, namespace: LogNamespace, prefix: str) -> None:
+    def __init__(self, namespace: LogNamespace, prefix: str, log_config: LogConfig | None, *, take_over: bool) -> None:
         self.namespace = namespace
         self.lock = threading.Lock()
         self._prefix = prefix
+        self._log_config = log_config
+        self._take_over = take_over
         self.state = StoreState(new_address(), new_address(), self._found())
 
     def name(self, partition: DafkaPartition) -> str:
         """The log of a partition."""
         return f"{self._prefix}/{quote(partition.subject, safe='')}/{quote(partition.address, safe='')}"
+
+    def open_writer(self, partition: DafkaPartition) -> tuple[LogWriter, int]:
+        """The writer of a partition's log, which is made if it is not there, and the sequence that comes next in it:
+        what a store wrote that died before it was told so, is recovered, and comes a second time."""
+        name = self.name(partition)
+        if not self.namespace.exists(name):
+            self.namespace.create(name, self._log_config)
+        writer = self.namespace.open_writer(name, timeout_s=_LOCK_WAIT_S, steal=self._take_over)
+        last = self.namespace.last_record(name)
+        return writer, 0 if last is None else last.txid + 1
 
     def _found(self) -> dict[DafkaPartition, StoredRange]:
         found = {}
@@ -68,12 +82,22 @@ class StoredPartitions:
 class DafkaStore(ClosedAtExit):
     """Stores all topics from when it is made until `close`. The namespace stays open: it is the caller's.
 
-    Two stores have namespaces of their own, or prefixes. Raises what the log store raises.
+    Two stores have namespaces of their own, or prefixes. Logs that it makes are as `log_config` says. A store that was
+    killed holds its logs until its session with the registry ends, and another waits for that; with `take_over` it
+    does not, and fences whoever has them. Raises what the log store raises.
     """
 
-    def __init__(self, namespace: LogNamespace, config: DafkaConfig | None = None, *, prefix: str = "dafka") -> None:
+    def __init__(
+        self,
+        namespace: LogNamespace,
+        config: DafkaConfig | None = None,
+        *,
+        prefix: str = "dafka",
+        log_config: LogConfig | None = None,
+        take_over: bool = False,
+    ) -> None:
         config = config or DafkaConfig()
-        self._logs = StoredPartitions(namespace, prefix)
+        self._logs = StoredPartitions(namespace, prefix, log_config, take_over=take_over)
         self._writer = StoreWriter(self._logs, config)
         self._reader = StoreReader(self._logs, config)
 
@@ -106,9 +130,10 @@ class DafkaStore(ClosedAtExit):
 
 @dataclass
 class _OpenLog:
-    """The writer of a partition's log, and when it last wrote."""
+    """The writer of a partition's log, the sequence that it wants next, and when it last wrote."""
 
     writer: LogWriter
+    next: int
     used_s: float
 
 
@@ -152,7 +177,8 @@ class StoreWriter(Role):
         durable: dict[DafkaPartition, _Written] = {}
         while self._written:
             written = self._written.popleft()
-            written.future.result()
+            if written.future is not None:
+                written.future.result()
             before = durable.get(written.partition)
             durable[written.partition] = written if before is None else written._replace(first=before.first)
         with self._logs.lock:
@@ -172,14 +198,21 @@ class StoreWriter(Role):
         partition, first, contents = append
         log = self._open_logs.get(partition)
         if log is None:
-            writer = self._logs.namespace.open_writer(self._logs.name(partition), create=True)
-            log = self._open_logs[partition] = _OpenLog(writer, now_s)
+            log = self._open_logs[partition] = _OpenLog(*self._logs.open_writer(partition), now_s)
         log.used_s = now_s
         end = first + len(contents)
-        txids = pa.array(range(first, end), pa.int64())
-        batch = pa.RecordBatch.from_arrays([txids, pa.array(contents, pa.binary())], ["txid", PAYLOAD])
-        future = log.writer.write_bulk(batch)
-        future.add_done_callback(lambda _: self._wrote(_Written(partition, first, end, future)))
+        known = min(max(0, log.next - first), len(contents))
+        future: Future[DlsnRange] | None = None
+        if known < len(contents):
+            txids = pa.array(range(first + known, end), pa.int64())
+            batch = pa.RecordBatch.from_arrays([txids, pa.array(contents[known:], pa.binary())], ["txid", PAYLOAD])
+            future = log.writer.write_bulk(batch)
+            log.next = end
+        written = _Written(partition, first, end, future)
+        if future is None:
+            self._wrote(written)
+        else:
+            future.add_done_callback(lambda _: self._wrote(written))
 
     def _wrote(self, written: _Written) -> None:
         self._written.append(written)
