@@ -38,6 +38,7 @@ PAGE_TESTS: dict[str, str] = {
     "README.md": "tests/integration/test_page_readme.py::test_the_readme_runs_as_it_is_printed",
     "deploy/yarn/README.md": "tests/integration/test_yarn_deploy.py::test_the_page_runs_as_it_is_printed",
     "docs/guide/chains.md": "tests/integration/test_page_chains.py::test_chains_run_as_they_are_printed",
+    "docs/guide/dafka.md": "tests/integration/test_page_dafka.py::test_dafka_runs_as_it_is_printed",
     "docs/guide/dataflows.md": "tests/integration/test_page_dataflows.py::test_dataflows_are_what_is_printed",
     "docs/guide/log-store.md": _LOGS,
     "docs/guide/monitoring.md": "tests/integration/test_page_monitoring.py::test_watching_runs_as_it_is_printed",
