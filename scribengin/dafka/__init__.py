@@ -5,6 +5,7 @@ a broker between them; whoever missed some fetches them from a store or from the
 `state`, without sockets, threads or clock; the bytes are in `wire`.
 """
 
+from scribengin.dafka.asynchronous import AsyncDafkaConsumer, AsyncDafkaProducer
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
 from scribengin.dafka.producer import DafkaProducer
@@ -12,4 +13,14 @@ from scribengin.dafka.state import DafkaPartition
 from scribengin.dafka.store import DafkaStore
 from scribengin.dafka.tower import DafkaTower
 
-__all__ = ["DafkaConfig", "DafkaConsumer", "DafkaPartition", "DafkaProducer", "DafkaRecord", "DafkaStore", "DafkaTower"]
+__all__ = [
+    "AsyncDafkaConsumer",
+    "AsyncDafkaProducer",
+    "DafkaConfig",
+    "DafkaConsumer",
+    "DafkaPartition",
+    "DafkaProducer",
+    "DafkaRecord",
+    "DafkaStore",
+    "DafkaTower",
+]

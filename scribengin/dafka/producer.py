@@ -66,6 +66,7 @@ class DafkaProducer(Role):
         any case for more than ever fit. Raises DafkaClosed.
         """
         future: Future[range] = Future()
+        future.set_running_or_notify_cancel()  # what is published cannot be taken back: nobody cancels it
         contents = list(contents)
         with self.lock:
             while not self._closing and self.failure is None and self._must_wait(len(contents)):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scribengin.dafka import DafkaConsumer, DafkaPartition, DafkaProducer, DafkaStore, DafkaTower
+from scribengin.dafka import (
+    AsyncDafkaConsumer,
+    AsyncDafkaProducer,
+    DafkaConsumer,
+    DafkaPartition,
+    DafkaProducer,
+    DafkaStore,
+    DafkaTower,
+)
 from scribengin.log import LogNamespace
 from scribengin.testing.memory_registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
@@ -107,3 +116,40 @@ def test_who_reads_from_the_earliest_begins_behind_what_was_truncated(tower: Daf
                 assert [one.content for one in read(consumer, 60)] == contents(40, 100)
     with DafkaStore(logs, config) as again:
         assert again.stored == {DafkaPartition("flights", producer.partition.address): (40, 100)}
+
+
+def test_programs_of_asyncio_publish_and_read(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower)
+
+    async def many() -> list[bytes]:
+        async with (
+            AsyncDafkaConsumer(["flights"], config) as consumer,
+            AsyncDafkaProducer("flights", config) as producer,
+        ):
+            ranges = await asyncio.gather(*(producer.publish(b"%d" % n) for n in range(20)))
+            assert sorted(one.start for one in ranges) == list(range(20))
+            found: list[bytes] = []
+            while len(found) < 20:
+                found += [record.content for record in await consumer.read(timeout_s=60)]
+            assert consumer.positions == {producer.partition: 20}
+            return found
+
+    with DafkaStore(logs, config):
+        assert sorted(asyncio.run(many())) == sorted(b"%d" % n for n in range(20))
+
+
+def test_who_gives_up_waiting_takes_nothing_back_and_ends_no_producer(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower, producer={"terminate_unacked": True})
+
+    async def give_up() -> None:
+        async with AsyncDafkaProducer("flights", config) as producer:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.publish(b"1"), timeout=0.2)
+
+    asyncio.run(give_up())
+    with DafkaProducer("flights", config) as producer:
+        assert not producer.publish(b"2").cancel()
+        with DafkaStore(logs, config) as store:
+            producer.flush(60)
+            assert store.stored[producer.partition] == (0, 1)
+        producer.check_open()
