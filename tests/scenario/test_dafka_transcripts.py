@@ -1,0 +1,79 @@
+"""Every transcript in `dafka/` is what happens: who says what to whom, and what consumers get.
+
+A transcript is a list of blocks, as those of the master's: a line that says what happens, `----`, and what is sent and
+handed out, up to an empty line. `pytest tests/scenario --rewrite-transcripts` writes what happens now.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scribengin.dafka.wire import Message
+from tests.scenario.dafka_world import TOPIC, Faults, World
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "dafka").glob("*.txt"))
+
+
+def shown(sender: str, message: Message) -> str:
+    """One message in a line, without what is the same everywhere."""
+    fields = {name: value.decode() if isinstance(value, bytes) else value for name, value in message._asdict().items()}
+    told = " ".join(f"{name}={value}" for name, value in fields.items() if value != TOPIC)
+    return f"{sender}: {type(message).__name__} {told}"
+
+
+def do(world: World, line: str) -> list[str]:
+    """Do what a line says: `producer P`, `consumer C`, `store S`, `publish P 3`, `kill P`, `wait 2`, and `lose` or
+    `carry` everything from now on."""
+    what, _, rest = line.partition(" ")
+    before = {name: {p: len(records) for p, records in got.items()} for name, got in world.got.items()}
+    del world.sent[:]
+    acts = {
+        "producer": lambda: world.add_producer(rest),
+        "consumer": lambda: world.add_consumer(rest),
+        "store": lambda: world.add_store(rest),
+        "kill": lambda: world.kill(rest),
+        "wait": lambda: world.pass_time(float(rest)),
+        "publish": lambda: world.publish(rest.split()[0], int(rest.split()[1])),
+        "lose": lambda: setattr(world, "faults", Faults(lost=100)),
+        "carry": lambda: setattr(world, "faults", Faults()),
+    }
+    acts[what]()
+    world.run()
+    said = [shown(sender, message) for sender, message in world.sent]
+    for name, got in world.got.items():
+        for partition, records in got.items():
+            new = records[before.get(name, {}).get(partition, 0) :]
+            if new:
+                said.append(f"{name} gets {new[0][0]} to {new[-1][0]} of {partition.address}")
+    return said or ["nothing"]
+
+
+def replay(transcript: str) -> str:
+    """The transcript with what happens now."""
+    world, written = World(), []
+    lines = iter(transcript.splitlines())
+    for line in lines:
+        written.append(line)
+        if not line or line.startswith("#"):
+            continue
+        for old in lines:
+            if not old:
+                break
+        written += ["----", *do(world, line), ""]
+    return "\n".join(written).rstrip("\n") + "\n"
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_a_transcript_is_what_happens(path: Path, request: pytest.FixtureRequest) -> None:
+    written = path.read_text()
+    happened = replay(written)
+    if request.config.getoption("--rewrite-transcripts", default=False):
+        path.write_text(happened)
+        return
+    assert happened == written, f"{path.name}: read the difference; if it is meant, --rewrite-transcripts"
+
+
+def test_there_are_transcripts_of_dafka() -> None:
+    assert len(TRANSCRIPTS) >= 4
