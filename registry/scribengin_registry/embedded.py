@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from scribengin_registry.deadline import Deadline
+from scribengin_registry.client.deadline import Deadline
 from scribengin_registry.errors import ServerFailed
 from scribengin_registry.java.jars import pyspark_jars
 from scribengin_registry.java.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
 
-from scribengin.base.refusals import refusals
+from scribengin.base.text.refusals import refusals
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable
 
 JsonObject = dict[str, Any]

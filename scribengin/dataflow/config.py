@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
-from scribengin.base.yaml_text import parse_yaml
+from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import RoundLimits
 from scribengin.errors import ConfigInvalid

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from scribengin.base.failpoints import failpoint
-from scribengin.base.private import PRIVATE_MODE
+from scribengin.base.process.private import PRIVATE_MODE
 
 
 def make_directory(path: Path) -> None:

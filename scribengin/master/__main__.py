@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.diagnostics import configure_logging, tagged
-from scribengin.base.lifetime import connect_patiently, run_process
+from scribengin.base.process.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
 from scribengin.launcher.local.launcher import LocalLauncher, scribengin_home
 from scribengin.launcher.local.output import rotation_of_own_files

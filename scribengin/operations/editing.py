@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.base.masking import masked, unmasked
-from scribengin.base.yaml_text import parse_yaml
+from scribengin.base.text.masking import masked, unmasked
+from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import reordering
 from scribengin.dataflow.edits import EditPlan, plan_edit, with_wishes

@@ -16,8 +16,8 @@ from scribengin.log.format.staged import control_payload
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 from scribengin.log.store.contract import SegmentName, Tail
 from scribengin.log.store.opening import open_store
-from scribengin.testing.memory_disk import disk_named
-from scribengin_registry.batches import batches
+from scribengin.testing.memory.disk import disk_named
+from scribengin_registry.client.batches import batches
 from scribengin_registry.contract import Create, Operation, Registry
 
 

@@ -7,7 +7,7 @@ import logging
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.diagnostics import tagged
-from scribengin.base.lifetime import connect_patiently, run_process
+from scribengin.base.process.lifetime import connect_patiently, run_process
 from scribengin.errors import ScribenginError
 from scribengin.worker.process import WorkerSettings, run_worker
 

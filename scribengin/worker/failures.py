@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scribengin.base.masking import masked_text
+from scribengin.base.text.masking import masked_text
 from scribengin.errors import (
     CommitTooLarge,
     ConfigError,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from scribengin.base.lifetime import end_at_once
+from scribengin.base.process.lifetime import end_at_once
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.round.runner import RoundTransform
 from scribengin.errors import NotNarrow, TransformationFailed

@@ -18,7 +18,7 @@ from typing import Literal
 
 from scribengin.base.clock import Clock
 from scribengin.base.diagnostics import configure_logging, tagged
-from scribengin.base.lifetime import end_at_once
+from scribengin.base.process.lifetime import end_at_once
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edits import with_live_part

@@ -28,7 +28,7 @@ from scribengin.testing.conformance.files import (
     contents,
     write_file,
 )
-from scribengin.testing.memory_files import MemoryFiles
+from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from scribengin.testing.conformance.kafka import KAFKA_CHECKS, check_kafka
-from scribengin.testing.memory_kafka import MemoryKafka
+from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin_dev.servers.kafka import KafkaServer
 
 

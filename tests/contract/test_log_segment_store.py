@@ -14,8 +14,8 @@ from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.store.layout import TAIL_BYTES, read_tail, slot_of
 from scribengin.testing.conformance.segments import SEGMENT_STORE_CHECKS, Check, check_segment_store
 from scribengin.testing.failpoints import record_stops
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_segments import MemoryAppender, MemorySegmentStore
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.segments import MemoryAppender, MemorySegmentStore
 
 NAME = SegmentName("log-1", 1, 1)
 LOG = "a-log"

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.batches import batches
+from scribengin_registry.client.batches import batches
+from scribengin_registry.client.limits import REQUEST_BYTES_MAX
 from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, SessionState, Set, WatchEvent
 from scribengin_registry.errors import (
     NodeExists,
@@ -26,7 +27,6 @@ from scribengin_registry.errors import (
     RegistryUnreachable,
     VersionConflict,
 )
-from scribengin_registry.limits import REQUEST_BYTES_MAX
 from scribengin_registry.opening import AUTH_VARIABLE, connect
 
 Events = queue.SimpleQueue[WatchEvent]

@@ -15,8 +15,8 @@ from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
-from scribengin.testing.memory_files import MemoryFiles
-from scribengin.testing.memory_kafka import MemoryKafka
+from scribengin.testing.memory.files import MemoryFiles
+from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
 

@@ -24,7 +24,7 @@ from scribengin.filesystems.contract import DurableFileSystem
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.testing import check_source
-from scribengin.testing.memory_files import MemoryFiles
+from scribengin.testing.memory.files import MemoryFiles
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_registry.contract import Registry
 

@@ -25,7 +25,7 @@ from scribengin.connectors.spark.contract import SparkTable
 from scribengin.connectors.spark.source import TableSplit
 from scribengin.dataflow.round.bad_records import Piece
 from scribengin.log import LogNamespace
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 
 RECORDS = [b"", "Grüße, 世界".encode(), bytes(b for b in range(256) if b != 10), b"x" * 70, b"\r", b"last"]
 

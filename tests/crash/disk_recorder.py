@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from scribengin.testing.disk_states import (
+from scribengin.testing.memory.disk_states import (
     DIRECTORY,
     Link,
     Operation,

@@ -22,7 +22,7 @@ from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.files import FileSink, FileSinkConfig
 from scribengin.dataflow.registry.paths import SINKS, STREAM_NODES
 from scribengin.errors import ScribenginError
-from scribengin.testing.disk_states import Operation
+from scribengin.testing.memory.disk_states import Operation
 from scribengin_registry.contract import Registry
 from tests.crash.log_script import Crash
 from tests.crash.recorded_registry import RecordedRegistry

@@ -19,7 +19,7 @@ from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.errors import EndOfStream, ScribenginError
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader, LogWriter, StagedRange, TransactionId
 from scribengin.log.format.records import LogRecord
-from scribengin.testing.disk_states import Operation, Sync
+from scribengin.testing.memory.disk_states import Operation, Sync
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.recorded_registry import RecordedRegistry

@@ -22,8 +22,8 @@ from scribengin.log.format.records import LogRecord
 from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 from scribengin.log.store import announced
 from scribengin.log.store.layout import read_tail
-from scribengin.testing.disk_states import Disk, Operation, Outside, Tree, Write
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.disk_states import Disk, Operation, Outside, Tree, Write
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.log_script import COMMIT_LOG, LOG, NAMESPACE, Expectation, all_records, commit_log_of, open_namespace

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from scribengin.base.failpoints import set_hook
 from scribengin.errors import ScribenginError
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_files import MemoryFiles
-from scribengin.testing.memory_kafka import MemoryKafka
-from scribengin.testing.memory_registry import Loss
-from scribengin.testing.memory_segments import MEMORY_STORE
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.files import MemoryFiles
+from scribengin.testing.memory.kafka import MemoryKafka
+from scribengin.testing.memory.registry import Loss
+from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.testing.simulation.registry import SimulatedEnsemble, SimulatedSession
 from scribengin.testing.simulation.scheduler import ProcessEnded, Scheduler, SimulatedProcess
 from scribengin.testing.simulation.takeover import taken_over

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from scribengin.testing.disk_states import (
+from scribengin.testing.memory.disk_states import (
     SECTOR_BYTES,
     Disk,
     Link,

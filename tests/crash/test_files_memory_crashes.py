@@ -14,9 +14,9 @@ from contextlib import suppress
 import pytest
 
 from scribengin.errors import ScribenginError
-from scribengin.testing.disk_states import Operation
-from scribengin.testing.memory_files import MemoryFiles
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.disk_states import Operation
+from scribengin.testing.memory.files import MemoryFiles
+from scribengin.testing.memory.registry import MemoryEnsemble
 from tests.crash.files_script import COMMIT_LOG, FilesScript, OneStream, batch_of
 
 SEEDS = 60

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.testing.disk_states import Operation, Sync, SyncDirectory
+from scribengin.testing.memory.disk_states import Operation, Sync, SyncDirectory
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.files_script import COMMIT_LOG, OUT, SINKS, Delivered, FilesScript, OneStream, batch_of

@@ -15,7 +15,7 @@ from functools import cache, partial
 
 import pytest
 
-from scribengin.testing.memory_registry import Loss
+from scribengin.testing.memory.registry import Loss
 from tests.crash.simulated import SimulatedOwner, Stage, simulated
 from tests.crash.stops import COMMITTED, DECIDED, FINISHED, PREPARED, STAGED, Stop, stops_to_try
 from tests.crash.test_round_crashes import killed, killed_twice, paused, recovered, unanswered, undisturbed

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.testing.disk_states import Operation, Sync, SyncDirectory
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.disk_states import Operation, Sync, SyncDirectory
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import RecordedDisk
 from tests.crash.log_script import LogScript

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.base.threads:call_with_limit.run": "its thread's outermost loop: whoever waits for it raises it",
-    "scribengin.base.lifetime:run_process": "its process's outermost frame: it ends, and says why",
+    "scribengin.base.process.lifetime:run_process": "its process's outermost frame: it ends, and says why",
     "scribengin.log.clients.producer:LogProducer._run": "its thread's outermost loop: fails what waits and comes",
     "scribengin.log.write.group_commit:GroupCommit._commit": "its thread's outermost loop: fails every future",
     "scribengin.log.metadata.listener:Listener._run": "its thread's outermost loop: `error` tells of it",
@@ -21,7 +21,7 @@ BLANKET_HANDLERS: dict[str, str] = {
     "scribengin.worker.executor:Executor._run": "its thread's outermost loop: the worker ends, and says why",
     "scribengin_dev.harness.commits:CommitWatch._run": "its thread's outermost loop: `check` raises it in the main one",
     "scribengin_dev.harness.producer:Producer._run": "its thread's outermost loop: `check` raises it in the main one",
-    "scribengin.testing.memory_registry:MemoryRegistry._run": "its thread's outermost loop: logs it, as kazoo does",
+    "scribengin.testing.memory.registry:MemoryRegistry._run": "its thread's outermost loop: logs it, as kazoo does",
     "scribengin_tools.web.model.watcher:Watcher._run": "its thread's outermost loop: the page shows it",
     "scribengin_registry.election:Election._run": "its thread's outermost loop: standing FAILED and `error` tell of it",
 }
@@ -29,7 +29,7 @@ BLANKET_HANDLERS: dict[str, str] = {
 
 TIME_READERS: dict[str, str] = {
     "scribengin/base/clock.py": "the one place that reads time",
-    "registry/scribengin_registry/deadline.py": "the registry stands below scribengin.base.clock",
+    "registry/scribengin_registry/client/deadline.py": "the registry stands below scribengin.base.clock",
     "scribengin/testing/simulation/takeover.py": "hands threads that are not simulated the machine's time",
 }
 """Files that read time themselves, and why."""

@@ -70,7 +70,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "grpc": ("scribengin.launcher.skein",),
     "confluent_kafka": (
         "scribengin.connectors.kafka",
-        "scribengin.testing.memory_kafka",
+        "scribengin.testing.memory.kafka",
         "scribengin.testing.conformance.kafka",
         "scribengin_dev.servers.kafka_cluster",
     ),

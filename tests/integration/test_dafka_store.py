@@ -18,7 +18,7 @@ from scribengin.dafka import (
     DafkaTower,
 )
 from scribengin.log import LogNamespace
-from scribengin.testing.memory_registry import MemoryRegistry
+from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from tests.integration.dafka_roles import LISTENING, config_of, read
 

@@ -22,7 +22,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.round.runner import RoundOutcome
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.testing.memory_kafka import MemoryKafka
+from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin_registry.contract import Registry
 from tests.integration.owners import owners_of
 

@@ -24,10 +24,10 @@ from scribengin.operations.delete import finish_rounds
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_kafka import MemoryKafka
-from scribengin.testing.memory_registry import MemoryRegistry
-from scribengin.testing.memory_segments import MEMORY_STORE
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.kafka import MemoryKafka
+from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
 from tests.integration.kafka_rounds import Flow, Killed, die, kafka_flow, topic_sink
 
 PREPARED = "round.prepare:after"

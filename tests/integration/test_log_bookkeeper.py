@@ -11,7 +11,7 @@ from scribengin.errors import ConfigInvalid, Fenced, NamespaceNotBound, StoreUnr
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import fill_log, payloads_left, payloads_planned, payloads_read
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_tools.logs.rendering import segment_json

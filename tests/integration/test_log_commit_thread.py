@@ -11,9 +11,9 @@ from scribengin.errors import LogClosed, LogWriteFailed
 from scribengin.log import CommitThread, LogConfig, LogNamespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payloads_read
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_registry import MemoryRegistry
-from scribengin.testing.memory_segments import MEMORY_STORE
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.testing.waiting import wait_until
 
 LOGS = [f"log-{number}" for number in range(100)]

@@ -20,9 +20,9 @@ from scribengin.errors import DamagedEntry, LogWriteFailed, RecordTooLarge, Reco
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.format.entry import encode
 from scribengin.log.format.records import Record, body_of_records
-from scribengin.testing.disk_states import Link, Operation, Write
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
+from scribengin.testing.memory.disk_states import Link, Operation, Write
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.crash.disk_recorder import RecordedDisk

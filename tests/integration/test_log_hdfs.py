@@ -11,7 +11,7 @@ from scribengin.errors import ConfigInvalid, Fenced, NamespaceNotBound
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import fill_log, payloads_left, payloads_planned, payloads_read
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 LOG = "flights/0"

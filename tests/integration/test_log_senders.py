@@ -12,8 +12,8 @@ from scribengin.log import LogConfig, LogNamespace, LogWriter
 from scribengin.log.write.results import SlotRange
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.log_samples import damage_segment, payload_batch, payloads_read
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from tests.servers.memory import LogPlace
 
 LOG = "flights/0"

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException, Producer
 from scribengin.connectors.kafka.client.client import Troubles
 from scribengin.connectors.kafka.client.failures import failure
 from scribengin.testing.conformance.kafka import KafkaClients
-from scribengin.testing.memory_kafka import MemoryKafka
-from scribengin.testing.memory_registry import Loss
+from scribengin.testing.memory.kafka import MemoryKafka
+from scribengin.testing.memory.registry import Loss
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 

@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.errors import ConfigInvalid
 from scribengin.log import LogConfig, LogNamespace
-from scribengin.operations.registry_backup import back_up, restore
+from scribengin.operations.registry.backup import back_up, restore
 from scribengin.testing.log_samples import payloads_read
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine

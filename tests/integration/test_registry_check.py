@@ -24,7 +24,7 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace, RetentionHold
-from scribengin.operations.leftovers import SETTLED_S, leftovers
+from scribengin.operations.registry.leftovers import SETTLED_S, leftovers
 from scribengin.operations.submit.origins import remember_origin
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until

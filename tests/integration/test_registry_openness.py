@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base import openness
+from scribengin.base.process import openness
 from scribengin_registry.contract import Registry
 from scribengin_registry.opening import AUTH_VARIABLE, connect
 from tests.integration.cli_runner import CommandLine

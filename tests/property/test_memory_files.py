@@ -19,9 +19,9 @@ from scribengin.filesystems.contract import DurableFileSystem, NewFile
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.testing.conformance.files import contents, write_file
-from scribengin.testing.disk_states import Disk, Operation, Tree
-from scribengin.testing.memory_files import MemoryFiles
-from scribengin.testing.memory_registry import Loss
+from scribengin.testing.memory.disk_states import Disk, Operation, Tree
+from scribengin.testing.memory.files import MemoryFiles
+from scribengin.testing.memory.registry import Loss
 from tests.crash.disk_recorder import RecordedDisk
 
 STEPS = 120

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from scribengin.testing.memory_registry import Loss, MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.registry import Loss, MemoryEnsemble, MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, SessionState, Set, WatchEvent
 from scribengin_registry.errors import (

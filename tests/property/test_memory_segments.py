@@ -23,9 +23,9 @@ from scribengin.log.store.index import EntryPlace, walk
 from scribengin.testing.conformance.segments import Writing
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read, records_entry
-from scribengin.testing.memory_disk import MemoryDisk, disk_named
-from scribengin.testing.memory_registry import MemoryEnsemble
-from scribengin.testing.memory_segments import MEMORY_STORE, MemorySegmentStore
+from scribengin.testing.memory.disk import MemoryDisk, disk_named
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 
 NAME = SegmentName("log", 1, 1)
 NAMES = [SegmentName("log", segment, epoch) for segment in (1, 2) for epoch in (1, 2)] + [

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
-from scribengin.testing.memory_kafka import MemoryKafka
+from scribengin.testing.memory.kafka import MemoryKafka
 
 
 class MemorySide(MemoryKafka):

@@ -12,9 +12,9 @@ import pytest
 
 from scribengin.log import CommitThread, LogConfig, LogNamespace
 from scribengin.testing.log_samples import bound_namespace
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
-from scribengin.testing.memory_segments import MEMORY_STORE
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 

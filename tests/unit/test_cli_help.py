@@ -18,7 +18,7 @@ from scribengin.dataflow.registry.descriptors import DataflowState
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.registry import descriptor_of, path_of
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli import registry as registry_commands

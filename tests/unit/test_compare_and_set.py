@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin_registry.compare_and_set import LookAgain, compare_and_set, win_race
 from scribengin_registry.errors import NodeMissing, OutcomeUnknown, RegistryUnreachable, VersionConflict
 

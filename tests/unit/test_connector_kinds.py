@@ -74,7 +74,7 @@ def test_nobody_outside_of_connectors_asks_of_which_kind_a_configuration_is() ->
     about_one_system = {
         "scribengin.dataflow.followers": "LogSinkConfig",
         "scribengin.dataflow.retention_holds": "LogSourceConfig",
-        "scribengin.operations.leftover_claims": "FileSinkConfig",
+        "scribengin.operations.registry.leftover_claims": "FileSinkConfig",
     }
     inside = "scribengin.connectors"
     found = {

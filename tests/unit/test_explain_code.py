@@ -12,7 +12,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.operations.submit.explain import explain
 from scribengin.spark.transform.spec import CheckedPlan
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 
 
 def explained(folder: Path, transformation: str, package: str = "flow", *, code: bool = True) -> tuple[list[str], int]:

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from scribengin.base import lifetime
+from scribengin.base.process import lifetime
 from scribengin.errors import ConfigInvalid
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
@@ -20,7 +20,7 @@ from scribengin_registry.contract import Registry, SessionState
 BEGINNING = """
 import sys, threading
 from types import ModuleType
-from scribengin.base.lifetime import run_process
+from scribengin.base.process.lifetime import run_process
 
 def thread_of(module, code):
     made = ModuleType(module)
@@ -71,8 +71,8 @@ def test_a_main_thread_that_dies_does_not_leave_the_others_behind(tmp_path: Path
     ended = run(
         tmp_path,
         """
-import scribengin.base.lifetime
-scribengin.base.lifetime._END_MAX_S = 0.2
+import scribengin.base.process.lifetime
+scribengin.base.process.lifetime._END_MAX_S = 0.2
 threading.Thread(target=threading.Event().wait, daemon=False).start()
 raise OSError(28, "No space left on device")
 """,

@@ -18,7 +18,7 @@ from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, forge_segments, payload_batch, payloads_read
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from tests.registry_copies import restore, saved
 

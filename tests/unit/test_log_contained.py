@@ -13,7 +13,7 @@ from scribengin.errors import ConfigInvalid, DescriptorUnreadable, StoreNotMount
 from scribengin.log import LogNamespace, StagedRange
 from scribengin.log.store.mark import MARK, STORES_VARIABLE
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 
 LOG = "out/0"

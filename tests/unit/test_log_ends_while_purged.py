@@ -10,9 +10,9 @@ import pytest
 from scribengin.log import DLSN, LogConfig, LogNamespace
 from scribengin.log.metadata.segments import LogMetadata
 from scribengin.log.read.catalog import SegmentReader
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_registry import MemoryEnsemble
-from scribengin.testing.memory_segments import MEMORY_STORE
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.segments import MEMORY_STORE
 
 LOG = "log"
 

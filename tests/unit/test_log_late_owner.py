@@ -10,9 +10,9 @@ from scribengin.errors import Fenced
 from scribengin.log import LogNamespace, LogWriter
 from scribengin.log.store.contract import SegmentName
 from scribengin.testing.log_samples import payloads_read
-from scribengin.testing.memory_disk import MemoryDisk
-from scribengin.testing.memory_registry import MemoryEnsemble
-from scribengin.testing.memory_segments import MEMORY_STORE, MemorySegmentStore
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 
 LOG = "log"
 Take = Callable[[LogNamespace], object]

@@ -11,7 +11,7 @@ import pytest
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli import options

@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.log import DLSN, LogNamespace
 from scribengin.testing.log_samples import bound_namespace, forge_segments, payloads_of
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from scribengin_tools.logs.dump import LogPart, part_of
 

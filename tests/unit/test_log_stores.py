@@ -14,7 +14,7 @@ from scribengin.log.store import opening
 from scribengin.log.store.contract import SegmentStore
 from scribengin.log.store.file import FileSegmentStore
 from scribengin.log.store.opening import StoreKind, add_store_kind, open_store
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 
 TOKEN = "0" * 32
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scribengin.base.masking import MASK, masked, masked_bytes, masked_text, unmasked
+from scribengin.base.text.masking import MASK, masked, masked_bytes, masked_text, unmasked
 from scribengin.errors import ConfigInvalid
 from scribengin.worker.failures import remedy_for
 from scribengin_registry.errors import ReferenceMissing

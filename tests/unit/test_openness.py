@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.base.openness import is_local
+from scribengin.base.process.openness import is_local
 
 
 @pytest.mark.parametrize(

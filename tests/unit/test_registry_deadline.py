@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from scribengin.testing.clocks import ManualClock
-from scribengin_registry.deadline import Deadline
+from scribengin_registry.client.deadline import Deadline
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     clock = ManualClock()
-    monkeypatch.setattr("scribengin_registry.deadline.time", SimpleNamespace(monotonic=clock.monotonic_s))
+    monkeypatch.setattr("scribengin_registry.client.deadline.time", SimpleNamespace(monotonic=clock.monotonic_s))
     return clock
 
 

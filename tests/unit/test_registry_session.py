@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from scribengin_registry.client.deadline import Deadline
+from scribengin_registry.client.session import SessionTracker
 from scribengin_registry.contract import SessionState
-from scribengin_registry.deadline import Deadline
-from scribengin_registry.session import SessionTracker
 
 CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
 LOST, CLOSED = SessionState.LOST, SessionState.CLOSED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scribengin_registry.client.watches import SharedWatch, WatchTable
 from scribengin_registry.contract import WatchEvent
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.watches import SharedWatch, WatchTable
 
 CHANGED = WatchEvent("changed", "/a")
 

@@ -16,7 +16,7 @@ from scribengin.errors import DataflowBusy
 from scribengin.master.state.events import ConfigEdited
 from scribengin.master.watching import DataflowWatcher
 from scribengin.operations.editing import edit_config, replace_config
-from scribengin.testing.memory_registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin_tools.web.actions import WebActions
 
 

@@ -13,7 +13,7 @@ from scribengin.base.threads import BackgroundWork, background, call_with_limit,
 from scribengin.testing.simulation import primitives
 from scribengin.testing.simulation.scheduler import ProcessEnded, Scheduler, SimulatedProcess, SimulationStuck
 from scribengin.testing.simulation.takeover import taken_over
-from scribengin_registry import deadline
+from scribengin_registry.client import deadline
 
 
 class Run:

@@ -145,7 +145,7 @@ def test_a_variable_that_is_a_reference_is_resolved_by_the_process_that_is_launc
     program = tmp_path / "program.py"
     shown = "print([os.environ.get(n) for n in ('DB_PASSWORD', 'DB_URL', 'PLAIN', 'SCRIBENGIN_REFERRING')])"
     program.write_text(
-        f"import os\nfrom scribengin.base.lifetime import run_process\nrun_process(lambda _: {shown} or 0)\n"
+        f"import os\nfrom scribengin.base.process.lifetime import run_process\nrun_process(lambda _: {shown} or 0)\n"
     )
     command = [sys.executable, str(program)]
     variables = {**os.environ, **kit.variables, "DB_USER": "ada"}

@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
-from scribengin.base.private import private_directory
+from scribengin.base.process.private import private_directory
 from scribengin.launcher.contract import tail_of_log
 from scribengin.log import DEFAULT_NAMESPACE, LogNamespace
 from scribengin_registry.contract import ProtectedRegistry

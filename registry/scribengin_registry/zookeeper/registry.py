@@ -35,6 +35,10 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
+from scribengin_registry.client.deadline import Deadline
+from scribengin_registry.client.limits import checked_operations, checked_path, checked_size, parent_of
+from scribengin_registry.client.session import SessionTracker, TrackedRegistry
+from scribengin_registry.client.watches import SharedWatch, WatchTable, What
 from scribengin_registry.contract import (
     ANY_VERSION,
     Check,
@@ -49,7 +53,6 @@ from scribengin_registry.contract import (
     WatchEvent,
 )
 from scribengin_registry.credentials import AUTH_VARIABLE
-from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import (
     NodeExists,
     NodeMissing,
@@ -57,11 +60,8 @@ from scribengin_registry.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from scribengin_registry.limits import checked_operations, checked_path, checked_size, parent_of
 from scribengin_registry.references import resolved
-from scribengin_registry.session import SessionTracker, TrackedRegistry
 from scribengin_registry.threads import background
-from scribengin_registry.watches import SharedWatch, WatchTable, What
 from scribengin_registry.zookeeper.auth import SessionAuth, is_open, parse_auth
 from scribengin_registry.zookeeper.errors import BROKEN, BYSTANDER, translated
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scribengin.base.model import node_name
-from scribengin.base.yaml_text import TEXT_BYTES_MAX
+from scribengin.base.text.yaml_text import TEXT_BYTES_MAX
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import (

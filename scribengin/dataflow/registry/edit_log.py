@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from scribengin.base.failpoints import failpoint
-from scribengin.base.masking import masked
+from scribengin.base.text.masking import masked
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.config_node import as_json, config_to_bytes, refuse_too_large
 from scribengin.dataflow.registry.descriptors import ConfigEdit

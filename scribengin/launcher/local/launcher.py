@@ -26,7 +26,7 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import from_node_name, node_name
-from scribengin.base.private import PRIVATE_MODE, private_directory
+from scribengin.base.process.private import PRIVATE_MODE, private_directory
 from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (

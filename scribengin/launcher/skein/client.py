@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scribengin.base import jvm
-from scribengin.base.private import private_directory
+from scribengin.base.process.private import private_directory
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin.launcher.contract import tail_of_log
 from scribengin.launcher.skein.spec import MASTER, WORKER

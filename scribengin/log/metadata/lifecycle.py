@@ -18,7 +18,7 @@ from scribengin.log.metadata.segments import (
     SegmentsHead,
 )
 from scribengin.log.store.contract import SegmentStore
-from scribengin_registry.batches import batches
+from scribengin_registry.client.batches import batches
 from scribengin_registry.compare_and_set import LookAgain, win_race
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from scribengin.base.failpoints import failpoint
-from scribengin.base.private import PRIVATE_MODE
+from scribengin.base.process.private import PRIVATE_MODE
 from scribengin.filesystems.birth import file_status
 from scribengin.filesystems.directories import sync_directory
 from scribengin.log.store.contract import Announced

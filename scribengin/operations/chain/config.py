@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import Field, field_validator
 
 from scribengin.base.model import Config
-from scribengin.base.yaml_text import parse_yaml
+from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import Endpoint
 from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig

@@ -10,7 +10,7 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from scribengin.base.private import private_directory
+from scribengin.base.process.private import private_directory
 
 
 def remember_origin(home: Path, hosts: str, dataflow: str, package: str) -> None:

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from scribengin.base.private import private_directory
+from scribengin.base.process.private import private_directory
 from scribengin.errors import PackageInvalid
 
 PACKAGE_BYTES_MAX = 256 * 1024 * 1024

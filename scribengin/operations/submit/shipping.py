@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.masking import MASK, masked
+from scribengin.base.text.masking import MASK, masked
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import dataflow_names

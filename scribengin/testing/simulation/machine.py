@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from scribengin.base.lifetime import FAILED
+from scribengin.base.process.lifetime import FAILED
 from scribengin.errors import ScribenginError
 from scribengin.launcher.contract import (
     ContainerDescriptor,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from scribengin.base.clock import Clock
-from scribengin.testing.memory_registry import MemoryEnsemble
+from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.simulation.scheduler import SimulatedProcess
 from scribengin_registry.contract import ANY_VERSION, Node, Operation, Registry, SessionState, Watch
 from scribengin_registry.errors import OutcomeUnknown

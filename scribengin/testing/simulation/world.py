@@ -26,7 +26,7 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
 from scribengin.errors import ScribenginError
 from scribengin.launcher.contract import ContainerExit
-from scribengin.testing.memory_registry import Loss
+from scribengin.testing.memory.registry import Loss
 from scribengin.testing.simulation import oracle
 from scribengin.testing.simulation.connectors import InputStream, MemorySink, MemorySource, Outputs
 from scribengin.testing.simulation.machine import Container, Machine

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 from scribengin import errors
-from scribengin.base import lifetime
+from scribengin.base.process import lifetime
 from scribengin.errors import ScribenginError
 from scribengin.launcher.yarn.application_master import container
 from scribengin.worker import process

@@ -85,7 +85,7 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
     """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
     a registry on other machines that is used without a user is refused.
     Raises ConfigInvalid (none was given), RegistryUnreachable."""
-    from scribengin.base.openness import refuse_nobodys
+    from scribengin.base.process.openness import refuse_nobodys
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
     from scribengin_registry.opening import connect
@@ -112,7 +112,7 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
 def _tell_of_open(registry: ProtectedRegistry) -> None:
     """Whoever is a user relies on it that nobody else changes anything; what was made before there were users is open
     to all."""
-    from scribengin.base.openness import openness
+    from scribengin.base.process.openness import openness
     from scribengin_tools.rendering.text import note
 
     if (found := openness(registry)) is not None:

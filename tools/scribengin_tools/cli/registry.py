@@ -41,7 +41,7 @@ def tree(
     """Show the nodes below PATH. What looks like a secret is shown as ******."""
     from rich.tree import Tree
 
-    from scribengin.base.masking import masked
+    from scribengin.base.text.masking import masked
 
     with connected(registry) as session:
         root = _existing(path, session)
@@ -59,7 +59,7 @@ def get(
     path: PathArgument, secrets: SecretsOption = False, as_json: JsonOption = False, registry: RegistryOption = None
 ) -> None:
     """Print what a node holds. What looks like a secret is shown as ******."""
-    from scribengin.base.masking import masked_bytes
+    from scribengin.base.text.masking import masked_bytes
 
     with connected(registry) as session:
         found = _existing(path, session)
@@ -107,7 +107,7 @@ def backup(
 
     While others work, too: each log is as it was at one moment. For all of it at one moment, pause the dataflows
     first."""
-    from scribengin.operations.registry_backup import back_up
+    from scribengin.operations.registry.backup import back_up
 
     with connected(registry) as session:
         count = back_up(session, file)
@@ -124,7 +124,7 @@ def restore(
 
     Nobody may be connected. Afterwards, `log verify --all` tells what logs hold that the backup does not know, and
     `log recover` takes it back."""
-    from scribengin.operations.registry_backup import restore as restored
+    from scribengin.operations.registry.backup import restore as restored
 
     with connected(registry) as session:
         count = restored(session, file, replace=replace)
@@ -182,7 +182,7 @@ def _nodes(session: Registry, path: str, depth: int) -> dict[str, Any]:
 def _draw(session: Registry, path: str, depth: int, branch: Tree, *, secrets: bool) -> None:
     from rich.text import Text
 
-    from scribengin.base.masking import masked_bytes
+    from scribengin.base.text.masking import masked_bytes
 
     for name in _children(session, path, depth):
         node = session.find(_child(path, name))

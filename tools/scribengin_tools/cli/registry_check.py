@@ -32,7 +32,7 @@ def check(
     Exit code 1 if something is left.
     """
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.leftovers import leftovers
+    from scribengin.operations.registry.leftovers import leftovers
 
     left, told = 0, []
     with connected(registry) as session:

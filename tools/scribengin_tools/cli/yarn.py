@@ -83,7 +83,7 @@ def spec(
     """
     import yaml
 
-    from scribengin.base.masking import masked
+    from scribengin.base.text.masking import masked
     from scribengin.dataflow.config import load_config
     from scribengin.launcher.local.launcher import scribengin_home
     from scribengin.operations.submit.submit import spec_of

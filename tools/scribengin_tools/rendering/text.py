@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.base.masking import masked_text
+from scribengin.base.text.masking import masked_text
 from scribengin_tools.terminal import visible, visible_on
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from scribengin.base.masking import masked_text
+from scribengin.base.text.masking import masked_text
 from scribengin.dataflow.edits import plan_edit
 from scribengin.dataflow.registry.edit_log import config_of_version, conflict, edited_since, edits
 from scribengin.dataflow.registry.view import DataflowView

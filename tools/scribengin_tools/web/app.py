@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scribengin.base.clock import Clock
-from scribengin.base.masking import masked_text
+from scribengin.base.text.masking import masked_text
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from scribengin.base import jvm
-from scribengin.base.private import private_directory
+from scribengin.base.process.private import private_directory
 from scribengin.errors import ConfigInvalid
 from scribengin.launcher.yarn.config import YarnConfig
 from scribengin.launcher.yarn.launching import CONFIGURATION, LOGIN, PACKAGE, Kit, kit_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
-from scribengin.base.lifetime import PATIENCE_VARIABLE
+from scribengin.base.process.lifetime import PATIENCE_VARIABLE
 from scribengin.errors import ServerDown
 from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
 from scribengin_dev.servers.hadoop.hadoop import (

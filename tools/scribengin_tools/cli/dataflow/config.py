@@ -109,7 +109,7 @@ def history(name: NameArgument, as_json: JsonOption = False, registry: RegistryO
     Of an edit by another client than these commands the author is unknown. One that was overwritten before the master
     saw it is shown as written, if a command wrote it.
     """
-    from scribengin.base.masking import masked
+    from scribengin.base.text.masking import masked
     from scribengin.dataflow.registry.edit_log import edits
     from scribengin.operations.names import view_of
 

@@ -162,7 +162,7 @@ def configure(
     Key by key, with --set; without it, all of it is shown.
 
     Retention obeys from the next purge on, everything else from the next writer on."""
-    from scribengin.base.yaml_text import parse_yaml
+    from scribengin.base.text.yaml_text import parse_yaml
     from scribengin_tools.logs.administration import configured
 
     given = {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(settings).items()}

@@ -48,7 +48,7 @@ def create(
     """Create logs.
 
     All of them or, when one cannot be created, none. --set takes the keys of a log's configuration."""
-    from scribengin.base.yaml_text import parse_yaml
+    from scribengin.base.text.yaml_text import parse_yaml
     from scribengin.log import LogConfig
     from scribengin_tools.logs.lines import create_all
 

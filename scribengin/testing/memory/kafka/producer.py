@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from scribengin.testing.memory_kafka.state import ProducedRecord, failed
+from scribengin.testing.memory.kafka.state import ProducedRecord, failed
 
 if TYPE_CHECKING:
-    from scribengin.testing.memory_kafka.cluster import MemoryKafka
+    from scribengin.testing.memory.kafka.cluster import MemoryKafka
 
 _QUEUE_MAX = 100_000
 _STATE = "Local: Erroneous state"

@@ -43,7 +43,7 @@ from scribengin.log.store.layout import (
     slot_of,
 )
 from scribengin.log.store.opening import StoreKind, add_store_kind
-from scribengin.testing.memory_disk import ROOT, MemoryDisk, MemoryFile, disk_named
+from scribengin.testing.memory.disk import ROOT, MemoryDisk, MemoryFile, disk_named
 
 MEMORY_STORE = "memory"
 """What a namespace's node says of such a store. Its location is the disk's name."""

@@ -15,10 +15,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from scribengin.testing.memory_kafka.state import Concurrent, OffsetEntry, Partition, Place
+from scribengin.testing.memory.kafka.state import Concurrent, OffsetEntry, Partition, Place
 
 if TYPE_CHECKING:
-    from scribengin.testing.memory_kafka.cluster import MemoryKafka
+    from scribengin.testing.memory.kafka.cluster import MemoryKafka
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,11 @@ from typing import Literal, TypeVar
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.threads import background
-from scribengin.testing.memory_tree import MemoryTree, TreeChange
+from scribengin.testing.memory.tree import MemoryTree, TreeChange
+from scribengin_registry.client.deadline import Deadline
+from scribengin_registry.client.limits import checked_operations, checked_path, checked_size, parent_of
+from scribengin_registry.client.session import Dispatch, SessionTracker, TrackedRegistry
+from scribengin_registry.client.watches import WatchTable, What
 from scribengin_registry.contract import (
     ANY_VERSION,
     Create,
@@ -32,7 +36,6 @@ from scribengin_registry.contract import (
     Watch,
     WatchEvent,
 )
-from scribengin_registry.deadline import Deadline
 from scribengin_registry.errors import (
     NodeExists,
     NodeMissing,
@@ -43,9 +46,6 @@ from scribengin_registry.errors import (
     SessionLost,
     VersionConflict,
 )
-from scribengin_registry.limits import checked_operations, checked_path, checked_size, parent_of
-from scribengin_registry.session import Dispatch, SessionTracker, TrackedRegistry
-from scribengin_registry.watches import WatchTable, What
 
 # As the real client says it: one that raises ends nothing, and nobody else has to be told.
 _LOG = logging.getLogger(__name__)

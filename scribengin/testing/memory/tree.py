@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scribengin_registry.client.limits import parent_of
 from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Set
 from scribengin_registry.errors import (
     NodeExists,
@@ -20,7 +21,6 @@ from scribengin_registry.errors import (
     RegistryError,
     VersionConflict,
 )
-from scribengin_registry.limits import parent_of
 
 _SEQUENCE_DIGITS = 10
 

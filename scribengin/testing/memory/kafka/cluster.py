@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors.kafka.client.client import made_by
-from scribengin.testing.memory_kafka.state import (
+from scribengin.testing.memory.kafka.state import (
     BROKER_DEFAULTS,
     GROUP,
     TOPIC_DEFAULTS,
@@ -26,7 +26,7 @@ from scribengin.testing.memory_kafka.state import (
     failed,
     fenced,
 )
-from scribengin.testing.memory_registry import Loss
+from scribengin.testing.memory.registry import Loss
 
 _T = TypeVar("_T")
 _TRY_S = 0.05
@@ -68,9 +68,9 @@ class MemoryKafka:
 
     def client(self, kind: type, conf: Mapping[str, Any]) -> Any:
         """A client of that class of confluent_kafka's, or what does as one."""
-        from scribengin.testing.memory_kafka.admin import MemoryAdmin
-        from scribengin.testing.memory_kafka.consumer import MemoryConsumer
-        from scribengin.testing.memory_kafka.producer import MemoryProducer
+        from scribengin.testing.memory.kafka.admin import MemoryAdmin
+        from scribengin.testing.memory.kafka.consumer import MemoryConsumer
+        from scribengin.testing.memory.kafka.producer import MemoryProducer
 
         mine = {Producer: MemoryProducer, Consumer: MemoryConsumer}
         return mine.get(kind, MemoryAdmin)(self, conf)

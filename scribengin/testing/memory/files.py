@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.filesystems.contract import HIDDEN, DurableFileSystem, FileInfo, NewFile, clear_errors
 from scribengin.filesystems.paths import opened_by
-from scribengin.testing.disk_states import (
+from scribengin.testing.memory.disk_states import (
     DIRECTORY,
     Disk,
     Link,
@@ -34,7 +34,7 @@ from scribengin.testing.disk_states import (
     Unlink,
     Write,
 )
-from scribengin.testing.memory_registry import Loss
+from scribengin.testing.memory.registry import Loss
 
 _BLOCK_BYTES = 1024 * 1024
 

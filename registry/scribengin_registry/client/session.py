@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from scribengin_registry.client.deadline import Deadline
 from scribengin_registry.contract import Registry, SessionState
-from scribengin_registry.deadline import Deadline
 
 Dispatch = Callable[[Callable[[], None]], None]
 

@@ -4,6 +4,6 @@ It passes the suite that a real broker passes at the same seam, that of the clie
 histories on both are compared (`tests/integration/test_memory_kafka.py`). It is never what a user runs.
 """
 
-from scribengin.testing.memory_kafka.cluster import MemoryKafka
+from scribengin.testing.memory.kafka.cluster import MemoryKafka
 
 __all__ = ["MemoryKafka"]

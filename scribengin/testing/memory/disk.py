@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from scribengin.testing.disk_states import (
+from scribengin.testing.memory.disk_states import (
     DIRECTORY,
     Disk,
     Link,

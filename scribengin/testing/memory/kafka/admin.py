@@ -12,10 +12,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka import KafkaException as ClientError
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from scribengin.testing.memory_kafka.state import Partition, Place, failed
+from scribengin.testing.memory.kafka.state import Partition, Place, failed
 
 if TYPE_CHECKING:
-    from scribengin.testing.memory_kafka.cluster import MemoryKafka
+    from scribengin.testing.memory.kafka.cluster import MemoryKafka
 
 _TIMEOUT_S = 8.0
 _BROKER = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from scribengin_registry.client.limits import REQUEST_BYTES_MAX, operation_bytes
 from scribengin_registry.contract import Operation
-from scribengin_registry.limits import REQUEST_BYTES_MAX, operation_bytes
 
 BATCH_OPERATIONS_MAX = 1000
 BATCH_BYTES_MAX = REQUEST_BYTES_MAX // 2

@@ -25,7 +25,7 @@ from scribengin.errors import DataflowNotFound, DescriptorUnreadable, LogNotFoun
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogNamespace, NamespaceDescriptor, RetentionHold
 from scribengin.operations.chain.registry import chain_names, get_chain
-from scribengin.operations.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
+from scribengin.operations.registry.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 

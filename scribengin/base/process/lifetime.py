@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.diagnostics import configure_logging, tagged
-from scribengin.base.openness import openness
+from scribengin.base.process.openness import openness
 from scribengin.base.threads import delayed
 from scribengin.errors import ConfigInvalid
 from scribengin_registry.contract import ProtectedRegistry, Registry, SessionState

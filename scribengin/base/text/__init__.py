@@ -1,0 +1,1 @@
+"""What people write and read: YAML, refusals in words, what is masked."""

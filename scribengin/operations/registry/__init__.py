@@ -1,0 +1,1 @@
+"""What is done to a whole registry: what belongs to nobody, copies of it."""

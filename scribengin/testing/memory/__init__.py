@@ -1,0 +1,1 @@
+"""Systems in memory, each held by the suite that the real one passes. Never what a user runs."""
