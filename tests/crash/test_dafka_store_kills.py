@@ -18,7 +18,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.crash.dafka_store import LOGS, start_store
 from tests.crash.stops import Stop, stops_to_try
-from tests.integration.dafka_roles import LISTENING, config_of
+from tests.integration.dafka.dafka_roles import LISTENING, config_of
 
 GROUPS, RECORDS = 20, 40
 """What each producer publishes: several segments of `LOGS`."""

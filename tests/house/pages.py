@@ -32,20 +32,20 @@ TUTORIALS = (
     "transformer",
     "writer-and-readers",
 )
-_TUTORIALS = "tests/integration/test_pages_tutorials.py::test_a_tutorial_runs_as_it_is_printed"
-_LOGS = "tests/integration/test_pages_logs.py::test_a_page_about_logs_runs_as_it_is_printed"
+_TUTORIALS = "tests/integration/docs/test_pages_tutorials.py::test_a_tutorial_runs_as_it_is_printed"
+_LOGS = "tests/integration/docs/test_pages_logs.py::test_a_page_about_logs_runs_as_it_is_printed"
 PAGE_TESTS: dict[str, str] = {
-    "README.md": "tests/integration/test_page_readme.py::test_the_readme_runs_as_it_is_printed",
-    "deploy/yarn/README.md": "tests/integration/test_yarn_deploy.py::test_the_page_runs_as_it_is_printed",
-    "docs/guide/chains.md": "tests/integration/test_page_chains.py::test_chains_run_as_they_are_printed",
-    "docs/guide/dafka.md": "tests/integration/test_page_dafka.py::test_dafka_runs_as_it_is_printed",
-    "docs/guide/dataflows.md": "tests/integration/test_page_dataflows.py::test_dataflows_are_what_is_printed",
+    "README.md": "tests/integration/docs/test_page_readme.py::test_the_readme_runs_as_it_is_printed",
+    "deploy/yarn/README.md": "tests/integration/launcher/test_yarn_deploy.py::test_the_page_runs_as_it_is_printed",
+    "docs/guide/chains.md": "tests/integration/docs/test_page_chains.py::test_chains_run_as_they_are_printed",
+    "docs/guide/dafka.md": "tests/integration/docs/test_page_dafka.py::test_dafka_runs_as_it_is_printed",
+    "docs/guide/dataflows.md": "tests/integration/docs/test_page_dataflows.py::test_dataflows_are_what_is_printed",
     "docs/guide/log-store.md": _LOGS,
-    "docs/guide/monitoring.md": "tests/integration/test_page_monitoring.py::test_watching_runs_as_it_is_printed",
+    "docs/guide/monitoring.md": "tests/integration/docs/test_page_monitoring.py::test_watching_runs_as_it_is_printed",
     "docs/guide/notebook.md": _LOGS,
-    "docs/guide/operating.md": "tests/integration/test_page_operating.py::test_operating_runs_as_it_is_printed",
+    "docs/guide/operating.md": "tests/integration/docs/test_page_operating.py::test_operating_runs_as_it_is_printed",
     "docs/guide/transformations.md": (
-        "tests/integration/test_page_dataflows.py::test_transformations_are_what_is_printed"
+        "tests/integration/docs/test_page_dataflows.py::test_transformations_are_what_is_printed"
     ),
     **{f"docs/tutorials/{name}.md": _TUTORIALS for name in TUTORIALS},
 }

@@ -1,8 +1,8 @@
 """A registry in memory, for tests and simulations: sessions, watches and outages as a ZooKeeper ensemble has them.
 
-It passes the contract suite that the real one passes (`tests/contract/test_registry.py`), and random histories on both
-are compared (`tests/property/test_memory_registry.py`). It is never what a user runs: nothing of it outlives the
-process.
+It passes the contract suite that the real one passes (`tests/contract/registry/test_registry.py`).
+Random histories on both are compared (`tests/property/test_memory_registry.py`). It is never what a user runs:
+nothing of it outlives the process.
 
 `MemoryEnsemble` is the servers: it holds the tree, knows the sessions, and can be told to lose sight of one
 (`suspend`, `resume`), to expire it, or to lose requests and replies (`lose`). `MemoryRegistry` is one session.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.log import LogNamespace
 from scribengin_registry.contract import Registry
-from tests.integration.test_round_edges import LOG_SINK, append, delivered, namespace, owner, resources
+from tests.integration.dataflow.test_round_edges import LOG_SINK, append, delivered, namespace, owner, resources
 
 __all__ = ["namespace"]
 ERRORS = ErrorsConfig()

@@ -19,8 +19,8 @@ from scribengin.log import LogNamespace
 from scribengin.testing.waiting import wait_until
 from scribengin.worker.executor import Executor
 from scribengin_registry.contract import Registry
+from tests.integration.dataflow.test_round_edges import LOG_SINK, Copy, append, delivered, resources
 from tests.integration.owners import owners_of
-from tests.integration.test_round_edges import LOG_SINK, Copy, append, delivered, resources
 
 FAILURES_MIN = 3
 

@@ -26,7 +26,7 @@ from scribengin_tools.web.model.values import TaskOrder, tasks_json
 from scribengin_tools.web.model.watcher import Snapshot, pause_s
 from scribengin_tools.web.server import TOKEN_VARIABLE, token_from
 from tests.integration.watched import config
-from tests.unit.test_monitor_showing import overview, task
+from tests.unit.tools.test_monitor_showing import overview, task
 
 TOKEN = "a-token-of-many-characters"
 

@@ -10,7 +10,7 @@ import pytest
 from scribengin.dataflow.config import load_config
 from scribengin_dev.demo.flights import LATE_MINUTES, static_tables
 
-DATAFLOWS = Path(__file__).resolve().parents[2] / "dataflows"
+DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
 
 
 @pytest.mark.parametrize("name", ["flight_delays", "flight_names"])

@@ -8,7 +8,7 @@ import pytest
 
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaRecord, DafkaTower
 from scribengin.errors import ConfigInvalid, DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged
-from tests.integration.dafka_roles import LISTENING, config_of, read
+from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from scribengin_dev.demo.verdict import compare
 
 pytestmark = pytest.mark.spark
 
-DATAFLOWS = Path(__file__).resolve().parents[2] / "dataflows"
+DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
 
 
 def load_transformation(config: DataflowConfig, session: SparkSession) -> Transformation:

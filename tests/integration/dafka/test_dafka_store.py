@@ -20,7 +20,7 @@ from scribengin.dafka import (
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
-from tests.integration.dafka_roles import LISTENING, config_of, read
+from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
 
 
 @pytest.fixture
