@@ -71,3 +71,9 @@ PRINTERS: dict[str, str] = {
     "scribengin.launcher.yarn.application_master.preflight": "what YARN starts: the report goes where its logs go",
     "scribengin.operations.submit.preflight_checks": "an entry point: what a preflight starts in a container",
 }
+
+# Folders of more than twelve modules and folders -> why.
+FULL_FOLDERS: dict[str, str] = {
+    "scribengin": "the rooms of the house themselves",
+    "scribengin.testing": "helpers and systems in memory side by side: the simulation has still to get its room",
+}

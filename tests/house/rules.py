@@ -11,6 +11,7 @@ from tests.house.tree import CODE_ROOTS, SourceFile, called_name, dotted, enclos
 LINE_COLUMNS_MAX = 120
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+FOLDER_ENTRIES_MAX = 12
 
 TIME_READERS = frozenset(
     [f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns")]
@@ -28,6 +29,18 @@ _PACKAGE_INDEX = re.compile(
     r"|--(?:extra-)?index[-]url|--find[-]links|--trusted[-]host|PIP_(?:EXTRA_)?INDEX[_]URL",
     re.IGNORECASE,
 )
+
+
+def full_folders(files: Iterable[SourceFile]) -> dict[str, int]:
+    """How many modules and folders each package holds right in it, where those are too many."""
+    inside: dict[str, set[str]] = {}
+    for module in (file.module for file in files):
+        while "." in module:
+            package, _, name = module.rpartition(".")
+            inside.setdefault(package, set()).add(name)
+            module = package
+    held = {package: len(names - {"__main__"}) for package, names in inside.items()}
+    return {package: count for package, count in held.items() if count > FOLDER_ENTRIES_MAX}
 
 
 def too_long(file: SourceFile) -> list[str]:

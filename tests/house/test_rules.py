@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import rules
-from tests.house.allowed import BLANKET_HANDLERS, OWN_RACES, PRINTERS, TIME_READERS
+from tests.house.allowed import BLANKET_HANDLERS, FULL_FOLDERS, OWN_RACES, PRINTERS, TIME_READERS
 from tests.house.tree import (
     ROOT,
     expect_none,
@@ -22,6 +22,16 @@ PROSE = [path for path in text_files() if path.name != "LICENSE" and path.suffix
 
 def test_lines_files_and_functions_stay_within_their_limits() -> None:
     expect_none(line for file in python_files() for line in rules.too_long(file))
+
+
+def test_a_folder_holds_no_more_than_a_reader_takes_in() -> None:
+    found = rules.full_folders(shipped_files())
+    expect_none(
+        f"{name} holds {count} modules and folders" for name, count in found.items() if name not in FULL_FOLDERS
+    )
+    expect_none(f"{name} is excused and not full" for name in FULL_FOLDERS.keys() - found.keys())
+    full = [parse("", f"a.b.m{number}") for number in range(13)]
+    assert rules.full_folders(full) == {"a.b": 13}
 
 
 def test_each_field_is_set_in_a_line_of_its_own() -> None:
