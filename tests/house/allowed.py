@@ -75,5 +75,4 @@ PRINTERS: dict[str, str] = {
 # Folders of more than twelve modules and folders -> why.
 FULL_FOLDERS: dict[str, str] = {
     "scribengin": "the rooms of the house themselves",
-    "scribengin.testing": "helpers and systems in memory side by side: the simulation has still to get its room",
 }
