@@ -28,6 +28,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from scribengin.errors import SparkUnavailable
+from scribengin.spark.session import class_archive
 from scribengin.spark.session.scratch import ScratchDirectory
 from scribengin.spark.session.spark_master import (
     files_are_shared,
@@ -177,7 +178,9 @@ def _start(
     scratch: ScratchDirectory,
     log_path: Path,
 ) -> _Running:
-    spark_conf = _spark_conf(name, master, memory_mb, settings_for(master, java) | resolved_all(dict(conf)), scratch)
+    conf = settings_for(master, java) | resolved_all(dict(conf))
+    archive = class_archive.options(java, conf.get(_JAVA_OPTIONS, ""))
+    spark_conf = _spark_conf(name, master, memory_mb, conf, scratch, archive)
     properties = scratch.path / "spark.properties"
     properties.touch(mode=0o600)
     properties.write_text(_properties(spark_conf.getAll()))  # on a command line everybody could read it
@@ -198,7 +201,7 @@ def _briefly(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spark_conf(
-    name: str, master: str, memory_mb: int | None, conf: Mapping[str, str], scratch: ScratchDirectory
+    name: str, master: str, memory_mb: int | None, conf: Mapping[str, str], scratch: ScratchDirectory, archive: str
 ) -> SparkConf:
     heap_mb = HEAP_MB_DEFAULT if memory_mb is None else max(memory_mb // 2, HEAP_MB_MIN)
     temp = scratch.subdirectory("tmp")
@@ -232,7 +235,7 @@ def _spark_conf(
         **({"spark.authenticate": "true"} if makes_a_key(conf.get("spark.master", master)) else {}),
         # -Xss: Spark's own recursion (error texts of long plans) overflows the default stack.
         _JAVA_OPTIONS: f"-Xss16m -XX:-UsePerfData -Djava.io.tmpdir={temp} "
-        f"-Dlog4j2.configurationFile={log4j.as_uri()} {user_options}".strip(),
+        f"-Dlog4j2.configurationFile={log4j.as_uri()} {archive} {user_options}".strip(),
     }
     return SparkConf(loadDefaults=False).setAll(list(settings.items()))
 

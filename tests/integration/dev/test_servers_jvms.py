@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from scribengin.spark.session.class_archive import ARCHIVE_VARIABLE, mark
 from scribengin_dev.servers.java_server import OPTIONS_VARIABLE, java_command
 from scribengin_registry.java.runtime import find_java
-from tests.servers.jvms import start_jvms_lightly
+from tests.servers.jvms import CACHE, start_jvms_lightly
 
 
 @pytest.mark.spark
@@ -20,6 +24,28 @@ def test_sparks_jvm_is_light_and_its_classes_come_from_the_archive(spark: SparkS
     archives = [word.partition("=")[2] for word in arguments if word.startswith("-XX:SharedArchiveFile=")]
     assert archives or find_java().major > 17, "later ones may come without, or refuse it"
     assert all(archive in Path(f"/proc/{jvm}/maps").read_text() for archive in archives), "the JVM does not use it"
+
+
+_SESSION = """
+from pathlib import Path
+from scribengin.spark.session import start_session, stop_session
+jvm = start_session("archived").sparkContext._gateway.proc.pid
+print(Path(f"/proc/{jvm}/maps").read_text())
+stop_session()
+"""
+
+
+@pytest.mark.spark
+def test_a_users_session_takes_its_classes_from_the_archive_of_the_cache(tmp_path: Path, spark: SparkSession) -> None:
+    archive = CACHE / f"spark-classes-{mark(find_java())}.jsa"
+    cache = tmp_path / "scribengin"
+    cache.mkdir()
+    (cache / archive.name).symlink_to(archive)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), ARCHIVE_VARIABLE: "", "SPARK_SUBMIT_OPTS": ""}
+    maps = subprocess.run(
+        [sys.executable, "-c", _SESSION], env=environ, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    assert (str(archive) in maps) == bool(archive.stat().st_size)
 
 
 @pytest.mark.spark
