@@ -63,6 +63,11 @@ def test_an_example_is_a_command_line_that_there_is(name: str, capsys: pytest.Ca
     assert f"Example: scribengin {EXAMPLES[name]}" in capsys.readouterr().out, "it is broken into lines: shorten it"
 
 
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_paragraphs_fill_the_width_of_a_terminal_whatever_it_is(name: str) -> None:
+    assert all("\n" not in paragraph for paragraph in (LEAVES[name].help or "").split("\n\n"))
+
+
 def test_it_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("scribengin ")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+
 import typer
+from typer.models import CommandInfo
 
 PANELS: dict[str, tuple[str, ...]] = {
     "Begin": ("sandbox", "explain", "submit", "schema"),
@@ -83,13 +86,21 @@ def arrange(app: typer.Typer) -> None:
     for command in app.registered_commands:
         command.rich_help_panel = panel_of[str(command.name)]
         command.epilog = epilog(str(command.name))
+        command.help = _flowing(command)
     for group in app.registered_groups:
         group.rich_help_panel = panel_of[str(group.name)]
         for command in group.typer_instance.registered_commands if group.typer_instance else ():
             name = command.name or str(getattr(command.callback, "__name__", ""))
             command.epilog = epilog(f"{group.name} {name}")
+            command.help = _flowing(command)
 
 
 def epilog(command: str) -> str:
     """What stands at the end of a command's help."""
     return f"Example: scribengin {EXAMPLES[command]}"
+
+
+def _flowing(command: CommandInfo) -> str:
+    """What the command's docstring says, a line a paragraph: the terminal has its own width."""
+    text = command.help or inspect.getdoc(command.callback) or ""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
