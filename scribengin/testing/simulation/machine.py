@@ -42,11 +42,21 @@ class Container:
     """One container and its process."""
 
     descriptor: ContainerDescriptor
+    request: ContainerRequest
     process: SimulatedProcess
-    is_master: bool
     session: SimulatedSession | None = None
     exit: ContainerExit | None = None
     told: list[SimulatedLauncher] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What it is called among all there are."""
+        return f"{self.descriptor.dataflow}/{self.descriptor.name}"
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it leads a dataflow, or stands by."""
+        return "scribengin.master" in self.request.argv
 
 
 class Machine:
@@ -60,6 +70,10 @@ class Machine:
     def running(self) -> list[Container]:
         """Those that have not ended, oldest first."""
         return [container for container in self.containers.values() if container.exit is None]
+
+    def has_master(self, dataflow: str) -> bool:
+        """Whether a master of that dataflow runs."""
+        return any(one.is_master and one.descriptor.dataflow == dataflow for one in self.running)
 
     def of(self, process: SimulatedProcess) -> Container | None:
         """The container of a process."""
@@ -79,10 +93,9 @@ class Machine:
             launched_ms=world.now_ms(),
         )
         process = world.process(request.name)
-        is_master = "scribengin.master" in request.argv
-        container = self.containers[descriptor.id] = Container(descriptor, process, is_master)
+        container = self.containers[descriptor.id] = Container(descriptor, request, process)
         process.died = partial(self._thread_died, container)
-        main = partial(self._main, container, self._be_master if is_master else self._be_worker)
+        main = partial(self._main, container, self._part_of(container))
         world.scheduler.spawn(process, "main", main, delay_s=world.scheduler.random.uniform(0.01, START_MAX_S))
         return container
 
@@ -108,6 +121,15 @@ class Machine:
             code = error.exit_code
             self.world.tell(f"ends by {error}")
         self.end(container, ContainerExit("exited", code, f"exit code {code}"), closed=True)
+
+    def _part_of(self, container: Container) -> Callable[[Container, SimulatedSession], int]:
+        if container.is_master:
+            return self._be_master
+        return self._be_worker if "scribengin.worker" in container.request.argv else self._be_client
+
+    def _be_client(self, container: Container, session: SimulatedSession) -> int:
+        self.world.streams.be_client(container, session)
+        return 0
 
     def _be_worker(self, container: Container, session: SimulatedSession) -> int:
         world, name = self.world, container.descriptor.name
@@ -178,7 +200,7 @@ class SimulatedLauncher(ContainerLauncher):
         self._machine.end(found, ContainerExit("killed", -9, "killed by its master"))
 
     def containers(self, registry: str, dataflow: str) -> list[ContainerDescriptor]:
-        return [container.descriptor for container in self._machine.running]
+        return [c.descriptor for c in self._machine.running if c.descriptor.dataflow == dataflow]
 
     def log_tail(self, container: ContainerDescriptor, name: LogName, lines_max: int = 12) -> str:
         return ""

@@ -94,6 +94,27 @@ def check_nothing_staged(staged: Mapping[str, Sequence[str]]) -> None:
         raise Violation("what is staged is completed or dropped", "; ".join(left))
 
 
+def check_recovered(stream: str, count: int, acknowledged: int) -> None:
+    """Of a log that was taken from a writer that died: it has what that one acknowledged. Raises Violation."""
+    if count < acknowledged:
+        what = f"{stream} was recovered with {count} records, {acknowledged} were acknowledged"
+        raise Violation("nothing acknowledged is lost", what)
+
+
+def check_still_there(stream: str, seen: Sequence[bytes], there: Sequence[bytes]) -> None:
+    """At the end: a stream holds what its readers were given, in that order. Raises Violation."""
+    if list(seen) != list(there):
+        at = next((n for n, pair in enumerate(zip(seen, there, strict=False)) if pair[0] != pair[1]), None)
+        where = f"{len(seen)} were seen, {len(there)} are there" if at is None else f"record {at} is another one"
+        raise Violation("what is seen stays", f"{stream}: {where}")
+
+
+def check_sound(stream: str, findings: Sequence[str]) -> None:
+    """At the end: nothing is wrong with what is stored. Raises Violation."""
+    if findings:
+        raise Violation("what is stored is sound", f"{stream}: {'; '.join(findings)}")
+
+
 def check_no_leftovers(ephemerals: Sequence[str], workers: Sequence[str], containers: Sequence[str]) -> None:
     """At the end. Raises Violation."""
     found = [*ephemerals, *workers, *containers]

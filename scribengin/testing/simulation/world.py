@@ -1,7 +1,7 @@
 """One simulated cluster: it is built from a plan, runs until all is done and everything has left, and is judged.
 
-A dataflow of some streams runs under faults; records come all the while. After that nothing is disturbed any more,
-every record must come out in bounded time, and the dataflow is stopped and leaves nothing.
+A dataflow of some streams, or a chain of two, runs under faults; records come all the while. After that nothing is
+disturbed any more, every record must come out in bounded time, and the dataflows are stopped and leave nothing.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ import yaml
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import set_hook
-from scribengin.connectors import AnySinkConfig, AnySourceConfig, Environment
-from scribengin.connectors.contract import RecordSplit
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import PAYLOAD, RecordSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import master_request
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
 from scribengin.errors import ScribenginError
 from scribengin.launcher.contract import ContainerExit
 from scribengin.testing.memory.registry import Loss
 from scribengin.testing.simulation import oracle
-from scribengin.testing.simulation.connectors import InputStream, MemorySink, MemorySource, Outputs
+from scribengin.testing.simulation.logs import LogStreams
 from scribengin.testing.simulation.machine import Container, Machine
 from scribengin.testing.simulation.plan import FAULTS_END_S, SESSION_TIMEOUT_S, ZOMBIE_S, Fault, Plan
 from scribengin.testing.simulation.registry import SimulatedEnsemble, SimulatedSession
 from scribengin.testing.simulation.scheduler import Scheduler, SimulatedProcess, SimulationStuck
+from scribengin.testing.simulation.streams import MemoryStreams, SimulatedStreams
 from scribengin.testing.simulation.takeover import EPOCH_S, taken_over
 from scribengin_registry.contract import Create as CreateNode
 from scribengin_registry.contract import Operation, Set
 from scribengin_registry.errors import VersionConflict
 
-FLOW = "flow"
+FLOWS = ("flow", "next")
+"""The dataflows of a chain, from its beginning on."""
 WATCHES = "memory-registry"
 """The thread on which a process hears of its session and of what it watches."""
-RECORDS_FOR_S = 10.0
-"""For so long records are written."""
 PROGRESS_MAX_S = 90.0
 """After the last fault, everything is visible by then; and after the stop, everything has left by then."""
 LOOK_S = 0.25
@@ -68,7 +70,7 @@ class PassOn:
 
     def run(self, inputs: Mapping[str, Sequence[RecordSplit]]) -> dict[str, list[pa.RecordBatch]]:
         """Spark is a plain function."""
-        return {"out": [batch for split in inputs["in"] for batch in split.read()]}
+        return {"out": [batch.select([PAYLOAD]) for split in inputs["in"] for batch in split.read()]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +145,13 @@ class World:
         self.lines: list[Line] = []
         self.errors: list[BaseException] = []
         self.seen = oracle.SeenRecords()
-        self.inputs = {f"in{number}": InputStream() for number in range(plan.streams)}
-        self.outputs = Outputs(scheduler, self._became_visible)
         self.machine = Machine(self)
+        self.streams: SimulatedStreams = MemoryStreams(self) if plan.storage == "memory" else LogStreams(self)
         self._every_stop = every_stop
         self._people = self.process("cluster")
         self._commit_logs: dict[str, CommitLog] = {}
         self._passed: dict[str, int] = {}
         self._losses: dict[object, Loss] = {}
-        self._acknowledged: list[bytes] = []
         self._over = False
 
     # -- what happens in it
@@ -163,24 +163,35 @@ class World:
 
     def _operate(self) -> None:
         session = SimulatedSession(self, self._people, 1_000.0)
-        view = DataflowView(session, FLOW)
-        config = self._config()
-        view.submit(config, ["memory:out"], self.now_ms())
-        self.machine.start(master_request(config, "master-1", session.hosts, self.home, self.plan.standbys))
-        for name, stream in self.inputs.items():
-            self.later(self.scheduler.random.uniform(0.0, 2.0), f"writer-{name}", partial(self._write, name, stream))
-        self.later(0.0, "reviver", partial(self._revive, view))
+        self.streams.begin(session)
+        views = [self._submit(session, flow) for flow in range(self.plan.flows)]
         for at_s, edit in self.plan.edits:
-            self.later(at_s, "editor", partial(self._edit, view, *edit.split("=")))
+            self.later(at_s, "editor", partial(self._edit, views[0], *edit.split("=")))
         self.scheduler.pass_time(FAULTS_END_S)
         self.tell("nothing is disturbed any more")
-        for key, value in (("desired_state", "running"), ("sources.in.paused", "false"), ("workers", "2")):
-            self._edit(view, key, value)
-        self._wait("every acknowledged record is visible", self._all_is_visible)
-        self._edit(view, "desired_state", "stopped")
-        self._wait("everything has left", lambda: not self.machine.running)
-        self._judge(view)
+        for view in views:
+            for key, value in (("desired_state", "running"), ("sources.in.paused", "false"), ("workers", "2")):
+                self._edit(view, key, value)
+        self._wait("every acknowledged record is visible", lambda: self.streams.all_is_visible)
+        self.scheduler.pass_time(max(0.0, FAULTS_END_S + 2 * SESSION_TIMEOUT_S - self.scheduler.now_s))
+        self._wait("every task has an owner", lambda: all(map(self._is_owned, views)))
+        for view in views:
+            self._edit(view, "desired_state", "stopped")
+        self._wait("everything has left", lambda: not self.machine.running and all(map(self._has_ended, views)))
+        self._judge(views)
         self._over = True
+
+    def _submit(self, session: SimulatedSession, flow: int) -> DataflowView:
+        view = DataflowView(session, FLOWS[flow])
+        config = self._config(flow)
+        environment = Environment(session, config.name, STREAM_NODES, self.clock)
+        with self.open_dataflow(config, environment) as opened:  # else truncation may come before the first master
+            for source in opened.sources.values():
+                source.retention_hold(source.streams())
+        view.submit(config, self.streams.resources(flow), self.now_ms())
+        self.machine.start(master_request(config, "master-1", session.hosts, self.home, self.plan.standbys))
+        self.later(0.0, "reviver", partial(self._revive, view))
+        return view
 
     def _wait(self, what: str, holds: Callable[[], bool]) -> None:
         until_s = self.scheduler.now_s + PROGRESS_MAX_S
@@ -191,39 +202,16 @@ class World:
             self.scheduler.pass_time(LOOK_S)
         self.tell(what)
 
-    def _all_is_visible(self) -> bool:
-        written = len(self._acknowledged) == self.plan.records * len(self.inputs)
-        return written and not self.seen.missing(self._acknowledged)
-
     def _lost_for_good(self) -> list[bytes]:
         """What no owner reads again, and nobody has staged."""
-        committed = {
-            path: int((log.position or {"offset": 0})["offset"])
-            for path, log in self._commit_logs.items()
-            if "/sources/" in path
-        }
-        staged = {p for s in self.outputs.streams.values() for _, payloads in s.staged.values() for p in payloads}
-        behind = []
-        for payload in self.seen.missing(self._acknowledged):
-            stream, number = oracle.source_of(payload)
-            position = next((at for path, at in committed.items() if f"/{stream}/" in path), 0)
-            if number < position and payload not in staged:
-                behind.append(payload)
-        return behind
-
-    def _write(self, name: str, stream: InputStream) -> None:
-        chance = self.scheduler.random
-        for number in range(self.plan.records):
-            payload = oracle.payload_of(name, number)
-            stream.append(payload)
-            self._acknowledged.append(payload)
-            self.scheduler.pass_time(chance.expovariate(self.plan.records / RECORDS_FOR_S))
+        committed = {p: log.position for p, log in self._commit_logs.items() if "/sources/" in p and log.position}
+        return self.streams.behind(committed, self.seen.missing(self.streams.acknowledged))
 
     def _revive(self, view: DataflowView) -> None:
         alone_since_s: float | None = None
         while True:
             self.scheduler.pass_time(LOOK_S)
-            if any(container.is_master for container in self.machine.running) or self._has_ended(view):
+            if self.machine.has_master(view.dataflow) or self._has_ended(view):
                 alone_since_s = None
             elif alone_since_s is None:
                 alone_since_s = self.scheduler.now_s
@@ -232,6 +220,11 @@ class World:
                 self.tell(f"there is no master: {name} is launched")
                 config = view.config_in_force().value
                 self.machine.start(master_request(config, name, view.registry.hosts, self.home, self.plan.standbys))
+
+    def _is_owned(self, view: DataflowView) -> bool:
+        streams = [stream for task in view.tasks().values() for stream in task.sources]
+        locks = [paths.lock(view.paths.source_stream(stream.source, stream.name)) for stream in streams]
+        return all(view.registry.find(lock) is not None for lock in locks)
 
     def _has_ended(self, view: DataflowView) -> bool:
         return view.status().state in ("stopped", "finished", "deleting")
@@ -252,24 +245,24 @@ class World:
                 self.tell(f"edits {key} to {value}")
                 return
 
-    def _judge(self, view: DataflowView) -> None:
-        oracle.check_nothing_lost(self.seen.missing(self._acknowledged))
-        oracle.check_nothing_staged({name: sorted(stream.staged) for name, stream in self.outputs.streams.items()})
+    def _judge(self, views: Sequence[DataflowView]) -> None:
+        oracle.check_nothing_lost(self.seen.missing(self.streams.acknowledged))
+        self.streams.judge()
         self.scheduler.pass_time(2 * SESSION_TIMEOUT_S)
         nodes = self.ensemble.tree
         kept = [path for path in nodes.paths() if (node := nodes.find(path)) is not None and node.owner_session]
-        oracle.check_no_leftovers(kept, view.workers(), [c.descriptor.name for c in self.machine.running])
-        oracle.check_launched_once([c.descriptor.name for c in self.machine.containers.values()])
+        workers = [worker for view in views for worker in view.workers()]
+        oracle.check_no_leftovers(kept, workers, [c.name for c in self.machine.running])
+        oracle.check_launched_once([c.name for c in self.machine.containers.values()])
         oracle.check_no_thread_died(self.errors)
-        status = view.status()
-        if status.state != "stopped":
-            raise oracle.Violation("it ends as it was told", f"it is {status.state}: {status.error}")
+        for status in [view.status() for view in views]:
+            if status.state != "stopped":
+                raise oracle.Violation("it ends as it was told", f"it is {status.state}: {status.error}")
 
-    def _config(self) -> DataflowConfig:
+    def _config(self, flow: int) -> DataflowConfig:
         value = {
-            "name": FLOW,
-            "sources": {"in": {"kind": "log", "logs": "in/*"}},
-            "sinks": {"out": {"kind": "hdfs", "path": "/simulated/out"}},  # a name: it is opened in memory
+            "name": FLOWS[flow],
+            **self.streams.endpoints(flow),
             "sql": "SELECT payload FROM in",
             "workers": self.plan.workers,
             "executors_per_worker": self.plan.executors,
@@ -280,15 +273,8 @@ class World:
     # -- what processes are given
 
     def open_dataflow(self, config: DataflowConfig, environment: Environment) -> OpenedDataflow:
-        """The config's sources and sinks, which are in memory."""
-
-        def open_source(name: str, _config: AnySourceConfig, _environment: Environment) -> MemorySource:
-            return MemorySource(name, self.inputs)
-
-        def open_sink(name: str, _config: AnySinkConfig, _environment: Environment) -> MemorySink:
-            return MemorySink(name, self.outputs)
-
-        return OpenedDataflow(config, environment, open_source, open_sink)
+        """The config's sources and sinks, as the simulation has them."""
+        return self.streams.open_dataflow(config, environment)
 
     def process(self, name: str) -> SimulatedProcess:
         """A new process."""
@@ -363,6 +349,21 @@ class World:
                 self._cut_off([container], fault.seconds)
             case "quorum away":
                 self._cut_off(self.machine.running, fault.seconds)
+            case "power off":
+                self._power_off(container)
+            case "lose unsynced":
+                self.streams.lose_unsynced()
+            case "disk full":
+                self.streams.fill_up(fault.seconds)
+
+    def _power_off(self, passing: Container) -> None:
+        """Every process ends, this one last: that unwinds whoever does it."""
+        ended = ContainerExit("lost", None, "the power failed")
+        for container in self.machine.running:
+            if container is not passing:
+                self.machine.end(container, ended)
+        self.streams.lose_power()
+        self.machine.end(passing, ended)
 
     def _stall(self, container: Container, seconds: float) -> None:
         self.scheduler.stall(container.process, seconds)
@@ -377,9 +378,10 @@ class World:
     def _lost(self, _act: str, _path: str) -> Loss | None:
         return self._losses.pop(self.scheduler.running, None)
 
-    def _became_visible(self, stream: str, payloads: tuple[bytes, ...]) -> None:
+    def became_visible(self, stream: str, payloads: tuple[bytes, ...]) -> None:
+        """Readers of the output see these from now on."""
         self.tell(f"readers of {stream} see {_told(payloads)}")
-        self._judged(partial(self.seen.add, stream, payloads))
+        self.judged(partial(self.seen.add, stream, payloads))
 
     def _changed(self, _session: int, operations: Sequence[Operation], _versions: Sequence[int]) -> None:
         for operation in operations:
@@ -387,9 +389,9 @@ class World:
                 after = CommitLog.from_bytes(operation.data, path=operation.path)
                 before = self._commit_logs.get(operation.path)
                 self._commit_logs[operation.path] = after
-                self._judged(partial(oracle.check_commit_log, operation.path, before, after))
+                self.judged(partial(oracle.check_commit_log, operation.path, before, after))
 
-    def _judged(self, check: Callable[[], None]) -> None:
+    def judged(self, check: Callable[[], None]) -> None:
         """A promise that is broken ends the simulation, whoever has done it."""
         try:
             check()
