@@ -4,6 +4,7 @@ Tests run side by side in several processes (pytest-xdist); a file stays togethe
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,7 +15,7 @@ from tests.servers.browser import browser
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly
 from tests.servers.kafka import kafka, kafka_brokers
-from tests.servers.memory import log_place, memory_registry
+from tests.servers.memory import SERVED_STORES, log_place, memory_registry
 from tests.servers.provider import (
     provider,
     pytest_addoption,
@@ -59,11 +60,27 @@ settings.load_profile("ours")
 _SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
 _SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
-# Files that take minutes begin first, so that none of them is what everybody waits for at the end.
+# Of each part of a run the files that take long begin first, the longest at the head: what begins last is short, and
+# nobody waits for it.
 _FIRST = (
-    *("test_faults", "test_yarn_deploy", "test_yarn_dataflow", "test_skein_launcher", "test_skein_dataflow"),
-    *("test_demo", "test_page_operating", "test_page_readme", "test_soak"),
-    *("test_round_crashes", "test_log_power_failure"),
+    *(
+        "test_simulation_mistakes",
+        "test_simulation",
+        "test_log_power_failure",
+        "test_cli_sandbox",
+        "test_round_crashes",
+    ),
+    *("test_chain_submit", "test_log_many_segments", "test_cli_restart", "test_registry_outages", "test_cli_config"),
+    *("test_page_readme", "test_page_operating", "test_cluster_kills", "test_spark_log_kill", "test_cluster_edits"),
+    *("test_demo", "test_spark_tables_kill", "test_page_chains", "test_cluster_ends", "test_watching_flow"),
+    *("test_faults", "test_yarn_deploy", "test_yarn_dataflow", "test_cluster_registry", "test_kafka_source_flow"),
+    *(
+        "test_skein_launcher",
+        "test_yarn_launcher",
+        "test_kafka_brokers_killed",
+        "test_sink_hdfs",
+        "test_kafka_sink_flow",
+    ),
 )
 
 
@@ -72,11 +89,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say what needs servers, and begin with what takes long."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
+        if _is_of_a_served_store(item) and item.get_closest_marker("real_stores") is None:
+            item.add_marker(pytest.mark.full)
         if _SERVERS.intersection(fixtures):
             item.add_marker(pytest.mark.servers)
         if _SLOW_TO_START.intersection(fixtures) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
-    items.sort(key=lambda item: _FIRST.index(item.path.stem) if item.path.stem in _FIRST else len(_FIRST))
+    parts: dict[Path, int] = {}
+    for item in items:
+        parts[item.path] = max(parts.get(item.path, 0), _part(item))
+    items.sort(key=lambda item: (parts[item.path], _rank(item.path.stem)))
+
+
+def _is_of_a_served_store(item: pytest.Item) -> bool:
+    """Whether it is a variant of a test of logs, on HDFS or BookKeeper."""
+    return (
+        isinstance(item, pytest.Function)
+        and hasattr(item, "callspec")
+        and (item.callspec.params.get("log_place") in SERVED_STORES)
+    )
+
+
+def _part(item: pytest.Item) -> int:
+    """What needs neither Spark nor servers runs first, what needs servers last: they are started when a process comes
+    to its first test of them, and then little else runs beside them."""
+    if item.get_closest_marker("servers") is not None:
+        return 2
+    return int(item.get_closest_marker("spark") is not None)
+
+
+def _rank(file: str) -> int:
+    return _FIRST.index(file) if file in _FIRST else len(_FIRST)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -55,11 +55,10 @@ SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.l
 JAVA_MAJOR_MIN = 17
 COMPILED = ("scribengin", "registry", "tools", "tests")
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
-# Most tests wait, for a disk, a session's end or Spark's start, so they run side by side. Servers have a part of their
-# own: little else runs beside a cluster. What is named by a path is looked at by somebody: one process, in order.
-QUICK, SPARK, SERVERS = "not spark and not servers", "spark and not servers", "servers"
+# Most tests wait, for a disk, a session's end or Spark's start, so they run side by side, in the order that
+# tests/conftest.py says. What is named by a path is looked at by somebody: one process, in order.
+QUICK = "not spark and not servers"
 SIDE_BY_SIDE = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder")
-TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
 LOG_LINES_SHOWN = 40
 RUN_VARIABLE, PATIENCE_VARIABLE = "SCRIBENGIN_TEST_RUN", "SCRIBENGIN_REGISTRY_PATIENCE_S"
 TESTS_PATIENCE_S = 900  # what outlives even this script ends by itself once its registry has been gone for so long
@@ -109,14 +108,9 @@ def run_tests(arguments: Sequence[str]) -> int:
     say(f"Python {platform.python_version()} in {VENV}, {java_in_use()}")
     # Tests start thousands of processes. Where Python is told to write no bytecode, each would compile what it imports.
     run([str(VENV_PYTHON), "-m", "compileall", "-q", *COMPILED], folder=ROOT)
-    codes = []
-    parts = pytest_arguments(kind, arguments)
-    with nothing_left_running(), jars_fetched_meanwhile() if len(parts) > 1 else nullcontext():
-        for part in parts:
-            codes.append(run([str(VENV_PYTHON), "-m", "pytest", *part], folder=ROOT))
-            if codes[-1] not in (0, TESTS_FAILED, NO_TESTS):
-                return codes[-1]  # interrupted, or called wrongly
-    return TESTS_FAILED if TESTS_FAILED in codes else min(codes)
+    of_pytest, everything = pytest_arguments(kind, arguments)
+    with nothing_left_running(), jars_fetched_meanwhile() if everything else nullcontext():
+        return run([str(VENV_PYTHON), "-m", "pytest", *of_pytest], folder=ROOT)
 
 
 @contextmanager
@@ -170,17 +164,18 @@ def jars_fetched_meanwhile() -> Iterator[None]:
         process.wait()
 
 
-def pytest_arguments(kind: str, arguments: Sequence[str]) -> list[list[str]]:
-    """What pytest is called with, one call after the other: the marks, then what the user wrote, then where to look."""
+def pytest_arguments(kind: str, arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """What pytest is called with: the marks, then what the user wrote, then where to look; and whether that is all
+    there is of the kind."""
     given = [argument for argument in arguments if argument != kind]
     named = any((ROOT / argument.split("::")[0]).exists() for argument in given if not argument.startswith("-"))
     marks = [] if kind == "--full" else ["not full"]
     if kind == "--fast":
         folders = [f"tests/{name}" for name in FAST_TESTS if (ROOT / "tests" / name).is_dir()]
-        return [_pytest([QUICK, *marks], given, [] if named else [*SIDE_BY_SIDE, *folders])]
+        return _pytest([QUICK, *marks], given, [] if named else [*SIDE_BY_SIDE, *folders]), False
     if named or "-m" in given:
-        return [_pytest(marks, given, [])]
-    return [_pytest([part, *marks], given, SIDE_BY_SIDE) for part in (QUICK, SPARK, SERVERS)]
+        return _pytest(marks, given, []), False
+    return _pytest(marks, given, SIDE_BY_SIDE), True
 
 
 def _pytest(marks: Sequence[str], given: Sequence[str], more: Sequence[str]) -> list[str]:

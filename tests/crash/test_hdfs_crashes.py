@@ -93,7 +93,7 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     new_place: Callable[[], Place], everywhere: bool
 ) -> None:
     problems = []
-    for stop in drawn(stops_to_try(record(new_place(), 1)), 5, everywhere):
+    for stop in drawn(stops_to_try(record(new_place(), 1)), 3, everywhere):
         place = new_place()
         assert finish(start_owner(place, 1, stop)) == KILLED, stop
         assert own_to_the_end(place, 2) == FINISHED, stop

@@ -22,7 +22,7 @@ from tests.crash.test_round_crashes import killed, killed_twice, paused, recover
 from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 
-TASKS = pytest.mark.parametrize("tasks", [1, 3])
+TASKS = pytest.mark.parametrize("tasks", [1, pytest.param(3, marks=pytest.mark.full)])
 BASES = (STAGED, PREPARED, DECIDED, COMMITTED)
 ACTS = ("init_transactions", "produce", "send_offsets", "commit", "committed")
 SEEDS = 60

@@ -23,8 +23,8 @@ from tests.stalls import expect_output
 
 __all__ = ["new_place"]  # a fixture, used by name
 
-SEEDS = range(4)
-SEEDS_FULL = range(4, 200)
+SEEDS = (2, 3)
+SEEDS_FULL = (0, 1, *range(4, 200))
 LAST_LEASE = 1_000
 _ACTIONS: tuple[Literal["pause", "kill", "lose_reply"], ...] = ("pause", "pause", "kill", "lose_reply")
 

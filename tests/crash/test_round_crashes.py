@@ -18,7 +18,7 @@ from tests.crash.stops import BASES, FINISHED, KILLED, STALE, Stop, stops_to_try
 from tests.house.failpoints import failpoint_names
 from tests.stalls import expect_output
 
-TASKS = pytest.mark.parametrize("tasks", [1, 3])
+TASKS = pytest.mark.parametrize("tasks", [1, pytest.param(3, marks=pytest.mark.full)])
 
 # Effects of the rooms of the round that are no part of a round or its recovery, and where they are stopped instead.
 ELSEWHERE: dict[str, str] = {

@@ -24,7 +24,7 @@ __all__ = ["new_place"]  # a fixture, used by name
 pytestmark = pytest.mark.timeout(900)
 EVERYWHERE = pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.full)])
 TASKS = 3
-SOME = 4
+SOME = 2
 
 
 def some(stops: Sequence[Stop], everywhere: bool) -> list[Stop]:

@@ -53,10 +53,12 @@ class LogPlace:
         )
 
 
-_SERVERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("hdfs", "bk")]
+SERVED_STORES = ("hdfs", "bk")
+"""Those of `log_place` that need servers."""
+_SERVED = [pytest.param(name, marks=pytest.mark.servers) for name in SERVED_STORES]
 
 
-@pytest.fixture(params=["files", "memory", "memory, one thread", *_SERVERS])
+@pytest.fixture(params=["files", "memory", "memory, one thread", *_SERVED])
 def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, tmp_path: Path) -> Iterator[LogPlace]:
     """A place in each of the stores there are. HDFS and BookKeeper are started for it."""
     if request.param == "hdfs":

@@ -101,6 +101,7 @@ def test_metadata_that_has_expired_while_nothing_is_prepared_is_written_again(fl
     second.close()
 
 
+@pytest.mark.full
 def test_a_broker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_nothing(
     flow: Flow, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ class Side:
         self._open.clear()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, *[pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 30)]])
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 30)]])
 def test_the_same_history_has_the_same_answers_and_is_seen_alike(kafka: KafkaServer, seed: int) -> None:
     with MemoryKafka("in-memory:4").serving() as cluster:
         real, memory = Side(kafka.bootstrap), Side(cluster.bootstrap)

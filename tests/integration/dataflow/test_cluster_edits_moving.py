@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 cluster, flow = edited_flow.cluster, edited_flow.flow
 
 
+@pytest.mark.full
 def test_workers_are_replaced_and_tasks_regrouped_and_parted_under_load_without_a_loss(
     flow: Flow, cluster: Cluster
 ) -> None:

@@ -1,5 +1,5 @@
-"""A dataflow whose registry is restarted under it, server by server, and then cut off for a minute, as processes, on
-Spark: it stops when its generations end, goes on by itself, and every record is there once.
+"""A dataflow whose registry is restarted under it, server by server, and then cut off for several sessions, as
+processes, on Spark: it stops when its generations end, goes on by itself, and every record is there once.
 
 One dataflow lives through all of it, step by step; the last step stops it.
 """
@@ -25,7 +25,7 @@ from tests.integration.cluster import Cluster, Flow, running_cluster, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LOGS = ("in/0", "in/1")
-AWAY_S = 60.0
+AWAY_S = 30.0
 SESSION_TIMEOUT_S = 8.0
 
 
@@ -78,11 +78,11 @@ def feed(cluster: Cluster) -> None:
         cluster.append(log, 200)
 
 
-def test_a_dataflow_outlives_its_registrys_restarts_and_a_minute_without_it(
+def test_a_dataflow_outlives_its_registrys_restarts_and_several_sessions_without_it(
     flow: Flow, cluster: Cluster, zookeeper_quorum: ZooKeeperServers, direct: Registry, proxies: list[ChaosProxy]
 ) -> None:
     a_rolling_restart_of_three_servers_costs_no_record(flow, cluster, zookeeper_quorum)
-    cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(flow, cluster, direct, proxies)
+    cut_off_for_several_sessions_it_commits_nothing_and_then_goes_on_by_itself(flow, cluster, direct, proxies)
     stopping_leaves_every_record_once(flow, cluster)
 
 
@@ -102,7 +102,7 @@ def a_rolling_restart_of_three_servers_costs_no_record(
     flow.wait_for_workers(1)
 
 
-def cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
+def cut_off_for_several_sessions_it_commits_nothing_and_then_goes_on_by_itself(
     flow: Flow, cluster: Cluster, direct: Registry, proxies: list[ChaosProxy]
 ) -> None:
     flow.wait_for_workers(1)
@@ -116,7 +116,7 @@ def cut_off_for_a_minute_it_commits_nothing_and_then_goes_on_by_itself(
     wait_until(lambda: direct.find(flow.view.paths.session(worker.name)) is None, 60, "the worker's generation to end")
     left_at = {path: direct.get(path).version for path in commits}
     feed(cluster)
-    wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - cut_s > AWAY_S, 2 * AWAY_S, "the minute to pass")
+    wait_until(lambda: SYSTEM_CLOCK.monotonic_s() - cut_s > AWAY_S, 2 * AWAY_S, "the time to pass")
     assert {path: direct.get(path).version for path in commits} == left_at, "nobody can commit without a generation"
     for proxy in proxies:
         proxy.heal()

@@ -59,6 +59,7 @@ def test_every_log_benchmark_gives_a_row_with_its_limit_and_its_guarantee(tmp_pa
 
 
 @pytest.mark.servers
+@pytest.mark.full
 def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
     pairs = ["append-100B/kafka", "append-100B/distributedlog", "read-1KiB/kafka", "read-1KiB/distributedlog"]
     tails = ["tail/kafka", "tail/distributedlog"]
@@ -81,6 +82,7 @@ def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
     assert rows["append-100B"]["peer"] == max(rows[pair]["peer"] for pair in pairs[:2])
 
 
+@pytest.mark.full
 def test_a_peer_that_cannot_be_fetched_is_an_error_when_it_was_asked_for_by_name(tmp_path: Path) -> None:
     (tmp_path / "ivy.xml").write_text(
         '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
@@ -96,6 +98,7 @@ def test_a_peer_that_cannot_be_fetched_is_an_error_when_it_was_asked_for_by_name
     assert "cannot be had: jars could not be fetched" in row["peer_name"]
 
 
+@pytest.mark.full
 def test_memory_and_many_logs_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
     done = run_bench(tmp_path, "memory", "logs-1", "logs-100", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -61,7 +61,9 @@ def processes_in(directory: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("launcher", ["local", "yarn", pytest.param("skein", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "launcher", ["local", *(pytest.param(name, marks=pytest.mark.full) for name in ("yarn", "skein"))]
+)
 def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_killed(
     tmp_path: Path, launcher: str
 ) -> None:

@@ -87,6 +87,7 @@ def test_masters_that_ask_for_the_label_run_on_the_node_that_has_it(yarn: YarnSe
     wait_until(lambda: not yarn.container_processes(1), timeout_s=120)
 
 
+@pytest.mark.full
 def test_a_file_outlives_one_of_two_data_nodes_and_so_do_writers(own_hdfs: HdfsServers, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("hello")
     own_hdfs.run(SHELL, ["-put", str(tmp_path / "words"), "/before"])
@@ -108,6 +109,7 @@ def sleeping(yarn: YarnServers, number: int | None = None) -> list[int]:
     return found
 
 
+@pytest.mark.full
 def test_a_killed_node_is_lost_its_containers_are_orphans_and_it_can_come_back(own_yarn: YarnServers) -> None:
     submit(own_yarn, "sleep 600")
     wait_until(lambda: sleeping(own_yarn), timeout_s=180, what="the container's command")

@@ -64,6 +64,7 @@ def test_two_minutes_of_kills_stalls_cuts_and_edits_lose_nothing_and_repeat_noth
     assert list((tmp_path / "soak").iterdir()) == []
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_it_early_with_its_table_and_leaves_nothing_running(tmp_path: Path) -> None:
     """What was put in up to there has come out, once."""
     with soaking(tmp_path, "--minutes", "30", "--seed", "1") as soak:

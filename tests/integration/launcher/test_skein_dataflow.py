@@ -110,6 +110,7 @@ def since(killed_ms: int, what: str) -> None:
     print(f"{what}: {(SYSTEM_CLOCK.now_ms() - killed_ms) / 1000:.1f} s")
 
 
+@pytest.mark.full
 def test_a_dataflow_lives_as_a_skein_application_through_kills_and_a_restart(flow: YarnFlow, cluster: Cluster) -> None:
     a_dataflow_with_a_package_comes_up_as_a_skein_application(flow)
     what_the_command_line_prints_is_what_was_submitted(flow)

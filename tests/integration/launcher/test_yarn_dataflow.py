@@ -139,6 +139,7 @@ def test_a_dataflow_that_fails_is_an_application_that_failed_and_says_why(cluste
     failing.wait(lambda: "nobody can take this" in failing.command("logs", "failing"), "its words to be collected")
 
 
+@pytest.mark.full
 def test_a_node_label_keeps_master_and_worker_on_the_nodes_that_have_it(cluster: Cluster, yarn: YarnServers) -> None:
     cluster.append("labelled-in/0", 10)
     yarn.label_node(1)

@@ -90,6 +90,7 @@ def test_the_end_may_be_all_that_a_writer_adds_after_a_roll(namespace: LogNamesp
     assert len(namespace.segments(LOG)) == 1
 
 
+@pytest.mark.real_stores
 def test_a_writer_that_was_replaced_cannot_seal(namespace: LogNamespace) -> None:
     stale = namespace.open_writer(LOG)
     stale.write(b"0").result(120)
@@ -102,6 +103,7 @@ def test_a_writer_that_was_replaced_cannot_seal(namespace: LogNamespace) -> None
     assert read_to_the_end(namespace) == [b"0", b"1"]
 
 
+@pytest.mark.real_stores
 def test_a_reader_that_waits_is_told_of_the_end(namespace: LogNamespace) -> None:
     writer = namespace.open_writer(LOG)
     writer.write(b"0").result(120)

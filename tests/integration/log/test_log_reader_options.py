@@ -163,6 +163,7 @@ def test_an_error_ahead_is_raised_at_its_place(namespace: LogNamespace, ahead: R
         assert reader.position == DLSN(2, 1, 0)
 
 
+@pytest.mark.real_stores
 def test_a_sealed_log_read_ahead_ends_behind_its_last_record(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
         for n in range(5):

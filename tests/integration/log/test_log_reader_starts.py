@@ -91,6 +91,7 @@ def test_a_sequence_id_that_is_still_to_come_is_waited_for(namespace: LogNamespa
         assert reader.last_place == (DLSN(2, 0, 2), 4)
 
 
+@pytest.mark.real_stores
 def test_readers_of_a_truncated_log_begin_with_what_is_kept(namespace: LogNamespace) -> None:
     """DistributedLog's TestBKDistributedLogManager, testTruncationValidation."""
     payloads = fill_log(namespace, LOG, 9)

@@ -89,6 +89,7 @@ def test_a_batch_may_span_many_entries_and_groups(namespace: LogNamespace) -> No
     assert payloads_read(namespace, "small-entries") == payloads
 
 
+@pytest.mark.real_stores
 def test_segments_are_rolled_by_size_and_read_through(namespace: LogNamespace) -> None:
     namespace.create("rolling", LogConfig(segment_bytes_max=4096))
     payloads = [b"%04d" % n + bytes(1000) for n in range(40)]
@@ -164,6 +165,7 @@ def test_close_flushes(namespace: LogNamespace) -> None:
     assert not namespace.segments(LOG)[0].in_progress
 
 
+@pytest.mark.real_stores
 def test_abort_does_not_flush_but_finishes_the_group_that_is_being_written(namespace: LogNamespace) -> None:
     """DistributedLog's TestBKLogSegmentWriter: what waits is cancelled."""
     writer = namespace.open_writer(LOG)
@@ -240,6 +242,7 @@ def test_writing_faster_than_the_disk_makes_callers_wait(namespace: LogNamespace
     assert namespace.count("bounded") == 3
 
 
+@pytest.mark.real_stores
 def test_many_threads_may_write_and_each_keeps_its_order(namespace: LogNamespace) -> None:
     with namespace.open_writer(LOG) as writer:
 

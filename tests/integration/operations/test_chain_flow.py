@@ -47,6 +47,7 @@ def chain() -> ChainConfig:
     return ChainConfig.parse({"name": "orders", "logs": logs, "dataflows": flows}, source="the test")
 
 
+@pytest.mark.full
 def test_a_chain_that_is_killed_scaled_and_stopped_delivers_every_record_once(cluster: Cluster) -> None:
     config = chain()
     submitted = submit_chain(cluster.registry, config, cluster.home, standbys=0)

@@ -91,7 +91,7 @@ def test_micro_batches_are_written_once_and_in_order(namespace: LogNamespace, re
     assert written(namespace) == {"a": BOTH["a"], "b": [*BOTH["b"], b"b4"]}
 
 
-@pytest.mark.parametrize("outsider", [False, True])
+@pytest.mark.parametrize("outsider", [pytest.param(False, marks=pytest.mark.full), True])
 def test_wherever_a_process_dies_a_micro_batch_is_whole_or_absent_and_written_once(
     namespace: LogNamespace, registry_hosts: str, outsider: bool
 ) -> None:

@@ -143,6 +143,7 @@ def test_an_owner_that_is_killed_around_its_write_loses_nothing_and_repeats_one_
     assert tables.written() == again
 
 
+@pytest.mark.full
 def test_a_dataflow_between_tables_survives_the_kill_of_its_worker(
     zookeeper: EmbeddedZooKeeper, tables: Tables, tmp_path: Path
 ) -> None:
