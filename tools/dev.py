@@ -55,10 +55,11 @@ SETUP_LOG, FETCH_LOG = ROOT / ".cache" / "setup.log", ROOT / ".cache" / "fetch.l
 JAVA_MAJOR_MIN = 17
 COMPILED = ("scribengin", "registry", "tools", "tests")
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
-# Most tests wait, for a disk, a session's end or Spark's start, so they run side by side, in the order that
-# tests/conftest.py says. What is named by a path is looked at by somebody: one process, in order.
-QUICK = "not spark and not servers"
-SIDE_BY_SIDE = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder")
+# Many tests wait, for a disk, a session's end or a process's start: so there is one process more than there are cores,
+# and each takes files in the order that tests/conftest.py says. What is named by a path is looked at by somebody: one
+# process, in order.
+QUICK = "not spark and not servers and not schedules"
+SIDE_BY_SIDE = ("-n", str(min((os.cpu_count() or 1) + 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder")
 LOG_LINES_SHOWN = 40
 RUN_VARIABLE, PATIENCE_VARIABLE = "SCRIBENGIN_TEST_RUN", "SCRIBENGIN_REGISTRY_PATIENCE_S"
 TESTS_PATIENCE_S = 900  # what outlives even this script ends by itself once its registry has been gone for so long

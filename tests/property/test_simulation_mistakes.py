@@ -17,6 +17,7 @@ from tests.property.simulation_mistakes import MISTAKES, Mistake
 SEEDS_MAX = 500
 
 
+@pytest.mark.schedules
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_is_caught(mistake: Mistake) -> None:
     _check_caught(mistake, MISTAKES[mistake], lambda seed: drawn(seed, "memory"))
