@@ -12,6 +12,7 @@ ScribenginError
 ├── LogError
 │   ├── LogNotFound · LogExists · InvalidLogName · NamespaceNotBound     exit code 2
 │   ├── StoreNotMounted        the directory of a namespace is another one, or empty, on this machine
+│   ├── StoreElsewhere         the directory of a namespace is on another machine             exit code 2
 │   ├── LogBusy                the log cannot be changed so while somebody uses it            exit code 2
 │   │   └── ReaderBehind       a registered reader has not read what was to be given up
 │   ├── ConfigConflict         somebody else has changed the log's configuration meanwhile
@@ -127,6 +128,12 @@ class NamespaceNotBound(LogError):
 
 class StoreNotMounted(LogError):
     """The directory is not that of the namespace: its disk is not mounted, or on another machine."""
+
+    exit_code = 2
+
+
+class StoreElsewhere(LogError):
+    """The namespace keeps its logs in a directory of another machine, which nobody said that this one shares."""
 
     exit_code = 2
 
@@ -442,6 +449,7 @@ __all__ = [
     "SourceMissing",
     "SparkUnavailable",
     "StaleOwner",
+    "StoreElsewhere",
     "StoreNotMounted",
     "StoreUnreachable",
     "SystemUnreachable",

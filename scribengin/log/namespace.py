@@ -31,7 +31,7 @@ from scribengin.log.format.records import LogRecord
 from scribengin.log.inspect.info import LogInfo, log_info
 from scribengin.log.inspect.log import LogInspection
 from scribengin.log.metadata import writer_lock as ownership
-from scribengin.log.metadata.binding import bind, bound, chosen_store, session_for
+from scribengin.log.metadata.binding import BindOptions, bind, bound, chosen_store, session_for
 from scribengin.log.metadata.lifecycle import configure_log, create_log, delete_log, standing
 from scribengin.log.metadata.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
 from scribengin.log.metadata.names import WILDCARD, check_log_name
@@ -99,18 +99,28 @@ class LogNamespace(ClosedAtExit):
 
     @classmethod
     def bind(
-        cls, uri: str, store_dir: str | Path, *, registry: Registry | None = None, store: str | None = None
+        cls,
+        uri: str,
+        store_dir: str | Path,
+        *,
+        registry: Registry | None = None,
+        store: str | None = None,
+        shared: bool = False,
+        moved: bool = False,
     ) -> NamespaceDescriptor:
         """Create the namespace, with its segments in the directory `store_dir`. Idempotent for the same directory.
 
-        With a `store` (or a URI) that names another kind than files, `store_dir` is a place in that. Raises
-        ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another place), StoreNotMounted (it was
-        bound to this one, which is not the same any more), LogWriteFailed.
+        With a `store` (or a URI) that names another kind than files, `store_dir` is a place in that. A directory is on
+        this machine, and others may not open the namespace, unless it is `shared`: the same mount for all, which keeps
+        what docs/guide/log-store.md asks of one. `moved`: it is on this machine alone now, where it was on another.
+        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound (it is bound to another place), StoreNotMounted (it
+        was bound to this one, which is not the same any more), StoreElsewhere (it is on another machine),
+        LogWriteFailed.
         """
         kind = chosen_store(uri, store)
         session, path, own = session_for(uri, registry)
         try:
-            return bind(session, path, kind, str(store_dir))
+            return bind(session, path, kind, str(store_dir), BindOptions(shared, moved))
         finally:
             if own:
                 session.close()
@@ -135,7 +145,7 @@ class LogNamespace(ClosedAtExit):
         name would become a log). `outstanding_writes_max` limits the unacknowledged records of all writers that this
         object opens together; in dark mode they are only counted. With a `commit_thread`, which may be that of other
         namespaces, too, all writers write on it: for very many logs. It is closed by whoever made it, after them.
-        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound, StoreNotMounted.
+        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound, StoreNotMounted, StoreElsewhere.
         """
         session, path, own = session_for(uri, registry)
         try:

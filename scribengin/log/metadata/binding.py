@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 from scribengin.base.failpoints import failpoint
-from scribengin.errors import ConfigInvalid, NamespaceNotBound
+from scribengin.base.process.machine import MachineIdentity, this_machine
+from scribengin.errors import ConfigInvalid, NamespaceNotBound, StoreElsewhere
 from scribengin.log.metadata.names import NamespaceUri
 from scribengin.log.metadata.segments import NamespaceDescriptor
 from scribengin.log.store.opening import DEFAULT_STORE, open_store, store_kind
@@ -37,8 +39,17 @@ def session_for(uri: str, registry: Registry | None) -> tuple[Registry, str, boo
     return registry, parsed.path.removeprefix(root), False
 
 
+@dataclass(frozen=True, slots=True)
+class BindOptions:
+    """What is said of a directory when a namespace is bound to it: that machines share it, or that it is on this one
+    alone, where it was on another, or shared."""
+
+    shared: bool = False
+    moved: bool = False
+
+
 def bound(registry: Registry, path: str, uri: str) -> NamespaceDescriptor:
-    """What the namespace is bound to. Raises NamespaceNotBound."""
+    """What the namespace is bound to. Raises NamespaceNotBound, StoreElsewhere."""
     node = registry.find(path)
     if node is None or not node.data:
         raise NamespaceNotBound(f"{uri} is bound to no store: bind it with LogNamespace.bind, or run a sandbox")
@@ -46,7 +57,21 @@ def bound(registry: Registry, path: str, uri: str) -> NamespaceDescriptor:
     store = NamespaceUri.parse(uri).store
     if store not in (None, descriptor.store):
         raise NamespaceNotBound(f"{uri} is bound to the store '{descriptor.store}', and not to '{store}'")
+    check_machine(descriptor, path)
     return descriptor
+
+
+def check_machine(descriptor: NamespaceDescriptor, path: str) -> None:
+    """Whether it is a shared directory that this machine sees is told by its mark. Raises StoreElsewhere."""
+    machine = descriptor.machine
+    if machine is None or descriptor.shared or machine.is_this():
+        return
+    raise StoreElsewhere(
+        f"{path} keeps its logs in {descriptor.location} on the machine {machine.name}, and this is "
+        f"{this_machine().name}: open it there through a proxy (`scribengin proxy`), or keep logs where all machines "
+        "reach them (`scribengin log bind` with hdfs:// or bk://); if that directory is mounted here as well, "
+        f"`scribengin log bind --shared {descriptor.location}`"
+    )
 
 
 def chosen_store(uri: str, store: str | None) -> str:
@@ -62,34 +87,45 @@ def chosen_store(uri: str, store: str | None) -> str:
     return chosen
 
 
-def bind(registry: Registry, path: str, store: str, location: str) -> NamespaceDescriptor:
+def bind(
+    registry: Registry, path: str, store: str, location: str, options: BindOptions = BindOptions()
+) -> NamespaceDescriptor:
     """Make the namespace's node, its place in the store with its token, and the node its logs stand below. Idempotent.
 
     Raises NamespaceNotBound (it is bound to another place), StoreNotMounted (to this one, which is another one on this
-    machine), LogWriteFailed.
+    machine), StoreElsewhere (another machine has it), ConfigInvalid, LogWriteFailed.
     """
-    location = store_kind(store).resolved(location)
+    kind = store_kind(store)
+    location = kind.resolved(location)
+    if (options.shared or options.moved) and not kind.on_one_machine:
+        raise ConfigInvalid(f"{location} is the same for all machines: only directories are shared or moved")
     what = f"{path} keeps changing and could not be bound; see who else binds it, and try again"
     there = win_race(
-        lambda: _bind(registry, path, store, location),
+        lambda: _bind(registry, path, store, location, options),
         races=(NodeExists, NodeMissing, VersionConflict),
         registry=registry,  # somebody else binds it, or our reply was lost: look again
         exhausted=lambda: NamespaceNotBound(what),
     )
-    if (there.store, there.location) != (store, location):
-        raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
-    open_store(store, location, there.token).check_mounted()
     with suppress(NodeExists), failpoint("log.bind_logs"):
         registry.create(f"{path}/logs")
     return there
 
 
-def _bind(registry: Registry, path: str, store: str, location: str) -> NamespaceDescriptor:
+def _bind(registry: Registry, path: str, store: str, location: str, options: BindOptions) -> NamespaceDescriptor:
     node = registry.find(path)
     if node is not None and node.data:
-        return NamespaceDescriptor.from_bytes(node.data, path=path)
+        there = NamespaceDescriptor.from_bytes(node.data, path=path)
+        if (there.store, there.location) != (store, location):
+            raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
+        open_store(store, location, there.token).check_mounted()
+        wanted = _told(there, options)
+        check_machine(wanted, path)
+        if wanted != there:
+            with failpoint("log.bind_machine"):
+                registry.set(path, wanted.to_bytes(), node.version)
+        return wanted
     token = store_kind(store).prepare(location)  # first, so that a node never names a place that has no token
-    wanted = NamespaceDescriptor(store=store, location=location, token=token)
+    wanted = _told(NamespaceDescriptor(store=store, location=location, token=token), options)
     if node is None:
         with failpoint("log.bind_create"):
             registry.create(path, wanted.to_bytes(), parents=True)
@@ -97,3 +133,13 @@ def _bind(registry: Registry, path: str, store: str, location: str) -> Namespace
         with failpoint("log.bind_set"):
             registry.set(path, wanted.to_bytes(), node.version)
     return wanted
+
+
+def _told(descriptor: NamespaceDescriptor, options: BindOptions) -> NamespaceDescriptor:
+    """With what whoever binds it says of its machine."""
+    if not store_kind(descriptor.store).on_one_machine:
+        return descriptor
+    nobody_has_said = descriptor.machine is None and not descriptor.shared
+    machine: MachineIdentity | None = this_machine() if options.moved or nobody_has_said else descriptor.machine
+    shared = options.shared or (descriptor.shared and not options.moved)
+    return descriptor.model_copy(update={"machine": machine, "shared": shared})

@@ -24,6 +24,7 @@ from pydantic import ValidationInfo, field_validator
 from scribengin.base.commit_log import CommitLogPath
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, EntryName, node_name
+from scribengin.base.process.machine import MachineIdentity
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -49,11 +50,17 @@ _REVISED_KEPT = 64
 
 
 class NamespaceDescriptor(Descriptor):
-    """What a namespace is bound to: a store, where it keeps its segments, and the token that the place holds, too."""
+    """What a namespace is bound to: a store, where it keeps its segments, and the token that the place holds, too.
+
+    `machine` has the directory of a store of files (None: another store, or nobody has said). Others open it only if it
+    is `shared`: a mount that they all see.
+    """
 
     store: str
     location: str
     token: str
+    machine: MachineIdentity | None = None
+    shared: bool = False
 
     @property
     def directory(self) -> Path | None:

@@ -9,7 +9,7 @@ import posixpath
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from scribengin.base.model import absolute_path
 from scribengin.errors import ConfigInvalid
@@ -27,6 +27,9 @@ DEFAULT_STORE = "file"
 
 class StoreKind(ABC):
     """How a namespace gets a place in one kind of store, and how that is opened."""
+
+    on_one_machine: ClassVar[bool] = False
+    """Whether a location means another place on every machine, as a path does."""
 
     @abstractmethod
     def resolved(self, location: str) -> str:
@@ -47,6 +50,8 @@ class StoreKind(ABC):
 
 
 class _FileKind(StoreKind):
+    on_one_machine = True
+
     def resolved(self, location: str) -> str:
         return str(Path(location).resolve())
 

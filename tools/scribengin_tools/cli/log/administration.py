@@ -63,21 +63,35 @@ def bind(
             show_default=False,
         ),
     ],
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="The directory is a mount that other machines have, too, at the same path."),
+    ] = False,
+    moved: Annotated[
+        bool,
+        typer.Option("--moved", help="The directory is on this machine alone now: it was on another, or shared."),
+    ] = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """Make a namespace for logs, kept in a directory of this machine or of HDFS, or on BookKeeper.
 
-    Once and for all: again with the same directory changes nothing, with another is refused."""
+    Once and for all: again with the same directory changes nothing, with another is refused.
+
+    A directory belongs to this machine. Others refuse to open the namespace, unless it is --shared: the page on the
+    log store says what such a mount must promise."""
+    from scribengin.errors import ConfigInvalid
     from scribengin.log import LogNamespace
 
+    if shared and moved:
+        raise ConfigInvalid("--shared and --moved contradict each other: say one of them")
     scheme, url, _ = directory.partition("://")
     store = scheme if url and scheme in ("hdfs", "bk") else None
     if "://" in namespace:
-        bound = LogNamespace.bind(namespace, directory, store=store)
+        bound = LogNamespace.bind(namespace, directory, store=store, shared=shared, moved=moved)
     else:
         with connected(registry) as session:
-            bound = LogNamespace.bind(namespace, directory, registry=session, store=store)
+            bound = LogNamespace.bind(namespace, directory, registry=session, store=store, shared=shared, moved=moved)
     print(f"{namespace} keeps its logs in {bound.location}")
 
 
