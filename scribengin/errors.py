@@ -23,6 +23,8 @@ ScribenginError
 │   ├── TransactionIdOutOfOrder · RecordTooLarge
 │   ├── SenderUnknown          which of a sender's records are in the log is not known any more
 │   ├── OverCapacity           too many records are unacknowledged; nothing was queued
+│   ├── MessageInvalid         what came over the wire is no request of a proxy's client, or no answer to one
+│   ├── ProxyUnreachable       no proxy has done what was asked in time; SystemUnreachable, too
 │   ├── EndOfStream            the log was sealed, and everything in it was read
 │   ├── LogClosed              a writer or reader was used after close()
 │   │   └── ReadCancelled      it was closed while a call waited
@@ -183,6 +185,11 @@ class SenderUnknown(LogError):
     what it sent before, and got no answer to, is in the log, cannot be told."""
 
 
+class MessageInvalid(LogError):
+    """What came over the wire is no request of a proxy's client, or no answer to one: a checksum does not hold, or
+    another version wrote it."""
+
+
 class EndOfStream(LogError):
     """The log was marked as ended, and everything in it was read."""
 
@@ -323,6 +330,10 @@ class StoreUnreachable(LogWriteFailed, SystemUnreachable):
     """The system that keeps a log's segments does not answer. As any LogWriteFailed, but it is worth waiting for."""
 
 
+class ProxyUnreachable(LogError, SystemUnreachable):
+    """No proxy has done in time what was asked of it. Of records, some of which may be in the log all the same."""
+
+
 class OutOfRoom(SystemUnreachable):
     """A disk or a quota is full. What was not written is written once there is room, as long as it takes."""
 
@@ -422,6 +433,7 @@ __all__ = [
     "LogExists",
     "LogNotFound",
     "LogWriteFailed",
+    "MessageInvalid",
     "NamespaceNotBound",
     "NotNarrow",
     "OutOfRoom",
@@ -430,6 +442,7 @@ __all__ = [
     "PackageInvalid",
     "PositionTruncated",
     "ProducerFull",
+    "ProxyUnreachable",
     "RangeGone",
     "ReadCancelled",
     "ReaderBehind",

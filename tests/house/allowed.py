@@ -49,6 +49,7 @@ changes of the outside world are no part of a round or its recovery, and why: wh
 round."""
 
 INSIDE_LOG: dict[str, str] = {
+    "scribengin.proxy": "sends entries as they stand on disk, and is a log's writer and store on another machine",
     "scribengin.testing": "forges entries and segments byte by byte, and keeps them in a store of its own",
     "scribengin_tools.logs.benchmark": "takes the mark of its own namespace away, and measures the checksum",
 }

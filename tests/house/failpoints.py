@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from tests.house.outside import Outside
 from tests.house.tree import SourceFile, called_name, imported_names, resolved, shipped_files
 
-ROOMS = ("scribengin.filesystems", "scribengin.log", "scribengin.connectors", "scribengin.dataflow")
+ROOMS = (
+    "scribengin.filesystems",
+    "scribengin.log",
+    "scribengin.proxy",
+    "scribengin.connectors",
+    "scribengin.dataflow",
+)
 """Where a round and its recovery happen."""
 
 _EFFECT = "scribengin.base.failpoints.failpoint"

@@ -13,7 +13,7 @@ from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
 # A room within a room is a room of its own; what is named nowhere belongs to the nearest folder that is.
 BELOW: dict[str, frozenset[str]] = {
     "scribengin_dev": frozenset({"scribengin_tools", "testing"}),
-    "scribengin_tools": frozenset({"operations", "scribengin_registry.embedded"}),
+    "scribengin_tools": frozenset({"operations", "proxy", "scribengin_registry.embedded"}),
     "testing": frozenset({"master", "worker"}),
     "worker": frozenset({"monitoring"}),
     "master": frozenset({"monitoring"}),
@@ -28,6 +28,7 @@ BELOW: dict[str, frozenset[str]] = {
     "launcher": frozenset({"base"}),
     "connectors": frozenset({"log.clients", "dafka"}),
     "dafka": frozenset({"log"}),
+    "proxy": frozenset({"log"}),
     "log.clients": frozenset({"log"}),
     "log": frozenset({"log.inspect"}),
     "log.inspect": frozenset({"log.retention", "log.write"}),
@@ -50,7 +51,7 @@ BELOW: dict[str, frozenset[str]] = {
     "scribengin_registry": frozenset(),
 }
 
-# A client of a system that not everybody has -> the modules that may import it.
+# A client of a system that not everybody has (or a part of one) -> the modules that may import it.
 CLIENTS: dict[str, tuple[str, ...]] = {
     "kazoo": ("scribengin_registry",),
     "fsspec": ("scribengin.filesystems",),
@@ -76,6 +77,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     ),
     "zmq": ("scribengin.dafka",),
     "greenlet": ("scribengin.testing.simulation",),
+    "pyarrow.flight": ("scribengin.proxy.server", "scribengin.proxy.client.transport"),
 }
 
 LOG = "scribengin.log"
@@ -199,9 +201,10 @@ def behind_the_face(file: SourceFile) -> list[str]:
 def stray_clients(file: SourceFile) -> list[str]:
     """Imports of a system's client outside of its place."""
     found = {
-        f"{file.path}:{line} imports {module.split('.')[0]}"
+        f"{file.path}:{line} imports {client}"
         for module, line in imported_modules(file)
-        if (places := CLIENTS.get(module.split(".")[0])) and not any(_is_in(file.module, place) for place in places)
+        for client in _around(module)
+        if (places := CLIENTS.get(client)) and not any(_is_in(file.module, place) for place in places)
     }
     return sorted(found)
 

@@ -1,0 +1,133 @@
+"""How requests get to whoever owns a log: which proxy is asked, and again, until one has answered for good."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import count
+
+import pyarrow as pa
+
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.threads import pause as wait_a_while
+from scribengin.errors import LogClosed, MessageInvalid, ProxyUnreachable, RegistryError, ScribenginError
+from scribengin.proxy.client.transport import ProxyTransport
+from scribengin.proxy.config import ProxyClientConfig
+from scribengin.proxy.nodes import ProxyNodes
+from scribengin.proxy.state.resend import Lost, NotSent, SendAgain, SenderState, Sent
+from scribengin.proxy.state.routes import ProxyRoutes
+from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, decode_answer
+from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask, encode_write
+
+_SERVERS_KNOWN_S = 2.0
+"""So long the list of proxies is believed."""
+_PAUSE_S = 0.02
+_PAUSE_MAX_S = 1.0
+
+Pause = Callable[[float], object]
+"""Waits so many seconds. True: there is no point in asking any more."""
+
+
+class ProxyDelivery:
+    """What all writers of a client share. Thread-safe."""
+
+    def __init__(
+        self, nodes: ProxyNodes, transport: ProxyTransport, config: ProxyClientConfig, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._nodes = nodes
+        self._transport = transport
+        self.config = config
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._routes = ProxyRoutes()
+        self._listed_s: float | None = None
+
+    def send(
+        self, state: SenderState, log: str, body: pa.RecordBatch, *, txids: bool, pause: Pause = wait_a_while
+    ) -> Sent | NotSent | Lost:
+        """Send records, as the sender's next ones, until it is known what became of them."""
+        state.begin(body.num_rows, self.clock.monotonic_s())
+        while True:
+            request = encode_write(log, state.sender, state.number, state.answered, body, txids=txids)
+            found = state.answer(self._call(log, WRITE, request), self.clock.monotonic_s())
+            if not isinstance(found, SendAgain):
+                return found
+            self._learn(log, found)
+            if found.pause_s and pause(found.pause_s):
+                return Lost(LogClosed(f"log '{log}': the writer was closed before it was known what was written"))
+
+    def ask(
+        self,
+        request: AskRequest,
+        *,
+        pause: Pause = wait_a_while,
+        done_if: type[ScribenginError] | None = None,
+        patience_s: float | None = None,
+    ) -> AskDone:
+        """Ask until it is done. With `done_if`, it is done too when it is refused with that after an attempt that may
+        have done it.
+
+        Raises what a proxy refuses it with, and after `patience_s` (None: that of the client) what was in the way.
+        """
+        until_s = self.clock.monotonic_s() + (self.config.patience_s if patience_s is None else patience_s)
+        body = encode_ask(request)
+        unsure = False
+        for failures in count():
+            answer = self._call(request.log, ASK, body)
+            match answer:
+                case AskDone():
+                    return answer
+                case Refused(error):
+                    if unsure and done_if is not None and isinstance(error, done_if):
+                        return AskDone()
+                    raise error
+                case MovedTo(address):
+                    self._learn(request.log, SendAgain(0.0, owner=address))
+                    why: ScribenginError = ProxyUnreachable(f"proxies disagree whose log '{request.log}' is")
+                case TryAgain(why, maybe_done):
+                    unsure |= maybe_done
+                    self._learn(request.log, SendAgain(0.0, elsewhere=True))
+                case Written():
+                    raise MessageInvalid("a proxy has answered with the places of records that were not sent")
+            pause_s = min(_PAUSE_S * 2 ** min(failures, 10), _PAUSE_MAX_S)
+            if self.clock.monotonic_s() >= until_s or pause(pause_s):
+                raise why
+        raise AssertionError("it is asked until there is an answer")
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._transport.close()
+
+    def _call(self, log: str, kind: str, body: bytes) -> Answer:
+        """What the proxy says that is to be asked about the log."""
+        try:
+            address = self._address(log)
+        except RegistryError as error:
+            return TryAgain(error)
+        if address is None:
+            return TryAgain(ProxyUnreachable("no proxy of this namespace runs: start one with `scribengin proxy`"))
+        try:
+            return decode_answer(self._transport.call(address, kind, body, self.config.call_timeout_s))
+        except (ProxyUnreachable, MessageInvalid) as error:
+            with self._lock:
+                self._routes.failed(address, self.clock.monotonic_s())
+                self._listed_s = None
+            return TryAgain(error, maybe_written=True)
+
+    def _address(self, log: str) -> str | None:
+        now_s = self.clock.monotonic_s()
+        if self._listed_s is None or now_s - self._listed_s >= _SERVERS_KNOWN_S:
+            servers = self._nodes.servers()
+            with self._lock:
+                self._routes.servers_are(one.address for one in servers if one.takes_more)
+                self._listed_s = now_s
+        with self._lock:
+            return self._routes.choose(log, now_s)
+
+    def _learn(self, log: str, found: SendAgain) -> None:
+        with self._lock:
+            if found.owner is not None:
+                self._routes.moved(log, found.owner)
+            elif found.elsewhere:
+                self._routes.forget(log)
+                self._listed_s = None

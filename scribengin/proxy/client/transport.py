@@ -1,0 +1,55 @@
+"""Calls of proxies over Arrow Flight."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from scribengin.base.closing import ClosedAtExit
+from scribengin.errors import ProxyUnreachable
+
+
+class ProxyTransport(ClosedAtExit, ABC):
+    """Carries a request to a proxy, and its answer back. Thread-safe."""
+
+    @abstractmethod
+    def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+        """The messages of the answer. Raises ProxyUnreachable: the proxy may have done what was asked."""
+
+
+class FlightTransport(ProxyTransport):
+    """The one for real networks: a connection for each proxy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: dict[str, flight.FlightClient] = {}
+        self._closed = False
+
+    def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+        try:
+            client = self._client(address)
+            options = flight.FlightCallOptions(timeout=timeout_s)
+            return [result.body for result in client.do_action(flight.Action(kind, body), options)]
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ProxyUnreachable(f"the proxy {address} does not answer: {first}") from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            clients = list(self._clients.values())
+            self._clients.clear()
+        for client in clients:
+            client.close()
+
+    def _client(self, address: str) -> flight.FlightClient:
+        with self._lock:
+            if self._closed:
+                raise ProxyUnreachable(f"the proxy {address} is not asked any more: the namespace was closed")
+            client = self._clients.get(address)
+            if client is None:
+                client = self._clients[address] = flight.connect(address)
+            return client

@@ -1,0 +1,36 @@
+"""What a user can say about a proxy, and about the clients of proxies."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from scribengin.base.model import Config
+
+
+class ProxyConfig(Config):
+    """How a proxy runs."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """The address to listen at. Nothing on the wire is encrypted, and nobody says who they are: on other addresses than
+    the loopback one, only in a network whose machines are trusted."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """0: one that is free."""
+    advertised_host: str | None = None
+    """The host by which clients reach it. None: the one it listens at."""
+    logs_max: int = Field(default=10_000, ge=1)
+    """It writes so many logs at most."""
+    acquire_timeout_s: float = Field(default=5.0, ge=0)
+    """So long it waits for the lock of a log that somebody else writes, who is no proxy."""
+    answer_timeout_s: float = Field(default=20.0, gt=0)
+    """So long records may wait for the disk before their client is told to ask again."""
+
+
+class ProxyClientConfig(Config):
+    """How a client uses proxies."""
+
+    patience_s: float = Field(default=60.0, gt=0)
+    """A request that no proxy has done after that long fails."""
+    call_timeout_s: float = Field(default=30.0, gt=0)
+    """A proxy that has not answered a call after that long is taken for dead."""
+    request_bytes_max: int = Field(default=1024 * 1024, ge=1024)
+    """Records that gather while a request is under way go together, up to about this size."""

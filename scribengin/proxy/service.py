@@ -1,0 +1,308 @@
+"""A proxy without a network: requests in, answers out, whoever carries them.
+
+It is the writer of the logs that it owns, for all their clients. A writer that fails, for whatever reason, is dropped;
+the next request opens another one, which knows what the log holds of every sender. So no client sees a failure below.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from scribengin.base.closing import ClosedAtExit
+from scribengin.base.model import JsonObject
+from scribengin.base.threads import background
+from scribengin.errors import (
+    Fenced,
+    LogBusy,
+    LogClosed,
+    LogWriteFailed,
+    MessageInvalid,
+    OwnershipAcquireFailed,
+    RegistryError,
+    ScribenginError,
+    SenderUnknown,
+)
+from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.proxy.config import ProxyConfig
+from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
+from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
+from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
+from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
+from scribengin_registry.contract import Registry, SessionState
+
+_PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryError, MessageInvalid)
+"""What another attempt, here or elsewhere, may not meet with."""
+
+_RETRY_S = 0.2
+
+
+@dataclass
+class _OwnedLog:
+    name: str
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while it is taken or given up, never while records are written."""
+    writer: LogWriter | None = None
+    session: int = 0
+    """The registry session in which it was claimed."""
+
+
+class ProxyService(ClosedAtExit):
+    """Takes requests for the logs of a namespace. Thread-safe."""
+
+    def __init__(
+        self, namespace: LogNamespace, registry: Registry, proxy: ProxyDescriptor, config: ProxyConfig | None = None
+    ) -> None:
+        """`namespace` is opened with a commit thread, best; both it and `registry` are closed by whoever made them."""
+        self._namespace = namespace
+        self._registry = registry
+        self._proxy = proxy
+        self._config = config or ProxyConfig()
+        self._nodes = ProxyNodes(registry, namespace.path)
+        self._lock = threading.Lock()
+        self._logs: dict[str, _OwnedLog] = {}
+        self._ending = False
+        self._announced = 0
+        """The session in which clients find it."""
+        self._renewing = threading.Event()
+        self._asked: dict[str, Callable[[AskRequest], Answer]] = {
+            "open": self._open,
+            "create": self._create,
+            "delete": self._delete,
+            "truncate": self._truncate,
+            "seal": self._seal,
+            "release": self._release,
+            "info": self._info,
+        }
+
+    @property
+    def logs(self) -> list[str]:
+        """The logs that it writes just now."""
+        with self._lock:
+            return sorted(name for name, log in self._logs.items() if log.writer is not None)
+
+    def announce(self) -> None:
+        """Let clients find it, from now on, in whatever session. Raises what the registry raises."""
+        self._nodes.announce(self._proxy)
+        self._announced = self._registry.session_id
+        self._registry.on_session(self._on_session)
+
+    def handle(self, kind: str, body: pa.Buffer) -> list[bytes | pa.Buffer]:
+        """The messages of the answer to a request, which is `kind` and `body`."""
+        return encode_answer(self.answer(kind, body))
+
+    def answer(self, kind: str, body: pa.Buffer) -> Answer:
+        """The answer to a request."""
+        try:
+            if kind == WRITE:
+                return self.write(decode_write(body))
+            if kind == ASK:
+                return self.ask(decode_ask(body))
+            raise MessageInvalid(f"a proxy knows nothing of '{kind}'; use a client of its version")
+        except _PASSING as error:
+            return TryAgain(error)
+        except ScribenginError as error:
+            return Refused(error)
+
+    def write(self, request: WriteRequest) -> Answer:
+        """Write the records that are not in the log yet, and say where all of them stand."""
+        log = self._log(request.log)
+        writer = self._writer(log)
+        if not isinstance(writer, LogWriter):
+            return writer
+        try:
+            future = writer.write_numbered(
+                request.records, sender=request.sender, number=request.number, answered=request.answered
+            )
+        except ScribenginError as error:
+            if not (writer.failed or isinstance(error, LogClosed)):
+                raise
+            self._drop(log, writer)
+            return TryAgain(error)
+        try:
+            return Written(future.result(self._config.answer_timeout_s))
+        except FutureTimeout:
+            return TryAgain(LogBusy(f"log '{request.log}': the disk has not taken records in time"), maybe_written=True)
+        except SenderUnknown:
+            raise
+        except ScribenginError as error:
+            self._drop(log, writer)
+            return TryAgain(error, maybe_written=True)
+
+    def ask(self, request: AskRequest) -> Answer:
+        """Do what a client asks for that are no records."""
+        do = self._asked.get(request.op)
+        if do is None:
+            raise MessageInvalid(f"a proxy knows nothing of '{request.op}'; use a client of its version")
+        try:
+            return do(request)
+        except (KeyError, ValueError, TypeError) as error:
+            raise MessageInvalid(f"'{request.op}' says {request.fields}: {error!r}") from None
+
+    def close(self) -> None:
+        """Hand the logs over: each is flushed, completed, and nobody's. Idempotent. Raises what the registry raises."""
+        with self._lock:
+            if self._ending:
+                return
+            self._ending = True
+            logs = list(self._logs.values())
+        self._registry.off_session(self._on_session)
+        self._renewing.set()
+        self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
+        for log in logs:
+            with log.lock:
+                self._give_up(log)
+        self._nodes.withdraw(self._proxy)
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self._registry.session_id != self._announced:
+            background("proxy-session", self._announce_again).start()
+
+    def _announce_again(self) -> None:
+        """The nodes went with their session. Logs are claimed anew when somebody asks for them."""
+        while not self._renewing.is_set() and self._announced != self._registry.session_id:
+            session = self._registry.session_id
+            try:
+                self._nodes.announce(self._proxy)
+                self._announced = session
+            except RegistryError:
+                self._renewing.wait(_RETRY_S)  # it is away again: clients do not find this proxy meanwhile
+
+    def _log(self, name: str) -> _OwnedLog:
+        with self._lock:
+            return self._logs.setdefault(name, _OwnedLog(name))
+
+    def _writer(self, log: _OwnedLog) -> LogWriter | Answer:
+        """The log's writer, taken over if need be; or what to answer instead."""
+        writer = log.writer
+        if writer is not None and self._is_well(log, writer):
+            return writer
+        with log.lock:
+            owner = None if self._serves(log) else self._nodes.owner(log.name)
+            match next_step(self._sight(log, owner)):
+                case Serve():
+                    assert log.writer is not None
+                    return log.writer
+                case TakeLog():
+                    return self._take(log)
+                case SendTo(address):
+                    self._give_up(log)
+                    return MovedTo(address)
+                case PutOff(why):
+                    return TryAgain(
+                        LogBusy(f"log '{log.name}': the proxy {self._proxy.address} does not take it: {why}")
+                    )
+
+    def _sight(self, log: _OwnedLog, owner: ProxyDescriptor | None) -> LogSight:
+        others = [one.address for one in self._nodes.servers() if one.takes_more and one.name != self._proxy.name]
+        return LogSight(
+            us=self._proxy.address,
+            serving=self._serves(log),
+            owner=None if owner is None else owner.address,
+            ending=self._ending,
+            logs=len(self.logs),
+            logs_max=self._config.logs_max,
+            others=others,
+        )
+
+    def _serves(self, log: _OwnedLog) -> bool:
+        return log.writer is not None and self._is_well(log, log.writer)
+
+    def _is_well(self, log: _OwnedLog, writer: LogWriter) -> bool:
+        return not (writer.failed or self._ending) and log.session == self._registry.session_id
+
+    def _take(self, log: _OwnedLog) -> LogWriter | Answer:
+        """Claim the log, and open its writer. The caller holds its lock."""
+        session = self._registry.session_id
+        owner = self._nodes.claim(log.name, self._proxy)
+        if owner.name != self._proxy.name:
+            self._give_up(log)
+            return MovedTo(owner.address)
+        if log.writer is not None and not log.writer.failed:  # the session went, and nobody has taken the log since
+            log.session = session
+            return log.writer
+        self._abandon(log)
+        try:
+            log.writer = self._namespace.open_writer(
+                log.name, timeout_s=self._config.acquire_timeout_s, senders=True, create=False
+            )
+            log.session = session
+        except BaseException:
+            self._nodes.release(log.name, self._proxy)
+            raise
+        return log.writer
+
+    def _drop(self, log: _OwnedLog, writer: LogWriter) -> None:
+        """The writer has failed: the next request opens another one."""
+        with log.lock:
+            if log.writer is writer:
+                self._abandon(log)
+
+    def _abandon(self, log: _OwnedLog) -> None:
+        writer = log.writer
+        log.writer = None
+        if writer is not None:
+            with suppress(ScribenginError):  # it has failed, or somebody else has the log: all that is left is to go
+                writer.abort()
+
+    def _give_up(self, log: _OwnedLog) -> None:
+        """Flush, complete, and let others have the log. The caller holds its lock."""
+        writer = log.writer
+        log.writer = None
+        if writer is None:
+            return
+        with suppress(ScribenginError):  # what was not acknowledged is sent again, to whoever has the log next
+            writer.close()
+        self._nodes.release(log.name, self._proxy)
+
+    def _open(self, request: AskRequest) -> Answer:
+        """Take the log, so that who opens a writer hears at once what is in the way."""
+        found = self._writer(self._log(request.log))
+        return AskDone() if isinstance(found, LogWriter) else found
+
+    def _create(self, request: AskRequest) -> Answer:
+        config = request.fields.get("config")
+        parsed = None if config is None else LogConfig.parse(config, source=f"log '{request.log}'")
+        self._namespace.create(request.log, parsed)
+        return AskDone()
+
+    def _delete(self, request: AskRequest) -> Answer:
+        return self._alone(request, lambda: self._namespace.delete(request.log, force=bool(request.fields["force"])))
+
+    def _truncate(self, request: AskRequest) -> Answer:
+        before = DLSN(*request.fields["before"])
+        return AskDone({"changed": self._namespace.truncate(request.log, before, force=bool(request.fields["force"]))})
+
+    def _seal(self, request: AskRequest) -> Answer:
+        log = self._log(request.log)
+        writer = self._writer(log)
+        if not isinstance(writer, LogWriter):
+            return writer
+        with log.lock:
+            writer.mark_end_of_stream()
+            log.writer = None
+            self._nodes.release(log.name, self._proxy)
+        return AskDone()
+
+    def _release(self, request: AskRequest) -> Answer:
+        return self._alone(request, lambda: None)
+
+    def _info(self, _request: AskRequest) -> Answer:
+        said: JsonObject = {"name": self._proxy.name, "address": self._proxy.address, "logs": self.logs}
+        return AskDone(said)
+
+    def _alone(self, request: AskRequest, work: Callable[[], object]) -> Answer:
+        """Do that once no proxy writes the log. Another proxy's log is given up by that one."""
+        log = self._log(request.log)
+        with log.lock:
+            owner = self._nodes.owner(log.name)
+            if owner is not None and owner.name != self._proxy.name:
+                return MovedTo(owner.address)
+            self._give_up(log)
+            work()
+        return AskDone()

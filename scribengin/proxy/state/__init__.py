@@ -1,0 +1,1 @@
+"""What proxies and their clients decide, without I/O, threads or a clock."""

@@ -1,0 +1,1 @@
+"""What proxies and their clients say to each other: the bytes of requests and answers."""

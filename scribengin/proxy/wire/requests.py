@@ -1,0 +1,104 @@
+"""Requests: what a client asks of a proxy.
+
+`write` carries records of one sender for one log: a head, and then an entry as it would stand on disk, with both its
+checksums. Little-endian:
+
+| at | size | field |
+|---|---|---|
+| 0 | 8 | `prxwrt01` |
+| 8 | 16 | the sender |
+| 24 | 8 | number of the first record |
+| 32 | 8 | up to which number the sender has had answers |
+| 40 | 2 | bytes of the log's name, which follows |
+| 42 | 2 | 1: the records have transaction ids; 0: the proxy gives them |
+| 44 | | the name, padded with zeros to a multiple of 64 bytes, then the entry |
+
+`ask` is JSON: `op`, `log`, and what the operation takes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from scribengin.base.model import JsonObject
+from scribengin.errors import MessageInvalid
+from scribengin.log.format.entry import ALIGNMENT, HEADER_BYTES, Damage, encode, read_body, read_header
+from scribengin.log.format.sender_marks import SENDER_BYTES
+
+WRITE = "write"
+ASK = "ask"
+_MAGIC = b"prxwrt01"
+_HEAD = struct.Struct("<8s16sQQHH")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """Records of one sender, numbered from `number` on. `records` is as BODY_SCHEMA, without `txid` where the proxy is
+    to give the transaction ids."""
+
+    log: str
+    sender: bytes
+    number: int
+    answered: int
+    records: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class AskRequest:
+    """Anything but records."""
+
+    op: str
+    log: str = ""
+    fields: JsonObject = field(default_factory=dict)
+
+
+def encode_write(log: str, sender: bytes, number: int, answered: int, body: pa.RecordBatch, *, txids: bool) -> bytes:
+    """The bytes of a request. `body` is as BODY_SCHEMA; without `txids` its transaction ids say nothing."""
+    name = log.encode()
+    entry = encode(body)
+    head = _HEAD.pack(_MAGIC, sender, number, answered, len(name), int(txids)) + name
+    header = entry.place(entry=0, group_index=0, sequence=0, epoch=0).to_bytes()
+    return b"".join((head, bytes(-len(head) % ALIGNMENT), header, *entry.buffers))
+
+
+def decode_write(data: pa.Buffer) -> WriteRequest:
+    """Raises MessageInvalid."""
+    if data.size < _HEAD.size:
+        raise MessageInvalid(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
+    magic, sender, number, answered, name_bytes, txids = _HEAD.unpack_from(data)
+    start = _HEAD.size + name_bytes
+    start += -start % ALIGNMENT
+    header = read_header(data, start)
+    if magic != _MAGIC or isinstance(header, Damage):
+        why = header.reason if isinstance(header, Damage) else f"it begins with {magic!r}"
+        raise MessageInvalid(f"what came is no request to write: {why}; use a client of this version")
+    body = read_body(header, data.slice(start + HEADER_BYTES))
+    if isinstance(body, Damage):
+        raise MessageInvalid(f"a request to write was damaged on its way: {body.reason}; send it again")
+    try:
+        log = bytes(data.slice(_HEAD.size, name_bytes)).decode()
+    except UnicodeDecodeError:
+        raise MessageInvalid("a request to write names a log that is no text; send it again") from None
+    records = body if txids else pa.RecordBatch.from_arrays(body.columns[1:], names=body.schema.names[1:])
+    return WriteRequest(log, sender, number, answered, records)
+
+
+def encode_ask(request: AskRequest) -> bytes:
+    """The bytes of a request."""
+    return json.dumps({"op": request.op, "log": request.log, **request.fields}, ensure_ascii=False).encode()
+
+
+def decode_ask(data: pa.Buffer) -> AskRequest:
+    """Raises MessageInvalid."""
+    try:
+        said = json.loads(bytes(data))
+        return AskRequest(str(said.pop("op")), str(said.pop("log")), said)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise MessageInvalid(f"what came is no request: {error!r}; use a client of this version") from None
+
+
+assert SENDER_BYTES == 16, "the head has that much room for it"

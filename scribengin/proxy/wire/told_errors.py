@@ -1,0 +1,39 @@
+"""Errors on the wire: by name, with their fields, so that a client raises what the proxy was refused with."""
+
+from __future__ import annotations
+
+import scribengin_registry.errors as registry_errors
+from scribengin import errors
+from scribengin.base.model import JsonObject
+from scribengin.errors import LogError, RegistryError, ScribenginError
+
+FIELDS: dict[type[ScribenginError], tuple[str, ...]] = {
+    errors.DamagedEntry: ("position", "offset"),
+    RegistryError: ("path",),
+}
+"""What an error carries beside its message. It holds for the kinds below one, too."""
+_TOLD = (LogError, RegistryError, errors.ConfigError, errors.SystemUnreachable, errors.DescriptorUnreadable)
+NAMES: dict[str, type[ScribenginError]] = {
+    kind.__name__: kind
+    for module in (errors, registry_errors)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, _TOLD)
+}
+"""Every error that a proxy may answer with."""
+
+
+def told(error: ScribenginError) -> JsonObject:
+    """The error, for the wire."""
+    name = next((kind.__name__ for kind in type(error).__mro__ if NAMES.get(kind.__name__) is kind), LogError.__name__)
+    return {"error": name, "message": str(error), **{field: getattr(error, field) for field in _fields(type(error))}}
+
+
+def heard(said: JsonObject) -> ScribenginError:
+    """The error that the other side was told. One whose name nobody knows here is a LogError."""
+    kind = NAMES.get(said.get("error", ""), LogError)
+    fields = {field: said[field] for field in _fields(kind) if field in said}
+    return kind(str(said.get("message", "")), **fields)
+
+
+def _fields(kind: type[ScribenginError]) -> tuple[str, ...]:
+    return next((fields for base, fields in FIELDS.items() if issubclass(kind, base)), ())

@@ -1,0 +1,103 @@
+"""What clients ask of proxies beside records: logs are created, truncated, sealed, deleted and released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from scribengin.errors import EndOfStream, LogExists, LogNotFound
+from scribengin.log import LogConfig
+from scribengin.proxy.wire.answers import AskDone, TryAgain, decode_answer
+from scribengin.proxy.wire.requests import ASK, AskRequest, encode_ask
+from scribengin.testing.log_samples import payloads_read
+from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
+
+
+@pytest.fixture
+def place() -> Iterator[ProxiedPlace]:
+    yield from proxied_place()
+
+
+def test_a_log_is_created_with_its_configuration_once(place: ProxiedPlace) -> None:
+    namespace = place.bound()
+    place.start()
+    client = place.client()
+    assert client.create(LOG, LogConfig(retention_hours=7)).config.retention_hours == 7
+    with pytest.raises(LogExists):
+        client.create(LOG)
+    assert namespace.names() == [LOG]
+    with pytest.raises(LogNotFound):
+        client.open_writer("no/such")
+    client.open_writer("made/now", create=True).close()
+
+
+def test_truncation_is_exact_while_clients_write(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG)
+    place.start()
+    client = place.client()
+    with client.open_writer(LOG) as writer:
+        places = [writer.write(b"%d" % n).result(120) for n in range(5)]
+        assert client.truncate(LOG, places[2])
+        assert not client.truncate(LOG, places[2])
+        writer.write(b"5").result(120)
+    assert payloads_read(namespace, LOG) == [b"2", b"3", b"4", b"5"]
+
+
+def test_a_sealed_log_takes_nothing_of_anybody(place: ProxiedPlace) -> None:
+    place.bound(LOG)
+    place.start()
+    client = place.client()
+    writer, other = client.open_writer(LOG), client.open_writer(LOG)
+    writer.write(b"1").result(120)
+    writer.mark_end_of_stream()
+    with pytest.raises(EndOfStream):
+        other.write(b"2").result(120)
+    with pytest.raises(EndOfStream):
+        client.open_writer(LOG)
+    other.close()
+
+
+def test_a_log_that_is_deleted_under_a_writer_is_gone_for_it(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG)
+    one, other = place.start(), place.start()
+    client = place.client()
+    with client.open_writer(LOG) as writer:
+        writer.write(b"1").result(120)
+        client.delete(LOG)
+        with pytest.raises(LogNotFound):
+            writer.write(b"2").result(120)
+        client.create(LOG)
+        writer.write(b"3").result(120)
+    assert payloads_read(namespace, LOG) == [b"3"]
+    assert sorted(one.service.logs + other.service.logs) == [LOG]
+    with pytest.raises(LogNotFound):
+        client.delete("no/such")
+
+
+def test_a_log_that_is_released_is_nobodys_until_somebody_writes(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG)
+    server = place.start()
+    client = place.client()
+    with client.open_writer(LOG) as writer:
+        writer.write(b"1").result(120)
+        client.release(LOG)
+        assert server.service.logs == []
+        namespace.open_writer(LOG).close()
+        writer.write(b"2").result(120)
+    assert payloads_read(namespace, LOG) == [b"1", b"2"]
+
+
+def test_a_proxy_says_what_it_writes_and_what_it_does_not_know(place: ProxiedPlace) -> None:
+    place.bound(LOG)
+    server = place.start()
+    place.client().open_writer(LOG).close()
+    asked = server.service.handle(ASK, pa.py_buffer(encode_ask(AskRequest("info"))))
+    found = decode_answer([pa.py_buffer(message) for message in asked])
+    assert isinstance(found, AskDone)
+    assert found.said["logs"] == [LOG]
+    for kind, body in (("dance", b""), (ASK, b"{"), (ASK, encode_ask(AskRequest("dance"))), ("write", b"123")):
+        assert isinstance(server.service.answer(kind, pa.py_buffer(body)), TryAgain)
+    bad = encode_ask(AskRequest("truncate", LOG, {"before": "x", "force": True}))
+    assert isinstance(server.service.answer(ASK, pa.py_buffer(bad)), TryAgain)

@@ -1,0 +1,88 @@
+"""Records through a proxy, over real sockets: in the log once, in order, with the errors of the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from scribengin.errors import LogClosed, RecordTooLarge, TransactionIdOutOfOrder
+from scribengin.log import LogConfig
+from scribengin.testing.log_samples import payload_batch, payloads_read
+from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
+
+
+@pytest.fixture
+def place() -> Iterator[ProxiedPlace]:
+    yield from proxied_place()
+
+
+def test_records_of_two_clients_are_in_the_log_where_the_proxy_says(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG)
+    place.start()
+    with place.client().open_writer(LOG) as one, place.client().open_writer(LOG) as other:
+        first = [one.write(b"A%d" % n) for n in range(20)]
+        second = other.write_bulk(payload_batch([b"B%d" % n for n in range(20)]))
+        places = [future.result(120) for future in first]
+        found = second.result(120)
+        assert one.flush() == places[-1]
+    records = {record.dlsn: record.payload for record in namespace.open_reader(LOG).read(100)}
+    assert [records[place] for place in places] == [b"A%d" % n for n in range(20)]
+    assert (records[found.first], records[found.last]) == (b"B0", b"B19")
+    assert len(records) == 40
+
+
+def test_a_writer_raises_what_the_log_itself_would(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG, config=LogConfig(record_bytes_max=10))
+    place.start()
+    with place.client().open_writer(LOG) as writer, place.client().open_writer(LOG) as late:
+        with pytest.raises(RecordTooLarge):
+            writer.write(bytes(11))
+        writer.write(b"1", txid=100).result(120)
+        with pytest.raises(TransactionIdOutOfOrder):
+            writer.write(b"2", txid=99)
+        with pytest.raises(TransactionIdOutOfOrder):
+            late.write(b"3", txid=7).result(120)
+        late.write(b"4", txid=100).result(120)
+    with pytest.raises(LogClosed):
+        late.write(b"5")
+    assert payloads_read(namespace, LOG) == [b"1", b"4"]
+
+
+def test_what_is_refused_of_a_request_takes_nothing_else_along(place: ProxiedPlace) -> None:
+    """Records that went together are refused one by one."""
+    namespace = place.bound(LOG)
+    place.start()
+    with place.client().open_writer(LOG) as writer, place.client().open_writer(LOG) as other:
+        other.write(b"far", txid=1000).result(120)
+        futures = [writer.write(b"%d" % n, txid=998 + n) for n in range(5)]
+        refused = [n for n, future in enumerate(futures) if future.exception(120) is not None]
+        assert refused == [0, 1]
+    assert payloads_read(namespace, LOG) == [b"far", b"2", b"3", b"4"]
+
+
+def test_a_batch_that_is_larger_than_a_request_stands_in_the_log_in_order(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG)
+    place.start()
+    payloads = [bytes([n % 256]) * 50_000 for n in range(60)]
+    keys = pa.array([b"k%d" % n for n in range(60)])
+    batch = pa.RecordBatch.from_arrays([pa.array(payloads), keys], names=["payload", "key"])
+    with place.client().open_writer(LOG) as writer:
+        found = writer.write_bulk(batch).result(120)
+        partial = writer.write_bulk(payload_batch([b"x"]), partial=True).result(120)
+    assert payloads_read(namespace, LOG) == [*payloads, b"x"]
+    assert found.first < found.last
+    assert partial.records_written == 1
+
+
+def test_an_atomic_batch_is_one_entry(place: ProxiedPlace) -> None:
+    place.bound(LOG, config=LogConfig(entry_bytes_max=4096))
+    place.start()
+    with place.client().open_writer(LOG) as writer:
+        for _ in range(5):
+            writer.write(bytes(1000))
+        found = writer.write_atomic(payload_batch([bytes(1500)] * 2)).result(120)
+        assert found.first.entry == found.last.entry
+        with pytest.raises(RecordTooLarge):
+            writer.write_atomic(payload_batch([bytes(1500)] * 3))
