@@ -19,6 +19,7 @@ Which kind an edit is of, each field of the config says itself (`TakesEffect`); 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel
@@ -111,8 +112,10 @@ def with_wishes(config: DataflowConfig, of: DataflowConfig) -> DataflowConfig:
     return config.model_copy(update=wished)
 
 
+@lru_cache(maxsize=4096)
 def _effect(path: Path) -> TakesEffect:
-    """The word of the innermost field on the way; a mapping's names are no fields."""
+    """The word of the innermost field on the way; a mapping's names are no fields. Workers ask at every look at their
+    config, for every field."""
     models: tuple[type[BaseModel], ...] = (DataflowConfig,)
     said, in_mapping = NEVER, False
     for key in path:

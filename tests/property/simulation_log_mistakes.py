@@ -218,15 +218,15 @@ class Aim:
 
 LOG_MISTAKES: dict[Mistake, Aim] = {
     look_before_the_fence: Aim(
-        10,
+        38,
         ("zombie", "log.segment_write:before"),
         ("zombie", "log.tail_write:after"),
         ("stall", "log.fence:before"),
         ("stall", "log.fence:before"),
     ),
-    never_fence_the_segment: Aim(39, ("stall", "log.segment_write:before")),
+    never_fence_the_segment: Aim(8, ("stall", "log.segment_write:before")),
     acknowledge_before_sync: Aim(0, ("power off", "log.segment_sync:after")),
-    show_before_sync: Aim(1, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
+    show_before_sync: Aim(2, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
     new_names_are_not_synced: Aim(0, ("power off", "log.segment_sync:after")),
     complete_what_is_not_durable: Aim(
         2, ("power off", "log.recovery_complete:after"), ("kill", "log.segment_write:after")
@@ -240,13 +240,13 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
     guess_that_a_change_was_applied: Aim(0, ("lose request", "log.segment_roll:before")),
     guess_that_a_change_was_not_applied: Aim(0, ("lose reply", "log.segment_roll:before")),
     look_up_staged_rounds_as_a_stale_owner: Aim(
-        22,
+        2,
         ("zombie", "ownership.fence:after"),
         ("kill", "round.commit:after"),
         ("kill", "log.control_write:before"),
     ),
     guess_that_the_lock_was_taken: Aim(
-        8,
+        186,
         ("lose request", "log.lock:before"),
         ("lose request", "log.lock:before"),
         ("lose request", "log.lock:before"),

@@ -47,7 +47,11 @@ class SegmentList(Sequence["SegmentDescriptor"]):
     def __getitem__(self, index: slice) -> tuple[SegmentDescriptor, ...]: ...
     def __getitem__(self, index: int | slice) -> SegmentDescriptor | tuple[SegmentDescriptor, ...]:
         chosen = range(len(self))[index]
-        return self._at([chosen])[0] if isinstance(chosen, int) else tuple(self._at(chosen))
+        if not isinstance(chosen, int):
+            return tuple(self._at(chosen))
+        # Readers look at one segment many times a second, and mostly know it.
+        one = self.unfinished if chosen == self._completed else self.known.get(self.begin + chosen)
+        return self._at([chosen])[0] if one is None else one
 
     def __iter__(self) -> Iterator[SegmentDescriptor]:
         at, step = 0, 1

@@ -454,13 +454,18 @@ class LogCatalog:
                     return found
                 if self._watches_anew(watch):
                     continue  # what was written before the watch began is not told of
-                self._wake.wait(min(_TOLD_POLL_S if watch.active else poll_s, left_s))
+                told = watch.active or self._only_metadata_grows()
+                self._wake.wait(min(_TOLD_POLL_S if told else poll_s, left_s))
                 poll_s = min(2 * poll_s, _POLL_S_MAX)
 
     def _watches_anew(self, watch: TailWatch) -> bool:
         """Let `watch` follow the segment that is being written, and say whether that is another one than before."""
         segment = self.state().in_progress
         return watch.follow(None if segment is None else self.reader(segment).view)
+
+    def _only_metadata_grows(self) -> bool:
+        """Whether no segment is being written: then the registry's watch tells of all that comes."""
+        return self._follow and self.state().in_progress is None
 
     def writer(self) -> Writer:
         """Whether anybody holds the log open for writing. Asks the registry."""
