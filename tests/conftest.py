@@ -71,8 +71,8 @@ _FIRST = (
         "test_round_crashes",
     ),
     *("test_chain_submit", "test_log_many_segments", "test_cli_restart", "test_registry_outages", "test_cli_config"),
-    *("test_page_readme", "test_page_operating", "test_cluster_kills", "test_spark_log_kill", "test_cluster_edits"),
-    *("test_demo", "test_spark_tables_kill", "test_page_chains", "test_cluster_ends", "test_watching_flow"),
+    *("test_page_readme", "test_page_operating", "test_cluster_kills", "test_spark_log_kill", "test_demo"),
+    *("test_spark_tables_kill", "test_page_chains", "test_cluster_ends", "test_watching_flow"),
     *("test_faults", "test_yarn_deploy", "test_yarn_dataflow", "test_cluster_registry", "test_kafka_source_flow"),
     *(
         "test_skein_launcher",

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 cluster, flow = edited_flow.cluster, edited_flow.flow
 
 
+@pytest.mark.full
 def test_edits_under_load_lose_and_repeat_nothing_and_leave_alone_what_they_do_not_touch(
     flow: Flow, cluster: Cluster
 ) -> None:

@@ -17,6 +17,7 @@ def test_the_launcher_keeps_the_launcher_contract(yarn: YarnServers, registry_ho
     assert verdict_of("skein", "skein_conformance.py", yarn, registry_hosts, tmp_path, attempts=1) == "held"
 
 
+@pytest.mark.full
 def test_whatever_step_of_a_launch_a_master_dies_at_the_next_one_knows(
     yarn: YarnServers, registry_hosts: str, tmp_path: Path
 ) -> None:
