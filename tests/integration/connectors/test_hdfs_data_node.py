@@ -16,7 +16,6 @@ FILES = 4
 DATA = b"x" * 300_000
 
 
-@pytest.mark.full
 def test_open_files_of_a_dead_data_node_are_given_up_and_new_ones_are_written(
     own_hdfs: HdfsServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
