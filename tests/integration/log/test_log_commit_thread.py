@@ -40,10 +40,11 @@ def namespace(memory_registry: MemoryRegistry, commit_thread: CommitThread) -> L
 
 
 def test_many_logs_are_written_by_one_thread(namespace: LogNamespace) -> None:
+    before = set(threading.enumerate())
     writers = [namespace.open_writer(log) for log in LOGS]
     for writer in writers:
         writer.write(b"first").result(120)
-    names = [thread.name for thread in threading.enumerate()]
+    names = [thread.name for thread in set(threading.enumerate()) - before]
     assert names.count("log-commit") == 1
     assert not [name for name in names if name.startswith("log-writer")]
     for number in range(5):
