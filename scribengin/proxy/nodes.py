@@ -8,8 +8,6 @@ An owner's node says whom to ask. What is safe is the log's own epoch, whatever 
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, node_name
 from scribengin.errors import LogBusy
@@ -53,8 +51,14 @@ class ProxyNodes:
 
     def withdraw(self, proxy: ProxyDescriptor) -> None:
         """Nobody finds the proxy any more. Idempotent."""
-        with suppress(NodeMissing), failpoint("proxy.server_delete"):
-            self._registry.delete(f"{self._servers}/{proxy.name}")
+        path = f"{self._servers}/{proxy.name}"
+
+        def attempt() -> None:
+            if self._registry.find(path) is not None:
+                with failpoint("proxy.server_delete"):
+                    self._registry.delete(path)
+
+        win_race(attempt, registry=self._registry)
 
     def servers(self) -> list[ProxyDescriptor]:
         """All proxies, by name."""
@@ -96,10 +100,14 @@ class ProxyNodes:
     def release(self, log: str, proxy: ProxyDescriptor) -> None:
         """The log is not that proxy's any more. Idempotent; nothing happens if it is another's."""
         path = self._owner_path(log)
-        node = self._registry.find(path)
-        if node is not None and ProxyDescriptor.from_bytes(node.data, path=path).name == proxy.name:
-            with suppress(NodeMissing), failpoint("proxy.owner_delete"):
-                self._registry.delete(path, node.version)
+
+        def attempt() -> None:
+            node = self._registry.find(path)
+            if node is not None and ProxyDescriptor.from_bytes(node.data, path=path).name == proxy.name:
+                with failpoint("proxy.owner_delete"):
+                    self._registry.delete(path, node.version)
+
+        win_race(attempt, registry=self._registry)
 
     def _owner_path(self, log: str) -> str:
         return f"{self._owners}/{node_name(log)}"

@@ -38,6 +38,7 @@ ELSEWHERE: dict[str, str] = {
     "log.bind_create": "a namespace is bound once, before there is any dataflow",
     "log.bind_logs": "the same",
     "log.bind_set": "the same",
+    "log.bind_machine": "the same: test_log_machines",
     "log.mark": "the same; test_log_power_failure stops it at every step",
     "log.segment_settle": "a log without fsync, which no sink of the crash tests is: test_log_power_failure",
     "log.waiting_join": "somebody waits for a log; dataflows steal it: test_log_fencing",
@@ -76,6 +77,11 @@ ELSEWHERE: dict[str, str] = {
     "kafka.topic_create": "the same",
     "ownership.resolve": "the same",
     "round.prepare": "the same",
+    "proxy.owner_create": "a proxy, which no dataflow goes through: test_proxy_nodes stops it at every step",
+    "proxy.owner_delete": "the same",
+    "proxy.server_create": "the same",
+    "proxy.server_delete": "the same",
+    "proxy.server_set": "the same",
     "spark.log_commit": "a Spark job writes logs, and no dataflow: test_spark_log_commit",
 }
 

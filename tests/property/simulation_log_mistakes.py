@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.threads import pause
 from scribengin.connectors.log.source import LogSinkWriter
 from scribengin.log import DLSN
 from scribengin.log.format.records import control_entry
@@ -190,8 +191,13 @@ def _guess(patch: pytest.MonkeyPatch, guess: Callable[[SegmentsHead], SegmentsHe
 
 
 def guess_that_the_lock_was_taken(patch: pytest.MonkeyPatch) -> None:
-    """The reply to taking a log's lock is lost, and it is taken for had."""
-    patch.setattr(writer_lock, "_settle", lambda _metadata, owner: owner)
+    """The reply to taking a log's lock is lost, and after a while without a word it is taken for had."""
+
+    def settle(_metadata: LogMetadata, owner: WriterEpoch) -> WriterEpoch:
+        pause(1.5)
+        return owner
+
+    patch.setattr(writer_lock, "_settle", settle)
 
 
 def change_without_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -246,13 +252,7 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
         ("kill", "log.control_write:before"),
     ),
     guess_that_the_lock_was_taken: Aim(
-        186,
-        ("lose request", "log.lock:before"),
-        ("lose request", "log.lock:before"),
-        ("lose request", "log.lock:before"),
-        ("kill", "log.segment_write:after"),
-        ("zombie", "log.metadata:before"),
-        ("zombie", "log.recovery_complete:before"),
+        169, *(("lose request", "log.lock:before"),) * 4, *(("kill", "log.segment_write:after"),) * 3
     ),
     change_without_the_epoch: Aim(2, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
 }

@@ -40,3 +40,8 @@ def this_machine() -> MachineIdentity:
         return MachineIdentity(id=host, name=host)
     # systemd asks that the number itself is shown to nobody
     return MachineIdentity(id=hashlib.sha256(f"scribengin {kept}".encode()).hexdigest()[:32], name=host)
+
+
+def this_process() -> str:
+    """What people are told of this process: its host and number."""
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -8,8 +8,6 @@ lock again by itself: another reader may have read, and stored a position, meanw
 
 from __future__ import annotations
 
-import os
-import platform
 import threading
 import uuid
 from contextlib import suppress
@@ -17,6 +15,7 @@ from contextlib import suppress
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import node_name
+from scribengin.base.process.machine import this_process
 from scribengin.errors import OwnershipAcquireFailed, ReadCancelled, ReaderLockLost
 from scribengin.log.metadata.names import check_reader_name
 from scribengin.log.metadata.segments import LockDescriptor, LogMetadata
@@ -43,7 +42,7 @@ class SubscriberLock:
         self._readers = f"{metadata.path}/readers"
         self._parent = f"{self._readers}/{node_name(subscriber)}"
         self._path = f"{self._parent}/lock"
-        self._lock = LockDescriptor(owner=f"{platform.node()}:{os.getpid()}", token=uuid.uuid4().hex)
+        self._lock = LockDescriptor(owner=this_process(), token=uuid.uuid4().hex)
         self._changed = threading.Event()
 
     def acquire(self, clock: Clock, *, timeout_s: float, cancel: threading.Event | None) -> None:

@@ -6,14 +6,13 @@ every change of metadata by the old writer fails; its appends end with the fence
 
 from __future__ import annotations
 
-import os
-import platform
 import threading
 import uuid
 from collections.abc import Callable
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
+from scribengin.base.process.machine import this_process
 from scribengin.base.threads import background
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
 from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata, SegmentsHead, WriterEpoch
@@ -42,7 +41,7 @@ def acquire(
     Raises OwnershipAcquireFailed after `timeout_s` and as soon as `cancel` is set, LogNotFound, SessionLost (the place
     in the line went with the session), RegistryClosed.
     """
-    lock = LockDescriptor(owner=f"{platform.node()}:{os.getpid()}", token=uuid.uuid4().hex)
+    lock = LockDescriptor(owner=this_process(), token=uuid.uuid4().hex)
     line = WaitingLine(metadata, lock)
     deadline_s = clock.monotonic_s() + timeout_s
     changed = threading.Event()
@@ -164,7 +163,7 @@ class HeldLock:
         held = self._metadata.registry.find(self._metadata.lock_path)
         if held is not None and self._is_ours(held):
             return head, []
-        lock = LockDescriptor(owner=f"{platform.node()}:{os.getpid()}", token=self._owner.token)
+        lock = LockDescriptor(owner=this_process(), token=self._owner.token)
         return head, [Create(self._metadata.lock_path, lock.to_bytes(), ephemeral=True)]
 
     def _is_ours(self, held: Node) -> bool:

@@ -125,11 +125,12 @@ class LogStreams(SimulatedStreams):
     def _write(self, logs: LogNamespace, log: str) -> None:
         world, chance = self.world, self.world.scheduler.random
         with logs.open_writer(log, steal=chance.random() < 0.5) as writer:
+            sure = self._sure[log]  # before the look: whoever steals the log after it may write while it is answered
             head = logs.info(log).head
-            if head.in_progress:
+            if head.in_progress or head.epoch > writer.epoch:
                 return  # somebody else has it by now
             first = head.next_sequence
-            world.judged(partial(oracle.check_recovered, log, first, self._sure[log]))
+            world.judged(partial(oracle.check_recovered, log, first, sure))
             self._acknowledge(log, first)
             for number in range(first, world.plan.records):
                 self._append(writer, log, number)

@@ -367,3 +367,9 @@ def current_thread() -> object:
 def get_ident() -> int:
     """threading.get_ident"""
     return id(active().running)
+
+
+def this_process() -> str:
+    """base.process.machine.this_process"""
+    running = active().running
+    return "nobody" if running is None else running.process.name

@@ -1,4 +1,4 @@
-"""Where a simulation takes the engine over: its names for threads, queues, time and what is unique.
+"""Where a simulation takes the engine over: its names for threads, queues, time, what is unique, and which process it is.
 
 Modules of the engine import `threading`, `queue`, `time`, `uuid` and call what is in them. While a simulation runs,
 these names in these modules, and in those of `concurrent.futures`, mean the simulator's; those of everybody else (the
@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from scribengin.base.process.machine import this_process
 from scribengin.testing.simulation import primitives
 from scribengin.testing.simulation.scheduler import Scheduler
 
@@ -42,7 +43,7 @@ class _Namespace:
 
 @contextmanager
 def taken_over(scheduler: Scheduler) -> Iterator[None]:
-    """While the block lasts, the engine's threads, queues, time and unique names are this scheduler's."""
+    """While the block lasts, the engine's threads, queues, time, unique names and process are this scheduler's."""
     instead = _namespaces(scheduler)
     kept: list[tuple[ModuleType, str, Any]] = []
     primitives.activate(scheduler)
@@ -87,6 +88,7 @@ def _namespaces(scheduler: Scheduler) -> dict[str, tuple[Any, Any]]:
         "queue": (queue, _Namespace(queue, queues)),
         "time": (time, _Namespace(time, clock)),
         "uuid": (uuid, _Namespace(uuid, unique)),
+        "this_process": (this_process, primitives.this_process),
     }
 
 
