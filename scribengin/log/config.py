@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -10,6 +11,16 @@ from scribengin.base.model import Config
 
 RECORD_BYTES_MAX = 1_040_384
 """DistributedLog's limit (1 MiB - 8 KiB). A log may be configured for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCopies:
+    """How many bookies a ledger is spread over, how many hold each entry, and how many of those must have it on their
+    disks before it is acknowledged."""
+
+    ensemble: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
 
 
 class LogConfig(Config):
@@ -62,12 +73,35 @@ class LogConfig(Config):
     check_txids: bool = True
     """Refuse transaction ids that decrease. Without it, starting at a transaction id is only approximate."""
 
+    ensemble_size: int | None = Field(default=None, ge=1, le=100)
+    """On BookKeeper: how many bookies a segment is spread over. None: three. Where fewer run, no segment is made. As
+    the two below it is for segments that are made from then on."""
+    write_quorum: int | None = Field(default=None, ge=1, le=100)
+    """On BookKeeper: how many of them hold each entry. None: three, or all where there are fewer."""
+    ack_quorum: int | None = Field(default=None, ge=1, le=100)
+    """On BookKeeper: how many of those have an entry on their disks before it is acknowledged. None: two, or the only
+    one."""
+
+    @property
+    def copies(self) -> LedgerCopies:
+        """What a log on BookKeeper is written with."""
+        usual = LedgerCopies()
+        ensemble = self.ensemble_size or usual.ensemble
+        write = self.write_quorum or min(usual.write_quorum, ensemble)
+        return LedgerCopies(ensemble, write, self.ack_quorum or min(usual.ack_quorum, write))
+
     @model_validator(mode="after")
     def _copies_make_sense(self) -> LogConfig:
         if self.copy_codec is not None and self.codec != "none":
             raise ValueError("copy_codec goes with codec: none; entries are compressed already")
         if self.raw_retention_hours is not None and self.copy_codec is None:
             raise ValueError("raw_retention_hours goes with copy_codec, and only with it")
+        copies = self.copies
+        if not copies.ack_quorum <= copies.write_quorum <= copies.ensemble:
+            raise ValueError(
+                f"ack_quorum {copies.ack_quorum}, write_quorum {copies.write_quorum} and ensemble_size "
+                f"{copies.ensemble}: none of them may be more than the next"
+            )
         return self
 
     @property

@@ -189,15 +189,16 @@ class LogNamespace(ClosedAtExit):
         return directory
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
-        """Create a log. Raises InvalidLogName, LogExists, LogWriteFailed."""
+        """Create a log. Raises InvalidLogName, LogExists, LogWriteFailed, ConfigInvalid (not on this store)."""
         return create_log(self._metadata(name), self._store, config or self._config, self._clock)
 
     def configure(self, name: str, config: LogConfig, *, version: int | None = None) -> LogDescriptor:
         """Replace a log's configuration. With `version`, only if it still is that one (`LogDescriptor.config_version`).
 
         Retention obeys from the next purge on, everything else from the next writer on: one that is open keeps what it
-        was opened with. Raises LogNotFound, ConfigConflict.
+        was opened with. Raises LogNotFound, ConfigConflict, ConfigInvalid (not on this store).
         """
+        self._store.for_log(config)
         return configure_log(self._metadata(name), config, version)
 
     def delete(self, name: str, *, force: bool = False) -> None:
@@ -290,8 +291,9 @@ class LogNamespace(ClosedAtExit):
             log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
             lookup = lookup or commit_log_lookup(self._registry, log.name, self.path)
             head = self._take_over(metadata, owner, lookup)
+            store = self._store.for_log(log.config)
             chain = SegmentChain(
-                metadata, self._store, owner, log, head, commit_log=commit_log, clock=self._clock, senders=senders
+                metadata, store, owner, log, head, commit_log=commit_log, clock=self._clock, senders=senders
             )
             return LogWriter(
                 metadata,
@@ -323,7 +325,8 @@ class LogNamespace(ClosedAtExit):
             if state.head.end_of_stream:
                 return TakenBack(given_up=given_up)
             self._take_over(metadata, owner, lookup)
-            restoration = Restoration(metadata, self._store, owner, metadata.descriptor(), self._clock, lookup)
+            log = metadata.descriptor()
+            restoration = Restoration(metadata, self._store.for_log(log.config), owner, log, self._clock, lookup)
             return replace(restoration.take_back(metadata.whole()), given_up=given_up)
         finally:
             ownership.release(metadata, owner)
@@ -437,8 +440,9 @@ class LogNamespace(ClosedAtExit):
         now and then whether to end early. Raises LogNotFound, DamagedEntry, LogWriteFailed.
         """
         metadata = self._metadata(name)
-        codec = metadata.descriptor().config.copy_codec or codec
-        return 0 if codec is None else compress_segments(metadata, self._store, metadata.whole(), codec, stopping)
+        config = metadata.descriptor().config
+        codec, store = config.copy_codec or codec, self._store.for_log(config)
+        return 0 if codec is None else compress_segments(metadata, store, metadata.whole(), codec, stopping)
 
     def register_reader(
         self, name: str, reader: str, position: DLSN | None = None, *, commit_log: str | None = None
@@ -533,8 +537,9 @@ class LogNamespace(ClosedAtExit):
         def work_once(stopping: Stopping) -> None:
             nonlocal known, swept_s
             known = state = metadata.state(known)
-            if (codec := metadata.descriptor().config.copy_codec) is not None:
-                compress_segments(metadata, self._store, state, codec, stopping)
+            config = metadata.descriptor().config
+            if config.copy_codec is not None:
+                compress_segments(metadata, self._store.for_log(config), state, config.copy_codec, stopping)
                 known = state = metadata.state(state)
             now_s = self._clock.monotonic_s()
             sweep = swept_s is None or now_s - swept_s >= _SWEPT_EVERY_S

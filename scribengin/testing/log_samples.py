@@ -160,7 +160,8 @@ def _damage_on_hdfs(url: str, at: int) -> None:
 
 
 def _damage_on_bookkeeper(location: str, name: SegmentName, at: int) -> None:
-    from scribengin.log.store.bookkeeper.client import Copies, Ledgers  # not everybody has its client
+    from scribengin.log.config import LedgerCopies
+    from scribengin.log.store.bookkeeper.client import Ledgers  # not everybody has its client
     from scribengin.log.store.bookkeeper.nodes import SegmentNodes
     from scribengin.log.store.bookkeeper.store import BookKeeperPlace
 
@@ -170,7 +171,7 @@ def _damage_on_bookkeeper(location: str, name: SegmentName, at: int) -> None:
     data = bytearray(view.read(0, view.size()))
     view.close()
     data[at] ^= 0xFF
-    damaged = ledgers.create({}, Copies())
+    damaged = ledgers.create({}, LedgerCopies())
     damaged.add(bytes(data))
     damaged.wait()
     damaged.close()

@@ -27,8 +27,10 @@ from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, Ou
 def create_log(metadata: LogMetadata, store: SegmentStore, config: LogConfig, clock: Clock) -> LogDescriptor:
     """Create the log: its directory first, so that a node never names one that is not there.
 
-    Raises LogExists, LogWriteFailed, LogNotFound (the request was lost, and nothing was created).
+    Raises LogExists, LogWriteFailed, LogNotFound (the request was lost, and nothing was created), ConfigInvalid (the
+    store cannot keep such a log).
     """
+    store.for_log(config)
     log = LogDescriptor(
         name=metadata.log,
         directory=f"{node_name(metadata.log)}-{uuid.uuid4().hex[:12]}",

@@ -25,6 +25,8 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from scribengin.errors import ConfigInvalid
+from scribengin.log.config import LogConfig
 from scribengin.log.format.entry import EncodedEntry, EntryHeader
 
 IndexKind = Literal["positions", "keys"]
@@ -158,6 +160,13 @@ class SegmentLocation(ABC):
 
 class SegmentStore(ABC):
     """Where the segments of a namespace are kept."""
+
+    def for_log(self, config: LogConfig) -> SegmentStore:
+        """The store for a log of that configuration: what it makes is kept as that wants it. Raises ConfigInvalid for
+        what this store cannot do."""
+        if (config.ensemble_size, config.write_quorum, config.ack_quorum) != (None, None, None):
+            raise ConfigInvalid("ensemble_size, write_quorum and ack_quorum are for logs on BookKeeper: leave them out")
+        return self
 
     @abstractmethod
     def check_mounted(self) -> None:

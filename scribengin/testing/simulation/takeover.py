@@ -1,4 +1,4 @@
-"""Where a simulation takes the engine over: its names for threads, queues, time, what is unique, and which process it is.
+"""Where a simulation takes the engine over: its names for threads, queues, time, what is unique, and processes.
 
 Modules of the engine import `threading`, `queue`, `time`, `uuid` and call what is in them. While a simulation runs,
 these names in these modules, and in those of `concurrent.futures`, mean the simulator's; those of everybody else (the

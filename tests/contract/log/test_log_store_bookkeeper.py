@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pickle
 import uuid
+from pathlib import Path
 
 import pytest
 
+from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid, Fenced, LogNotFound, LogWriteFailed, StoreNotMounted, StoreUnreachable
-from scribengin.log.store.bookkeeper.client import Copies
+from scribengin.log.config import LedgerCopies
+from scribengin.log.store.bookkeeper import client
 from scribengin.log.store.bookkeeper.store import BookKeeperSegmentStore
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.opening import open_store, store_kind
@@ -85,8 +88,38 @@ def test_a_segment_says_which_bookies_have_it(store: BookKeeperSegmentStore) -> 
         store.machines(SegmentName(LOG, 2, 1))
 
 
+def test_who_waits_for_the_tail_is_told_by_the_bookies(store: BookKeeperSegmentStore) -> None:
+    writing = Writing(store.create(NAME, fsync=True))
+    for _ in range(2):
+        writing.append(records_entry([b"x"]))
+    reader = store._ledgers.open(store._nodes.find(NAME).log)  # type: ignore[union-attr]
+    assert reader.await_confirmed(-1, 10) == 0
+    assert reader.await_confirmed(0, 0.05) == 0
+    told: list[int] = []
+    waiting = background("waits", lambda: told.append(reader.await_confirmed(0, 60)))
+    waiting.start()
+    writing.append(records_entry([b"x"]))
+    waiting.join(60)
+    assert told == [1]
+
+
+def test_settings_of_bookkeepers_own_client_go_before_ours(
+    store: BookKeeperSegmentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client._settings("zk+hierarchical://here/ledgers").getThrottleValue() == 0
+    said = tmp_path / "bookkeeper.conf"
+    said.write_text("firstSpeculativeReadTimeout=77\nthrottle=5\nmetadataServiceUri=zk+null://elsewhere/ledgers\n")
+    monkeypatch.setenv(client.SETTINGS_VARIABLE, str(said))
+    settings = client._settings("zk+hierarchical://here/ledgers")
+    assert (settings.getFirstSpeculativeReadTimeout(), settings.getThrottleValue()) == (77, 5)
+    assert str(settings.getMetadataServiceUri()) == "zk+hierarchical://here/ledgers"
+    monkeypatch.setenv(client.SETTINGS_VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(ConfigInvalid, match="which is no file"):
+        client._settings("zk+hierarchical://here/ledgers")
+
+
 def test_too_few_bookies_make_no_segment(location: str) -> None:
-    store = BookKeeperSegmentStore(location, copies=Copies(4, 4, 3))
+    store = BookKeeperSegmentStore(location, copies=LedgerCopies(4, 4, 3))
     store.create_log(LOG)
     with pytest.raises(StoreUnreachable, match="too few bookies"):
         store.create(NAME, fsync=True)

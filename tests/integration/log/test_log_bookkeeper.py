@@ -114,6 +114,19 @@ def test_a_writer_goes_on_where_one_has_died(namespace: LogNamespace, stop: str)
     assert payloads_read(namespace, LOG) in ([b"first", b"last"], [b"first", b"perhaps", b"last"])
 
 
+def test_a_log_says_how_many_bookies_hold_it_and_new_segments_obey(
+    namespace: LogNamespace, own_bookkeeper: BookKeeperServers
+) -> None:
+    namespace.create("copied", LogConfig(ensemble_size=2))
+    fill_log(namespace, "copied", 1, 3)
+    namespace.configure("copied", LogConfig(ensemble_size=1))
+    fill_log(namespace, "copied", 1, 3)
+    namespace.configure("copied", LogConfig(ensemble_size=4))
+    with pytest.raises(StoreUnreachable, match="too few bookies"), namespace.open_writer("copied") as writer:
+        writer.write(b"thinner than wanted").result(60)
+    assert [len(report.machines) for report in namespace.inspect("copied").segments()] == [2, 1]
+
+
 def test_acknowledgements_go_on_without_one_bookie_and_stop_without_two(
     namespace: LogNamespace, own_bookkeeper: BookKeeperServers
 ) -> None:

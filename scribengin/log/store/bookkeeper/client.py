@@ -18,7 +18,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -26,9 +26,13 @@ from typing import Any
 
 from scribengin.base.jvm import add_jars, is_java, java, java_bytes, java_raising, java_reason, silence, start_jvm
 from scribengin.errors import ConfigInvalid
+from scribengin.log.config import LedgerCopies
 
 JARS_VARIABLE = "SCRIBENGIN_BOOKKEEPER_JARS"
 """Jars, or directories of jars, as in PATH."""
+SETTINGS_VARIABLE = "SCRIBENGIN_BOOKKEEPER_SETTINGS"
+"""A file of settings for BookKeeper's client, as in its `conf` directory: what it says goes before what we say. With
+`firstSpeculativeReadTimeout=200` a read that a bookie has not answered for 200 ms is sent to another one, too."""
 ENTRY_BYTES_MAX = 1024 * 1024
 _UNACKNOWLEDGED_BYTES_MAX = 32 * 1024 * 1024
 """So much is on its way to bookies at once: Java's heap is small."""
@@ -58,16 +62,6 @@ _PASSING = (
 
 class LedgerFenced(OSError):
     """Somebody has opened the ledger to recover it: nothing that is added to it is acknowledged any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """How many bookies a ledger is spread over, how many hold each entry, and how many of those must have it on their
-    disks before it is acknowledged."""
-
-    ensemble: int = 3
-    write_quorum: int = 3
-    ack_quorum: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +168,16 @@ class LedgerReader:
                 self._known += step
         return self._known
 
+    def await_confirmed(self, beyond: int, limit_s: float) -> int:
+        """The last entry that bookies know to be confirmed, as soon as it is one after `beyond`, or the limit has
+        passed: a bookie waits for it, so that nobody need ask again. Raises OSError, IndexError (it has no entry)."""
+        with _plain_errors(self.ledger):
+            found = self._handle.readLastAddConfirmedAndEntryAsync(beyond + 1, int(limit_s * 1000), False).get()
+            try:
+                return int(found.getLastAddConfirmed())
+            finally:
+                found.close()
+
     def read(self, first: int, last: int) -> LedgerPart:
         """These entries, which are there. Raises OSError."""
         with _plain_errors(self.ledger):
@@ -214,7 +218,7 @@ class Ledgers:
         JVM when it is used first: raises ConfigInvalid (no JPype, no jars), LauncherError (no Java)."""
         self._uri = f"zk+hierarchical://{hosts.replace(',', ';')}{root}"
 
-    def create(self, labels: Mapping[str, str], copies: Copies, *, durable: bool = True) -> LedgerWriter:
+    def create(self, labels: Mapping[str, str], copies: LedgerCopies, *, durable: bool = True) -> LedgerWriter:
         """A ledger with these labels. One that is not `durable` acknowledges what bookies have in memory, and none of
         its entries is ever confirmed. Raises ConnectionError where there are fewer bookies than `copies` wants."""
         client = self._client  # starts the JVM
@@ -301,16 +305,30 @@ def _client(uri: str) -> Any:
     start_jvm()
     add_jars(_client_jars())
     silence("org.apache.bookkeeper", "org.apache.zookeeper", "io.netty")  # what it cannot do it also throws
+    with _plain_errors(uri):
+        return java("org.apache.bookkeeper.client.BookKeeper")(_settings(uri))
+
+
+def _settings(uri: str) -> Any:
+    """A ClientConfiguration. Raises ConfigInvalid for a file of settings that cannot be read."""
     settings = java("org.apache.bookkeeper.conf.ClientConfiguration")()
-    settings.setMetadataServiceUri(uri)
     settings.setThrottleValue(0)  # the writer waits for its acknowledgements
     settings.setDelayEnsembleChange(True)  # with one bookie gone a ledger goes on, while an ack quorum answers
     settings.setAddEntryTimeout(_TIMEOUT_S)
     settings.setReadEntryTimeout(_TIMEOUT_S)
     settings.setNumIOThreads(2)
     settings.setNumWorkerThreads(2)
-    with _plain_errors(uri):
-        return java("org.apache.bookkeeper.client.BookKeeper")(settings)
+    said = os.environ.get(SETTINGS_VARIABLE)
+    if said:
+        if not Path(said).is_file():
+            raise ConfigInvalid(f"{SETTINGS_VARIABLE} names {said}, which is no file: name one of key=value lines")
+        properties = java("java.util.Properties")()
+        with closing(java("java.io.FileReader")(said)) as file:
+            properties.load(file)
+        for name in properties.stringPropertyNames():
+            settings.setProperty(name, properties.getProperty(name))
+    settings.setMetadataServiceUri(uri)
+    return settings
 
 
 def _client_jars() -> list[Path]:

@@ -9,7 +9,7 @@ Differences to files (file.py):
 - Which ledger is which segment stands in the ZooKeeper of the bookies (nodes.py), and the token of the namespace, too.
 - Tails are a second ledger of the segment, and index rows a third, made when there is one. Their entries are
   acknowledged from the memory of bookies: after a power failure a tail may be behind, and an index short.
-- A bookie tells nobody that a ledger has grown. A reader looks from time to time.
+- Bookies tell who waits that a ledger has grown (long_poll.py), but not of its first entry.
 - Where too few bookies run for the copies that are wanted, nothing is made: no segment has fewer.
 - Bookies let go of a deleted ledger's bytes minutes later. Who reads it goes on until then.
 - What a crash leaves may be a ledger that no node names: `orphans` lists them.
@@ -31,7 +31,8 @@ from scribengin.errors import (
     ScribenginError,
     StoreNotMounted,
 )
-from scribengin.log.store.bookkeeper.client import Copies, LedgerFenced, Ledgers, LedgerWriter
+from scribengin.log.config import LedgerCopies, LogConfig
+from scribengin.log.store.bookkeeper.client import LedgerFenced, Ledgers, LedgerWriter
 from scribengin.log.store.bookkeeper.nodes import SegmentLedgers, SegmentNodes
 from scribengin.log.store.bookkeeper.refusals import refusals
 from scribengin.log.store.bookkeeper.view import BookKeeperView, tail_entry
@@ -109,12 +110,15 @@ class OrphanLedger:
 class BookKeeperSegmentStore(SegmentStore):
     """Segments as ledgers. With a `token`, only while the namespace's node holds that."""
 
-    def __init__(self, location: str, token: str | None = None, copies: Copies | None = None) -> None:
+    def __init__(self, location: str, token: str | None = None, copies: LedgerCopies | None = None) -> None:
         self._place = BookKeeperPlace.parse(location)
         self._token = token
-        self._copies = copies or Copies()
+        self._copies = copies or LedgerCopies()
         self._nodes = SegmentNodes(self._place.hosts, self._place.root)
         self._ledgers = Ledgers(self._place.hosts, self._place.ledgers)
+
+    def for_log(self, config: LogConfig) -> BookKeeperSegmentStore:
+        return BookKeeperSegmentStore(str(self._place), self._token, config.copies)
 
     def mark(self) -> str:
         """Make the namespace's node, and its token if it has none: what stands there. Raises LogWriteFailed."""

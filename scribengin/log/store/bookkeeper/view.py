@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from scribengin.errors import LogClosed, LogNotFound
 from scribengin.log.store.bookkeeper.client import LedgerPart, LedgerReader, Ledgers
+from scribengin.log.store.bookkeeper.long_poll import TailHints
 from scribengin.log.store.bookkeeper.nodes import SegmentLedgers
 from scribengin.log.store.bookkeeper.refusals import refusals
 from scribengin.log.store.contract import SegmentView, Tail
@@ -42,6 +43,7 @@ class BookKeeperView(SegmentView):
         self._log: LedgerReader | None = None
         with self._reading():
             self._log = ledgers.open(named.log)
+        self._hints: TailHints | None = None
         self._tails: LedgerReader | None = None
         self._tail: Tail | None = None
         self._tail_entry = -1
@@ -70,7 +72,10 @@ class BookKeeperView(SegmentView):
         return self._tail
 
     def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
-        return None
+        self._open_log()
+        if self._hints is None:
+            self._hints = TailHints(lambda: self._ledgers.open(self._named.log))
+        return self._hints.watch(moved)
 
     def size(self) -> int:
         log = self._open_log()
@@ -93,6 +98,8 @@ class BookKeeperView(SegmentView):
         return window.slice(at, min(length, window.size - at))
 
     def close(self) -> None:
+        if self._hints is not None:
+            self._hints.close()
         opened = (self._log, self._tails)
         self._log = self._tails = self._window = None
         for reader in opened:
