@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +25,7 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import from_node_name, node_name
-from scribengin.base.process.private import PRIVATE_MODE, private_directory
+from scribengin.base.process.private import PRIVATE_MODE, private_directory, remove_directory
 from scribengin.base.threads import background
 from scribengin.errors import LauncherError
 from scribengin.launcher.contract import (
@@ -92,7 +91,7 @@ class LocalLauncher(ContainerLauncher):
             child = _start_keeper(directory)
         except OSError as error:
             if directory is not None:
-                shutil.rmtree(directory, ignore_errors=True)  # or each try on a full disk would leave another one
+                remove_directory(directory)  # or each try on a full disk would leave another one
             raise LauncherError(
                 f"container '{request.name}' of {request.dataflow} could not be started: {error}"
             ) from error
@@ -158,7 +157,7 @@ class LocalLauncher(ContainerLauncher):
     def forget(self, container: ContainerDescriptor) -> None:
         """End the container, and delete its directory with its output."""
         self.kill(container)
-        shutil.rmtree(container.directory, ignore_errors=True)
+        remove_directory(Path(container.directory))
         with contextlib.suppress(OSError):  # others of its dataflow are still there
             Path(container.directory).parent.rmdir()
 
@@ -237,7 +236,7 @@ class LocalLauncher(ContainerLauncher):
             with self._lock:
                 self._children.pop(container.id, None)
             word = _keeper_log(directory)
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_directory(directory)
             raise LauncherError(f"container '{container.name}' did not start: {error}; {word}") from error
 
     def _forget_oldest(self, dataflow: str) -> None:
@@ -246,7 +245,7 @@ class LocalLauncher(ContainerLauncher):
         if len(kept) > KEPT_MAX:
             ended = [container for container in kept if self.poll(container) is not None]
             for container in ended[: len(kept) - KEPT_MAX]:
-                shutil.rmtree(container.directory, ignore_errors=True)
+                remove_directory(Path(container.directory))
 
     # -- watching and killing
 

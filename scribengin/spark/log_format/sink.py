@@ -23,7 +23,6 @@ leaves its files behind, below `.spark` in the store; a later job deletes them w
 from __future__ import annotations
 
 import json
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,6 +36,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, IntegerType, LongType, ShortType, StringType, StructType
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.process.private import remove_directory
 from scribengin.errors import ConfigInvalid, LogError, LogExists, LogNotFound
 from scribengin.log import LogNamespace, NamespaceUri
 from scribengin.log.clients.partitioners import hash_partitioner, split_batch, split_rows
@@ -97,8 +97,7 @@ class TaskFiles:
 
     def remove(self) -> None:
         """Delete the directory, after which nobody can make files there: not the tasks that still run, either."""
-        while Path(self.directory).exists():
-            shutil.rmtree(self.directory, ignore_errors=True)  # a task may just have made another file
+        remove_directory(Path(self.directory))
 
     def _split(self, batch: pa.RecordBatch, turn: int) -> tuple[dict[int, pa.RecordBatch], int]:
         if not batch.num_rows or self.streams == 1:

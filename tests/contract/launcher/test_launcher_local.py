@@ -139,6 +139,24 @@ def test_only_so_many_ended_containers_leave_their_logs_behind(tmp_path: Path, m
         launcher.kill(first)
 
 
+def test_what_is_forgotten_is_gone_though_its_end_is_written_down_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalLauncher(tmp_path) as launcher:
+        container = launcher.launch(request([sys.executable, "-c", ""]))
+        wait_until(lambda: launcher.poll(container), what="its end")
+        directory, real, late = Path(container.directory), os.rmdir, ["exit", ".exit-1-1"]
+
+        def rmdir(path: str, *, dir_fd: int | None = None) -> None:
+            if late and Path(path) == directory:
+                (directory / late.pop()).write_text("somebody was late")
+            real(path, dir_fd=dir_fd)
+
+        monkeypatch.setattr(os, "rmdir", rmdir)
+        launcher.forget(container)
+        assert not directory.parent.exists()
+
+
 def test_the_home_is_what_the_environment_says_and_else_below_the_users(tmp_path: Path) -> None:
     assert scribengin_home({"SCRIBENGIN_HOME": str(tmp_path)}) == tmp_path
     assert scribengin_home({}) == Path.home() / ".scribengin"
