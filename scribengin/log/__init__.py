@@ -17,6 +17,7 @@ from scribengin.log.read.ranges import EntryRange, RangePlan
 from scribengin.log.read.reader import LogReader, RecordPlace
 from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Time, TransactionId
 from scribengin.log.retention.compression import Codec
+from scribengin.log.retention.copying import Copied
 from scribengin.log.retention.holds import RetentionHold
 from scribengin.log.retention.truncation import Purged
 from scribengin.log.write.commit_thread import CommitThread
@@ -38,6 +39,7 @@ __all__ = [
     "BulkResult",
     "Codec",
     "CommitThread",
+    "Copied",
     "DlsnRange",
     "EntryRange",
     "LogConfig",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
@@ -23,7 +23,6 @@ from scribengin.errors import (
     LogExists,
     LogNotFound,
     PositionTruncated,
-    SegmentsMoved,
 )
 from scribengin.log.config import LogConfig, ReaderConfig
 from scribengin.log.format.dlsn import DLSN
@@ -35,6 +34,7 @@ from scribengin.log.metadata.binding import BindOptions, bind, bound, chosen_sto
 from scribengin.log.metadata.lifecycle import configure_log, create_log, delete_log, standing
 from scribengin.log.metadata.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
 from scribengin.log.metadata.names import WILDCARD, check_log_name
+from scribengin.log.metadata.segment_list import looking_again
 from scribengin.log.metadata.segments import (
     LogDescriptor,
     LogMetadata,
@@ -50,6 +50,7 @@ from scribengin.log.read.key_index import positions_of_key
 from scribengin.log.read.reader import LogReader, open_reader
 from scribengin.log.read.starts import Start
 from scribengin.log.retention.compression import Codec, Stopping, compress_segments
+from scribengin.log.retention.copying import Copied, LogPlace, copy_log
 from scribengin.log.retention.holds import RegisteredReaders, RetentionHold, records_behind
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName
@@ -64,7 +65,6 @@ from scribengin.log.write.writer import LogWriter
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
 
-_T = TypeVar("_T")
 _SWEPT_EVERY_S = 60.0
 """How often a writer's maintenance looks at all files of its log: there may be very many."""
 
@@ -430,7 +430,7 @@ class LogNamespace(ClosedAtExit):
         def purged() -> Purged:
             return purge_log(metadata, self._store, lambda: self._catalog(name), self._clock, metadata.state())
 
-        return _looking_again(purged)
+        return looking_again(purged)
 
     def compress(self, name: str, codec: Codec | None = None, *, stopping: Stopping = lambda: False) -> int:
         """Write a compressed copy of every completed segment that has none, and return how many were written. Writers
@@ -443,6 +443,15 @@ class LogNamespace(ClosedAtExit):
         config = metadata.descriptor().config
         codec, store = config.copy_codec or codec, self._store.for_log(config)
         return 0 if codec is None else compress_segments(metadata, store, metadata.whole(), codec, stopping)
+
+    def copy(self, name: str, to: LogNamespace, to_name: str | None = None, config: LogConfig | None = None) -> Copied:
+        """Copy a log that nobody writes into another namespace (or under another name), with all places as they are.
+
+        `config` is the copy's, where it is given. Raises LogNotFound, LogExists, LogBusy (it is written or unfinished),
+        DamagedEntry, LogWriteFailed, ConfigInvalid (not on that store): then nothing was made.
+        """
+        source = LogPlace(self._metadata(name), self._store)
+        return copy_log(source, LogPlace(to._metadata(to_name or name), to._store), config, self._clock)
 
     def register_reader(
         self, name: str, reader: str, position: DLSN | None = None, *, commit_log: str | None = None
@@ -548,7 +557,7 @@ class LogNamespace(ClosedAtExit):
             swept_s = now_s if sweep else before_s
 
         def work(stopping: Stopping) -> None:
-            _looking_again(lambda: work_once(stopping))
+            looking_again(lambda: work_once(stopping))
 
         maintenance = BackgroundWork(work, metrics.maintenance_failed)
         if log.config.copy_codec is not None:
@@ -581,7 +590,7 @@ class LogNamespace(ClosedAtExit):
         them again."""
         owner = ownership.acquire(metadata, self._clock, timeout_s=timeout_s, steal=steal, cancel=cancel)
         try:
-            found = _looking_again(lambda: sort_out(metadata, self._store, owner, thorough=thorough))
+            found = looking_again(lambda: sort_out(metadata, self._store, owner, thorough=thorough))
             higher = owner if owner.epoch > found.epoch else metadata.raise_epoch(owner, found.epoch + 1)
             if found.last_segment is not None:
                 self._store.announce(SegmentName(owner.directory, found.last_segment, higher.epoch))
@@ -589,12 +598,3 @@ class LogNamespace(ClosedAtExit):
         except BaseException:
             ownership.release(metadata, owner)
             raise
-
-
-def _looking_again(work: Callable[[], _T]) -> _T:
-    """What `work` comes to once nobody purges the log's segments while it looks at them."""
-    while True:
-        try:
-            return work()
-        except SegmentsMoved:
-            continue

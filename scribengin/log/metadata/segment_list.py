@@ -7,11 +7,14 @@ also for the lists that follow, until the head says that it was revised.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeVar, overload
+
+from scribengin.errors import SegmentsMoved
 
 if TYPE_CHECKING:
     from scribengin.log.metadata.segments import SegmentDescriptor
 
+_T = TypeVar("_T")
 READ_AT_ONCE_MAX = 512
 
 Load = Callable[[Sequence[int]], "list[SegmentDescriptor]"]
@@ -71,3 +74,12 @@ class SegmentList(Sequence["SegmentDescriptor"]):
         if self.unfinished is not None and self._completed in places:
             found.insert(places.index(self._completed), self.unfinished)
         return found
+
+
+def looking_again(work: Callable[[], _T]) -> _T:
+    """What `work` comes to once nobody purges the log's segments while it looks at them."""
+    while True:
+        try:
+            return work()
+        except SegmentsMoved:
+            continue

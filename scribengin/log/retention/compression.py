@@ -22,6 +22,8 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Literal
 
+import pyarrow as pa
+
 from scribengin.errors import DamagedEntry, Fenced, LogNotFound, LogWriteFailed
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -163,7 +165,7 @@ def _write_copy(
     try:
         appender = store.create(name, fsync=True)
         try:
-            size = _write_entries(appender, _encoded(log, raw, segment, codec), stopping)
+            size = write_entries(appender, _encoded(log, raw, segment, codec), stopping)
             if size is not None:
                 appender.sync()
         finally:
@@ -175,7 +177,9 @@ def _write_copy(
         raw.close()
 
 
-def _write_entries(appender: SegmentAppender, entries: Iterator[PlacedEntry], stopping: Stopping) -> int | None:
+def write_entries(appender: SegmentAppender, entries: Iterator[PlacedEntry], stopping: Stopping) -> int | None:
+    """Append entries, a few MiB at a time, and return where the last one ends; None when it was told to stop. Nothing
+    is synced. Raises LogWriteFailed, Fenced."""
     group: list[PlacedEntry] = []
     size = written = 0
     for placed in entries:
@@ -194,12 +198,8 @@ def _write_entries(appender: SegmentAppender, entries: Iterator[PlacedEntry], st
 def _encoded(log: str, raw: SegmentView, segment: SegmentDescriptor, codec: Codec) -> Iterator[PlacedEntry]:
     """The entries as they stand in the copy: all the same but for the encoding of their records."""
     at = 0
-    for place in _entries(log, raw, segment, segment.bytes):
+    for place, body, batch in bodies_of(log, raw, segment, segment.bytes):
         header = place.header
-        body = raw.read(place.offset + HEADER_BYTES, header.body_bytes)
-        batch = read_body(header, body, decoded_bytes_max=segment.decoded_bytes_max)
-        if isinstance(batch, Damage):
-            raise damaged(log, segment.segment, header.entry, place.offset, batch)
         if header.carries_records:
             encoded = encode(batch, codec=codec)
             header = replace(header, codec=encoded.codec, body_crc=encoded.body_crc, body_bytes=encoded.body_bytes)
@@ -209,7 +209,22 @@ def _encoded(log: str, raw: SegmentView, segment: SegmentDescriptor, codec: Code
         at += header.size
 
 
-def _entries(log: str, view: SegmentView, segment: SegmentDescriptor, end: int) -> Iterator[EntryPlace]:
+def bodies_of(
+    log: str, view: SegmentView, segment: SegmentDescriptor, end: int
+) -> Iterator[tuple[EntryPlace, pa.Buffer, pa.RecordBatch]]:
+    """The entries in the first `end` bytes of a segment, each with its body as it is stored and as it is decoded: all
+    checksums hold. Raises DamagedEntry."""
+    for place in entries_of(log, view, segment, end):
+        header = place.header
+        body = view.read(place.offset + HEADER_BYTES, header.body_bytes)
+        batch = read_body(header, body, decoded_bytes_max=segment.decoded_bytes_max)
+        if isinstance(batch, Damage):
+            raise damaged(log, segment.segment, header.entry, place.offset, batch)
+        yield place, body, batch
+
+
+def entries_of(log: str, view: SegmentView, segment: SegmentDescriptor, end: int) -> Iterator[EntryPlace]:
+    """The headers in the first `end` bytes of a segment. Raises DamagedEntry."""
     for number, place in enumerate(walk(view, 0, end)):
         if isinstance(place, DamagePlace):
             raise damaged(log, segment.segment, number, place.offset, place.damage)
@@ -222,7 +237,7 @@ def _compare(
     """Raises LogWriteFailed unless the copy holds what the raw file does."""
     copy = store.open(name)
     try:
-        pairs = zip_longest(_entries(log, raw, segment, segment.bytes), _entries(log, copy, segment, size))
+        pairs = zip_longest(entries_of(log, raw, segment, segment.bytes), entries_of(log, copy, segment, size))
         if not all(one is not None and two is not None and _same(raw, one, copy, two) for one, two in pairs):
             raise LogWriteFailed(
                 f"log '{log}': the copy {store.location(name)} does not hold what its segment does; nothing was "

@@ -71,6 +71,35 @@ def test_sealing_waits_for_a_writer_and_takes_the_log_only_when_told(line: Comma
     writer.abort()
 
 
+def test_copy_keeps_every_place_and_says_what_it_needs(
+    line: CommandLine, logs: LogNamespace, registry: Registry, tmp_path: Path
+) -> None:
+    LogNamespace.bind("/archive", tmp_path / "archive", registry=registry)
+    done = line.ok("log", "copy", "a", "--to", "/archive", "--as", "b", "--set", "retention_hours=1")
+    assert done.out.startswith("copied a to b in /archive: 3 segments, ")
+    assert done.out.endswith(", 7 records\n")
+    there = ("--namespace", "/archive")
+    assert line.ok("log", "read", "b", *there).out == line.ok("log", "read", "a").out
+    assert (
+        line.ok("log", "read", "b", "--from", "2/1/0", *there).out == line.ok("log", "read", "a", "--from", "2/1/0").out
+    )
+    assert line.ok("log", "configure", "b", "--json", *there).json["retention_hours"] == 1
+    assert line.ok("log", "verify", "b", *there).code == 0
+    for words, told in [
+        (("a", "--to", "/archive", "--as", "b"), "exists already in /archive: choose another name"),
+        (("a", "--to", "/nowhere"), "/nowhere"),
+        (("a", "--to", "/archive", "--set", "ensemble_size=3"), "leave them out"),
+    ]:
+        done = line("log", "copy", *words)
+        assert done.code != 0
+        assert told in done.err
+        assert done.err.count("\n") == 1
+    with logs.open_writer("a") as writer:
+        writer.write(b"more").result(120)
+        done = line("log", "copy", "a", "--to", "/archive")
+        assert (done.code, "scribengin log recover a" in done.err) == (2, True)
+
+
 def test_recover_completes_what_a_writer_left_unfinished(line: CommandLine, logs: LogNamespace) -> None:
     writer = logs.open_writer("a", commit_log="/scribengin/locks/no-commit-log")
     writer.write(b"seen").result(120)

@@ -45,7 +45,7 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
     }  # fmt: skip
     assert {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "log"} == {
         "create", "list", "info", "write", "read", "tail", "delete", "dump", "inspect", "verify", "count", "dlsn",
-        "bind", "watch", "configure", "readers", "truncate", "purge", "compress", "seal", "recover", "bench",
+        "bind", "watch", "configure", "readers", "truncate", "purge", "compress", "seal", "recover", "copy", "bench",
     }  # fmt: skip
 
 

@@ -64,6 +64,7 @@ EXAMPLES: dict[str, str] = {
     "log compress": "log compress readings/0",
     "log seal": "log seal readings/0",
     "log recover": "log recover readings/0",
+    "log copy": "log copy readings/0 --to /on-hdfs",
     "log bench": "log bench --json",
     "registry tree": "registry tree /scribengin --depth 3",
     "registry get": "registry get /scribengin/dataflows/heat_alarm/status",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -149,6 +149,13 @@ def overrides(pairs: Sequence[str] | None, option: str = "--set ") -> dict[str, 
             raise ConfigInvalid(f"{option}{pair}: write {option}KEY=VALUE, as in {option}workers=2")
         found[key.strip()] = value
     return found
+
+
+def given_values(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """`--set` options as a mapping, their values read as YAML. Raises ConfigInvalid."""
+    from scribengin.base.text.yaml_text import parse_yaml
+
+    return {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(pairs).items()}
 
 
 def ended_by_signals() -> threading.Event:

@@ -72,8 +72,19 @@ def configured(namespace: LogNamespace, log: str, given: dict[str, Any]) -> LogC
     before = namespace.inspect(log).survey.log
     if not given:
         return before.config
-    config = LogConfig.parse({**before.config.model_dump(), **given}, source="--set")
-    return namespace.configure(log, config, version=before.config_version).config
+    return namespace.configure(log, _changed(before.config, given), version=before.config_version).config
+
+
+def copied(namespace: LogNamespace, log: str, target: LogNamespace, name: str, given: dict[str, Any]) -> str:
+    """Copy a log, with some keys of its configuration changed. Raises as `LogNamespace.copy`, ConfigInvalid."""
+    config = _changed(namespace.inspect(log).survey.log.config, given) if given else None
+    found = namespace.copy(log, target, name, config)
+    what = f"{many(found.segments, 'segment')}, {byte_count(found.bytes)}, {many(target.count(name), 'record')}"
+    return f"copied {log} to {name} in {target.path}: {what}"
+
+
+def _changed(config: LogConfig, given: dict[str, Any]) -> LogConfig:
+    return LogConfig.parse({**config.model_dump(), **given}, source="--set")
 
 
 def watched(namespace: LogNamespace, prefix: str) -> Iterator[tuple[str, str]]:

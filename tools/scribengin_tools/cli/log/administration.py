@@ -1,4 +1,4 @@
-"""What an operator does with logs: bind, watch, configure, readers, truncate, purge, compress, seal, recover."""
+"""What an operator does with logs: bind, watch, configure, readers, truncate, purge, compress, seal, recover, copy."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from scribengin_tools.cli.options import (
     RegistryOption,
     SetOption,
     connected,
+    given_values,
     opened_namespace,
-    overrides,
 )
 from scribengin_tools.rendering.text import console, facts, note, print_json, print_json_line, table
 
@@ -51,6 +51,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("compress", rich_help_panel=PANEL_UPKEEP)(compress)
     app.command("seal", rich_help_panel=PANEL_UPKEEP)(seal)
     app.command("recover", rich_help_panel=PANEL_UPKEEP)(recover)
+    app.command("copy", rich_help_panel=PANEL_UPKEEP)(copy)
 
 
 def bind(
@@ -176,12 +177,10 @@ def configure(
     Key by key, with --set; without it, all of it is shown.
 
     Retention obeys from the next purge on, everything else from the next writer on."""
-    from scribengin.base.text.yaml_text import parse_yaml
     from scribengin_tools.logs.administration import configured
 
-    given = {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(settings).items()}
     with opened_namespace(registry, namespace) as opened:
-        config = configured(opened, log, given).model_dump(mode="json")
+        config = configured(opened, log, given_values(settings)).model_dump(mode="json")
     if as_json:
         print_json(config)
     else:
@@ -282,3 +281,34 @@ def recover(
     else:
         for line in recovered_lines(log, found):
             print(line)
+
+
+def copy(
+    log: LogArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="PATH",
+            help="The namespace that gets the copy, as --namespace. It may be on another store.",
+            show_default=False,
+        ),
+    ],
+    to_name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="LOG", help="What it is called there. Default: the same.", show_default=False),
+    ] = None,
+    settings: SetOption = None,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Copy a log into another namespace, also from one store to another.
+
+    Every record stands there at the same place, so positions of the log hold in the copy.
+
+    Nobody may write the log meanwhile. Registered readers are not taken along. With --set the copy is configured
+    otherwise."""
+    from scribengin_tools.logs.administration import copied
+
+    with opened_namespace(registry, namespace) as opened, opened_namespace(registry, to) as target:
+        print(copied(opened, log, target, to_name or log, given_values(settings)))

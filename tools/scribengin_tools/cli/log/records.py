@@ -25,8 +25,8 @@ from scribengin_tools.cli.options import (
     NamespaceOption,
     RegistryOption,
     SetOption,
+    given_values,
     opened_namespace,
-    overrides,
 )
 from scribengin_tools.rendering.text import byte_count, console, facts, many, moment, note, print_json, table
 
@@ -48,12 +48,10 @@ def create(
     """Create logs.
 
     All of them or, when one cannot be created, none. --set takes the keys of a log's configuration."""
-    from scribengin.base.text.yaml_text import parse_yaml
     from scribengin.log import LogConfig
     from scribengin_tools.logs.lines import create_all
 
-    given = {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(settings).items()}
-    config = LogConfig.parse(given, source="--set")
+    config = LogConfig.parse(given_values(settings), source="--set")
     with opened_namespace(registry, namespace) as opened:
         create_all(opened, logs, config)
     print(f"created {', '.join(logs)}")

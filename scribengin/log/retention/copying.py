@@ -1,0 +1,208 @@
+"""A log is copied into another namespace, to whatever store: every entry as it stands, under the same numbers.
+
+So positions hold in both: whoever has read one log up to a place goes on there in the other. The order is
+
+1. the segments' bytes, each durable and compared with what was read, in a directory that no node names;
+2. the log's node, marked as one that is being deleted: nobody sees it, and who creates that name removes it;
+3. the segments' nodes, in as many transactions as they need;
+4. one transaction that takes the marks off, if nobody has written the log meanwhile that was copied.
+
+A crash before 2 leaves a directory that `scribengin registry check` finds, one before 4 a log that is not there.
+What is not taken along: who reads the log (registered readers belong to their namespace), segments of which no record
+is kept, and of a segment with a compressed copy the one of the two files that readers do not open.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scribengin.base.clock import Clock
+from scribengin.base.failpoints import failpoint
+from scribengin.base.model import node_name
+from scribengin.errors import LogBusy, LogExists, LogNotFound, LogWriteFailed
+from scribengin.log.config import LogConfig
+from scribengin.log.format.entry import EncodedEntry
+from scribengin.log.metadata.lifecycle import finish_deletion
+from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
+from scribengin.log.retention.compression import bodies_of, write_entries
+from scribengin.log.store.contract import PlacedEntry, SegmentStore, SegmentView
+from scribengin_registry.client.batches import batches
+from scribengin_registry.contract import Check, Create, Operation, Set
+from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
+
+_COMPARED_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """The nodes of a log, which may be there or not, and the store of its namespace."""
+
+    metadata: LogMetadata
+    store: SegmentStore
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy of a log came to."""
+
+    segments: int
+    bytes: int
+
+
+def copy_log(source: LogPlace, target: LogPlace, config: LogConfig | None, clock: Clock) -> Copied:
+    """Make the log `target`, which is not there yet, hold what `source` holds. None: with its configuration.
+
+    Raises LogNotFound, LogExists, LogBusy (the log is being written, or was left unfinished), DamagedEntry,
+    LogWriteFailed, ConfigInvalid (the store cannot keep such a log): then nothing was made.
+    """
+    config = config or source.metadata.descriptor().config
+    store = target.store.for_log(config)
+    state = source.metadata.whole()
+    _refuse_unfinished(source.metadata.log, state)
+    _refuse_existing(target)
+    log = LogDescriptor(
+        name=target.metadata.log,
+        directory=f"{node_name(target.metadata.log)}-{uuid.uuid4().hex[:12]}",
+        created_ms=clock.now_ms(),
+        config=config,
+    )
+    store.create_log(log.directory)
+    try:
+        segments = [
+            _copied(source, store, segment, log.directory)
+            for segment in state.segments
+            if segment.segment >= state.head.first.segment
+        ]
+        _name(source, state, target.metadata, log, segments)
+    except BaseException:
+        if not finish_deletion(target.metadata, store) and not _is_named(target.metadata, log):
+            store.delete_log(log.directory)
+        raise
+    return Copied(len(segments), sum(segment.bytes for segment in segments))
+
+
+def _refuse_unfinished(log: str, state: LogState) -> None:
+    if state.head.in_progress:
+        raise LogBusy(
+            f"log '{log}' is being written, or its writer has left segment {state.head.max_segment} unfinished: end "
+            f"its writer, or complete the segment with `scribengin log recover {log}`, then copy it"
+        )
+
+
+def _refuse_existing(target: LogPlace) -> None:
+    metadata = target.metadata
+    if metadata.find_descriptor() is not None and not finish_deletion(metadata, target.store):
+        raise LogExists(f"log '{metadata.log}' exists already in {metadata.namespace}: choose another name (--as)")
+
+
+# -- the bytes
+
+
+def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, directory: str) -> SegmentDescriptor:
+    """Copy what readers open of a segment, and return how it is described there."""
+    copied = segment.model_copy(
+        update={
+            "directory": directory,
+            "bytes": segment.file_bytes,
+            "compressed": None,
+            "raw_dropped_ms": None,
+            "taken_from": None,
+            "fsync": True,
+        }
+    )
+    log = source.metadata.log
+    view = source.store.open(segment.file)
+    try:
+        appender = store.create(copied.raw_file, fsync=True)
+        try:
+            write_entries(appender, _stored(log, view, segment), lambda: False)
+            appender.make_durable()
+        finally:
+            appender.close()
+        _compare(log, view, store, copied)
+    finally:
+        view.close()
+    return copied
+
+
+def _stored(log: str, view: SegmentView, segment: SegmentDescriptor) -> Iterator[PlacedEntry]:
+    for place, body, _ in bodies_of(log, view, segment, segment.file_bytes):
+        yield PlacedEntry(place.offset, place.header, EncodedEntry.of_stored(place.header, body))
+
+
+def _compare(log: str, view: SegmentView, store: SegmentStore, copied: SegmentDescriptor) -> None:
+    """Raises LogWriteFailed unless both hold the same bytes."""
+    written = store.open(copied.raw_file, from_disk=True)
+    try:
+        for offset in range(0, copied.bytes, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, copied.bytes - offset)
+            if not view.read(offset, length).equals(written.read(offset, length)):
+                raise LogWriteFailed(
+                    f"log '{log}': segment {copied.segment} does not hold in {store.location(copied.raw_file)} what "
+                    "was copied; nothing was kept of the copy: check the machine's memory and disk"
+                )
+    finally:
+        written.close()
+
+
+# -- the nodes
+
+
+def _name(
+    source: LogPlace, state: LogState, target: LogMetadata, log: LogDescriptor, segments: list[SegmentDescriptor]
+) -> None:
+    """Let everybody see the copy, if the log still is what it was when the copy began."""
+    head = _head_of(state.head, log, segments)
+    path, segments_path, registry = target.path, target.segments_path, target.registry
+    hidden = {"deleting": True}
+    try:
+        with failpoint("log.copy_begin"):
+            registry.commit(
+                [
+                    Create(path, log.model_copy(update=hidden).to_bytes()),
+                    Create(segments_path, head.model_copy(update=hidden).to_bytes()),
+                ]
+            )
+        nodes: list[Operation] = [Create(f"{segments_path}/{one.node}", one.to_bytes()) for one in segments]
+        for batch in batches(nodes):
+            with failpoint("log.copy_segments"):
+                registry.commit([Check(path, 0), *batch])
+        now, _version = source.metadata.head()
+        if (now.max_segment, now.in_progress, now.first) != (state.head.max_segment, False, state.head.first):
+            raise LogBusy(
+                f"log '{source.metadata.log}' has changed while it was copied: end what uses it, and try again"
+            )
+        with failpoint("log.copy_end"):
+            registry.commit([Set(path, log.to_bytes(), 0), Set(segments_path, head.to_bytes(), 0)])
+    except OutcomeUnknown:
+        registry.sync(path)
+        if not _is_named(target, log):
+            raise
+    except (NodeExists, NodeMissing, VersionConflict):
+        raise LogExists(
+            f"log '{log.name}' was made in {target.namespace} by somebody else just now: look at it"
+        ) from None
+
+
+def _head_of(head: SegmentsHead, log: LogDescriptor, segments: list[SegmentDescriptor]) -> SegmentsHead:
+    kept = {segment.segment for segment in segments}
+    return head.model_copy(
+        update={
+            "directory": log.directory,
+            "begin": min(kept, default=head.max_segment + 1),
+            "bytes": sum(segment.bytes for segment in segments),
+            "senders": head.senders if head.senders in kept else 0,
+            "revisions": 0,
+            "revised": (),
+        }
+    )
+
+
+def _is_named(target: LogMetadata, log: LogDescriptor) -> bool:
+    """Whether the copy is the log of that name, for everybody. Raises what the registry raises."""
+    try:
+        return target.descriptor().directory == log.directory
+    except LogNotFound:
+        return False
