@@ -22,4 +22,4 @@ def test_chains_run_as_they_are_printed(tmp_path: Path) -> None:
         ("orders/0", ["1,000", "1,000", "0", "0", "0"]),
         ("orders/1", ["1,000", "1,000", "0", "0", "0"]),
     ]
-    assert lines[-2:] == ["chain 'orders' is stopped", "chain 'orders' is deleted"]
+    assert lines[-3:] == ["chain 'orders' is stopped", "2000", "chain 'orders' is deleted"]
