@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from scribengin.base.model import Config
+from scribengin.base.process.openness import is_loopback
 
 
 class ProxyConfig(Config):
     """How a proxy runs."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
-    """The address to listen at. Nothing on the wire is encrypted, and nobody says who they are: on other addresses than
-    the loopback one, only in a network whose machines are trusted."""
+    """The address to listen at. Nothing on the wire is encrypted, and nobody says who they are: other addresses than
+    the loopback one need `insecure`."""
+    insecure: bool = False
+    """Listen to other machines, too: only in a network whose machines are trusted."""
     port: int = Field(default=0, ge=0, le=65535)
     """0: one that is free."""
     advertised_host: str | None = None
@@ -23,6 +28,15 @@ class ProxyConfig(Config):
     """So long it waits for the lock of a log that somebody else writes, who is no proxy."""
     answer_timeout_s: float = Field(default=20.0, gt=0)
     """So long records may wait for the disk before their client is told to ask again."""
+
+    @model_validator(mode="after")
+    def _others_are_let_in_on_purpose(self) -> Self:
+        if not self.insecure and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} is reached by other machines, and clients are not asked who they are; say "
+                "`insecure: true`, or listen at 127.0.0.1"
+            )
+        return self
 
 
 class ProxyClientConfig(Config):

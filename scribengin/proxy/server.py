@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 
+import pyarrow as pa
 import pyarrow.flight as flight
 
 from scribengin.base.closing import ClosedAtExit
@@ -35,13 +37,16 @@ class ProxyServer(ClosedAtExit):
         Raises ConfigInvalid (the address cannot be listened at), and as `LogNamespace.open`.
         """
         config = config or ProxyConfig()
+        self._server = _listening(config)
         self._threads = CommitThread()
-        self._namespace = LogNamespace.open(uri, registry=registry, commit_thread=self._threads)
         try:
-            self._server = _FlightServer(f"grpc://{config.host}:{config.port}")
-        except OSError as error:
-            raise ConfigInvalid(f"cannot listen at {config.host}:{config.port}: {error}") from None
+            self._namespace = LogNamespace.open(uri, registry=registry, commit_thread=self._threads)
+        except BaseException:
+            self._server.shutdown()
+            self._threads.close()
+            raise
         host = config.advertised_host or config.host
+        host = f"[{host}]" if ":" in host else host
         self.address = f"grpc://{host}:{self._server.port}"
         """Where clients reach it."""
         proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address)
@@ -60,3 +65,15 @@ class ProxyServer(ClosedAtExit):
             self._thread.join()
             self._namespace.close()
             self._threads.close()
+
+
+def _listening(config: ProxyConfig) -> _FlightServer:
+    """Sockets of gRPC share a port with whoever lets them, and say on stderr why not: so the port is tried before."""
+    at = f"[{config.host}]" if ":" in config.host else config.host
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        socket.create_server((config.host, config.port), family=family).close()
+        return _FlightServer(f"grpc://{at}:{config.port}")
+    except (OSError, pa.ArrowException) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigInvalid(f"cannot listen at {at}:{config.port}: {first}; name another host or port") from None

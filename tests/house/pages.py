@@ -44,6 +44,7 @@ PAGE_TESTS: dict[str, str] = {
     "docs/guide/monitoring.md": "tests/integration/docs/test_page_monitoring.py::test_watching_runs_as_it_is_printed",
     "docs/guide/notebook.md": _LOGS,
     "docs/guide/operating.md": "tests/integration/docs/test_page_operating.py::test_operating_runs_as_it_is_printed",
+    "docs/guide/proxies.md": "tests/integration/docs/test_page_proxies.py::test_proxies_run_as_they_are_printed",
     "docs/guide/transformations.md": (
         "tests/integration/docs/test_page_dataflows.py::test_transformations_are_what_is_printed"
     ),

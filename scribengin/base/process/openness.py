@@ -47,9 +47,13 @@ def _nobodys(hosts: str) -> str:
     )
 
 
-def _is_loopback(server: str) -> bool:
-    host = server.strip().rpartition(":")[0] or server.strip()
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what is bound to that address."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return False
+        return host.lower() == "localhost"
+
+
+def _is_loopback(server: str) -> bool:
+    return is_loopback(server.strip().rpartition(":")[0] or server.strip())

@@ -41,7 +41,7 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
         "sandbox", "explain", "submit", "start", "list", "status", "history", "monitor", "stop", "kill", "delete",
         "revive", "release-holds", "logs", "schema", "log", "registry", "yarn",
 
-        "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web",
+        "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web", "proxy",
     }  # fmt: skip
     assert {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "log"} == {
         "create", "list", "info", "write", "read", "tail", "delete", "dump", "inspect", "verify", "count", "dlsn",

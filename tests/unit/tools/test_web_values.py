@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from scribengin.base.process.openness import is_loopback
 from scribengin.errors import ConfigInvalid
 from scribengin_tools.web.access import (
     SESSION_S,
     SESSIONS_MAX,
     Access,
     host_is_ours,
-    is_loopback,
     may_change,
     names_of,
     origin_is_ours,

@@ -12,7 +12,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Look": ("list", "status", "history", "logs", "monitor", "web", "verify"),
     "Run": ("start", "stop", "pause", "resume", "restart", "kill", "revive"),
     "Change": ("config", "scale", "rebalance", "rewind", "release-holds", "delete"),
-    "Other things": ("log", "registry", "yarn"),
+    "Other things": ("proxy", "log", "registry", "yarn"),
 }
 EXAMPLES: dict[str, str] = {
     "sandbox": "sandbox --dir ./sandbox --port 2181",
@@ -25,6 +25,7 @@ EXAMPLES: dict[str, str] = {
     "logs": "logs heat_alarm --worker worker-1 --follow",
     "monitor": "monitor heat_alarm --once --json",
     "web": "web --port 8480 --write",
+    "proxy": "proxy --port 8490",
     "verify": "verify orders --generate 1000",
     "start": "start heat_alarm --wait",
     "stop": "stop heat_alarm",

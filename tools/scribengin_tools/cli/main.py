@@ -29,6 +29,7 @@ from scribengin_tools.cli.log import administration as log_admin
 from scribengin_tools.cli.log import bench as log_bench
 from scribengin_tools.cli.log import dump as log_dump
 from scribengin_tools.cli.log import inspect as log_look
+from scribengin_tools.cli.log import proxy
 from scribengin_tools.cli.log import records as log
 from scribengin_tools.rendering.text import print_error, report, set_verbose
 
@@ -73,7 +74,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (sandbox, flows, dataflows, monitor, web, operating, ending, output, verify, schema):
+for module in (sandbox, flows, dataflows, monitor, web, proxy, operating, ending, output, verify, schema):
     module.add_to(app)
 for module in (log_dump, log_look, log_admin, log_bench):
     module.add_to(log.app)

@@ -120,16 +120,23 @@ def _tell_of_open(registry: ProtectedRegistry) -> None:
 
 
 @contextmanager
-def opened_namespace(hosts: str | None, namespace: str, *, to_write: str | None = None) -> Iterator[LogNamespace]:
-    """The log namespace, in the registry at `hosts` unless it names its own. Raises NamespaceNotBound and the like, and
-    LogBusy if `to_write` is a log that a dataflow writes."""
+def opened_namespace(
+    hosts: str | None, namespace: str, *, to_write: str | None = None, proxied: bool = False
+) -> Iterator[LogNamespace]:
+    """The log namespace, in the registry at `hosts` unless it names its own; `proxied`: what writes asks its proxies.
+    Raises NamespaceNotBound and the like, and LogBusy if `to_write` is a log that a dataflow writes."""
     from scribengin.log import LogNamespace
 
+    kind: type[LogNamespace] = LogNamespace
+    if proxied:
+        from scribengin.proxy import ProxiedNamespace
+
+        kind = ProxiedNamespace
     if "://" in namespace:
-        with LogNamespace.open(namespace) as opened:
+        with kind.open(namespace) as opened:
             yield opened
         return
-    with connected(hosts) as registry, LogNamespace.open(namespace, registry=registry) as opened:
+    with connected(hosts) as registry, kind.open(namespace, registry=registry) as opened:
         if to_write is not None:
             from scribengin.operations.log_owners import refuse_log_of_dataflow
 

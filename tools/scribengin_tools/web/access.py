@@ -15,10 +15,10 @@ import socket
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from scribengin.base.clock import Clock
+from scribengin.base.process.openness import is_loopback
 from scribengin.errors import ConfigInvalid
 
 TOKEN_CHARACTERS_MIN = 16
@@ -104,14 +104,6 @@ def names_of(host: str, more: Collection[str] = ()) -> frozenset[str]:
     local = {"localhost", "127.0.0.1", "::1"}
     here = {socket.gethostname().lower(), socket.getfqdn().lower()} if not is_loopback(host) else set()
     return frozenset({host.lower(), *local, *here, *(name.lower() for name in more)} - {"0.0.0.0", "::"})
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what is bound to that address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _host_name(host: str) -> str | None:

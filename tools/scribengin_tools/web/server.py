@@ -17,9 +17,10 @@ import uvicorn
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import Config
+from scribengin.base.process.openness import is_loopback
 from scribengin.errors import ConfigInvalid, ServerDown
 from scribengin_registry.contract import Registry
-from scribengin_tools.web.access import Access, is_loopback, names_of
+from scribengin_tools.web.access import Access, names_of
 from scribengin_tools.web.actions import WebActions
 from scribengin_tools.web.app import Page
 from scribengin_tools.web.connections import BACKLOG, BoundedConnection

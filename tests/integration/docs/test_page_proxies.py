@@ -1,0 +1,31 @@
+"""The page on proxies, run as it is printed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from scribengin.base.text.yaml_text import parse_yaml
+from scribengin.proxy import ProxyConfig
+from scribengin_registry.contract import Registry
+from tests.integration.pages import stand_in_for_sandbox, terminal_in
+
+
+def test_proxies_run_as_they_are_printed(tmp_path: Path, registry: Registry) -> None:
+    with terminal_in(tmp_path) as terminal:
+        stand_in_for_sandbox(terminal, registry)
+        try:
+            terminal.run_page("docs/guide/proxies.md")
+        finally:
+            _end(terminal.directory / "proxy.pid")
+    config = parse_yaml((tmp_path / "clone" / "proxy.yaml").read_text(), source="proxy.yaml")
+    assert ProxyConfig.parse(config, source="proxy.yaml").insecure
+
+
+def _end(pid: Path) -> None:
+    """The page ends its proxy, unless it fails before."""
+    if pid.exists():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid.read_text()), signal.SIGTERM)
