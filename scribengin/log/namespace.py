@@ -53,7 +53,7 @@ from scribengin.log.retention.compression import Codec, Stopping, compress_segme
 from scribengin.log.retention.copying import Copied, LogPlace, copy_log
 from scribengin.log.retention.holds import RegisteredReaders, RetentionHold, records_behind
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
-from scribengin.log.store.contract import SegmentName
+from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.group_commit import WriteLimiter
@@ -84,6 +84,7 @@ class LogNamespace(ClosedAtExit):
         create_if_missing: bool = False,
         limiter: WriteLimiter | None = None,
         commit_thread: CommitThread | None = None,
+        store: SegmentStore | None = None,
     ) -> None:
         self.path = path
         self.descriptor = descriptor
@@ -94,7 +95,7 @@ class LogNamespace(ClosedAtExit):
         self._create_if_missing = create_if_missing
         self._limiter = limiter
         self._commit_thread = commit_thread
-        self._store = open_store(descriptor.store, descriptor.location, descriptor.token)
+        self._store = store or open_store(descriptor.store, descriptor.location, descriptor.token)
         self._closed = False
 
     @classmethod
@@ -155,11 +156,8 @@ class LogNamespace(ClosedAtExit):
             if own:
                 session.close()
             raise
-        limiter = None
-        if outstanding_writes_max is not None:
-            limiter = WriteLimiter(
-                outstanding_writes_max, dark_mode=outstanding_dark_mode, what=f"the writers of {uri}"
-            )
+        what, most = f"the writers of {uri}", outstanding_writes_max
+        limiter = None if most is None else WriteLimiter(most, dark_mode=outstanding_dark_mode, what=what)
         return cls(
             session,
             path,

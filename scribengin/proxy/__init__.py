@@ -1,4 +1,4 @@
-"""Proxies: writers of logs for many clients on many machines. See docs/internals/proxies.md."""
+"""Proxies: writers and readers of logs for many clients on many machines. See docs/internals/proxies.md."""
 
 from scribengin.proxy.client.namespace import ProxiedNamespace
 from scribengin.proxy.client.writer import ProxiedWriter

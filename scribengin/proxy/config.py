@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,10 @@ class ProxyConfig(Config):
     """So long it waits for the lock of a log that somebody else writes, who is no proxy."""
     answer_timeout_s: float = Field(default=20.0, gt=0)
     """So long records may wait for the disk before their client is told to ask again."""
+    cache_bytes_max: int = Field(default=256 * 1024 * 1024, ge=0)
+    """It keeps so many bytes of segments in memory at most, for all readers together."""
+    tail_waits_max: int = Field(default=1000, ge=1)
+    """So many readers may wait here for more at the same time. Others ask from time to time."""
 
     @model_validator(mode="after")
     def _others_are_let_in_on_purpose(self) -> Self:
@@ -48,3 +52,8 @@ class ProxyClientConfig(Config):
     """A proxy that has not answered a call after that long is taken for dead."""
     request_bytes_max: int = Field(default=1024 * 1024, ge=1024)
     """Records that gather while a request is under way go together, up to about this size."""
+    reads: Literal["auto", "proxy", "store"] = "auto"
+    """Where readers get segments: from proxies, or from the store itself. `auto`: a directory of this machine is read
+    there, and all else through proxies."""
+    read_ahead_bytes_max: int = Field(default=4 * 1024 * 1024, ge=0)
+    """So many bytes more than it needs a reader asks a proxy for at most, when it reads one after the other."""

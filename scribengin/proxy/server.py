@@ -29,7 +29,7 @@ class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow h
 
 
 class ProxyServer(ClosedAtExit):
-    """A write proxy for the logs of a namespace. It is found by clients when this is made."""
+    """A proxy for the logs of a namespace, which it writes and reads. It is found by clients when this is made."""
 
     def __init__(self, uri: str, registry: Registry, config: ProxyConfig | None = None) -> None:
         """`uri` as `LogNamespace.open` has it. `registry` is closed by whoever made it, after this.

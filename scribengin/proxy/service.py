@@ -31,6 +31,7 @@ from scribengin.errors import (
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.proxy.config import ProxyConfig
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
+from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
@@ -70,6 +71,7 @@ class ProxyService(ClosedAtExit):
         self._announced = 0
         """The session in which clients find it."""
         self._renewing = threading.Event()
+        self.reads = SegmentReads(registry, namespace, self._config)
         self._asked: dict[str, Callable[[AskRequest], Answer]] = {
             "open": self._open,
             "create": self._create,
@@ -78,6 +80,7 @@ class ProxyService(ClosedAtExit):
             "seal": self._seal,
             "release": self._release,
             "info": self._info,
+            **self.reads.asked,
         }
 
     @property
@@ -158,6 +161,7 @@ class ProxyService(ClosedAtExit):
             with log.lock:
                 self._give_up(log)
         self._nodes.withdraw(self._proxy)
+        self.reads.close()
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self._registry.session_id != self._announced:

@@ -48,8 +48,9 @@ class BindOptions:
     moved: bool = False
 
 
-def bound(registry: Registry, path: str, uri: str) -> NamespaceDescriptor:
-    """What the namespace is bound to. Raises NamespaceNotBound, StoreElsewhere."""
+def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) -> NamespaceDescriptor:
+    """What the namespace is bound to; `anywhere`: also if that is a directory of another machine. Raises
+    NamespaceNotBound, StoreElsewhere."""
     node = registry.find(path)
     if node is None or not node.data:
         raise NamespaceNotBound(f"{uri} is bound to no store: bind it with LogNamespace.bind, or run a sandbox")
@@ -57,7 +58,8 @@ def bound(registry: Registry, path: str, uri: str) -> NamespaceDescriptor:
     store = NamespaceUri.parse(uri).store
     if store not in (None, descriptor.store):
         raise NamespaceNotBound(f"{uri} is bound to the store '{descriptor.store}', and not to '{store}'")
-    check_machine(descriptor, path)
+    if not anywhere:
+        check_machine(descriptor, path)
     return descriptor
 
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol
 
 import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.threads import pause as wait_a_while
-from scribengin.errors import LogClosed, MessageInvalid, ProxyUnreachable, RegistryError, ScribenginError
+from scribengin.errors import (
+    LogClosed,
+    MessageInvalid,
+    ProxyUnreachable,
+    RegistryError,
+    ScribenginError,
+    StoreUnreachable,
+)
 from scribengin.proxy.client.transport import ProxyTransport
 from scribengin.proxy.config import ProxyClientConfig
-from scribengin.proxy.nodes import ProxyNodes
+from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.state.resend import Lost, NotSent, SendAgain, SenderState, Sent
 from scribengin.proxy.state.routes import ProxyRoutes
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, decode_answer
@@ -28,11 +36,19 @@ Pause = Callable[[float], object]
 """Waits so many seconds. True: there is no point in asking any more."""
 
 
+class ProxyList(Protocol):
+    """Who knows the proxies there are."""
+
+    def servers(self) -> list[ProxyDescriptor]:
+        """All of them. Raises what the registry raises."""
+        ...
+
+
 class ProxyDelivery:
-    """What all writers of a client share. Thread-safe."""
+    """What all writers and readers of a client share. Thread-safe."""
 
     def __init__(
-        self, nodes: ProxyNodes, transport: ProxyTransport, config: ProxyClientConfig, clock: Clock = SYSTEM_CLOCK
+        self, nodes: ProxyList, transport: ProxyTransport, config: ProxyClientConfig, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._nodes = nodes
         self._transport = transport
@@ -89,17 +105,46 @@ class ProxyDelivery:
                     self._learn(request.log, SendAgain(0.0, elsewhere=True))
                 case Written():
                     raise MessageInvalid("a proxy has answered with the places of records that were not sent")
-            pause_s = min(_PAUSE_S * 2 ** min(failures, 10), _PAUSE_MAX_S)
-            if self.clock.monotonic_s() >= until_s or pause(pause_s):
+            if self.clock.monotonic_s() >= until_s or pause(_pause_s(failures)):
                 raise why
         raise AssertionError("it is asked until there is an answer")
+
+    def ask_any(self, key: str, request: AskRequest, *, pause: Pause = wait_a_while) -> AskDone:
+        """Ask what every proxy can answer: the one that is chosen for the key, and then others, until one has.
+
+        Raises what a proxy refuses it with, and StoreUnreachable when none has answered for as long as the client has
+        patience.
+        """
+        until_s = self.clock.monotonic_s() + self.config.patience_s
+        body = encode_ask(request)
+        for failures in count():
+            answer = self._call(key, ASK, body, once=True)
+            match answer:
+                case AskDone():
+                    return answer
+                case Refused(error):
+                    raise error
+                case TryAgain(why):
+                    pass
+                case MovedTo() | Written():
+                    raise MessageInvalid(f"a proxy has answered '{request.op}' with what is no answer to it")
+            if self.clock.monotonic_s() >= until_s or (failures and pause(_pause_s(failures - 1))):
+                raise why if isinstance(why, StoreUnreachable) else StoreUnreachable(str(why)) from why
+        raise AssertionError("it is asked until there is an answer")
+
+    def addresses(self) -> tuple[str, ...]:
+        """The proxies that take requests, as of a moment ago. Raises what the registry raises."""
+        self._know_servers()
+        with self._lock:
+            return self._routes.addresses
 
     def close(self) -> None:
         """Ask nobody any more."""
         self._transport.close()
 
-    def _call(self, log: str, kind: str, body: bytes) -> Answer:
-        """What the proxy says that is to be asked about the log."""
+    def _call(self, log: str, kind: str, body: bytes, *, once: bool = False) -> Answer:
+        """What the proxy says that is to be asked about the log. With `once` it is not asked again for a while if it
+        cannot do it just now."""
         try:
             address = self._address(log)
         except RegistryError as error:
@@ -107,22 +152,31 @@ class ProxyDelivery:
         if address is None:
             return TryAgain(ProxyUnreachable("no proxy of this namespace runs: start one with `scribengin proxy`"))
         try:
-            return decode_answer(self._transport.call(address, kind, body, self.config.call_timeout_s))
+            answer = decode_answer(self._transport.call(address, kind, body, self.config.call_timeout_s))
         except (ProxyUnreachable, MessageInvalid) as error:
-            with self._lock:
-                self._routes.failed(address, self.clock.monotonic_s())
-                self._listed_s = None
+            self._failed(address)
             return TryAgain(error, maybe_written=True)
+        if once and isinstance(answer, TryAgain):
+            self._failed(address)
+        return answer
+
+    def _failed(self, address: str) -> None:
+        with self._lock:
+            self._routes.failed(address, self.clock.monotonic_s())
+            self._listed_s = None
 
     def _address(self, log: str) -> str | None:
+        self._know_servers()
+        with self._lock:
+            return self._routes.choose(log, self.clock.monotonic_s())
+
+    def _know_servers(self) -> None:
         now_s = self.clock.monotonic_s()
         if self._listed_s is None or now_s - self._listed_s >= _SERVERS_KNOWN_S:
             servers = self._nodes.servers()
             with self._lock:
                 self._routes.servers_are(one.address for one in servers if one.takes_more)
-                self._listed_s = now_s
-        with self._lock:
-            return self._routes.choose(log, now_s)
+                self._listed_s = now_s if servers else None  # that there are none is not believed for long
 
     def _learn(self, log: str, found: SendAgain) -> None:
         with self._lock:
@@ -131,3 +185,8 @@ class ProxyDelivery:
             elif found.elsewhere:
                 self._routes.forget(log)
                 self._listed_s = None
+
+
+def _pause_s(failures: int) -> float:
+    pause_s: float = _PAUSE_S * 2 ** min(failures, 10)
+    return min(pause_s, _PAUSE_MAX_S)

@@ -1,4 +1,4 @@
-"""A namespace whose logs are written through proxies: for clients on any machine, many of them to a log."""
+"""A namespace whose logs are written and read through proxies: for clients on any machine, many of them to a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import ConfigInvalid, LogExists, LogNotFound
 from scribengin.log import DLSN, LogConfig, LogDescriptor, LogNamespace, NamespaceDescriptor
 from scribengin.log.metadata.binding import bound, session_for
+from scribengin.log.store.opening import open_store
 from scribengin.proxy.client.delivery import ProxyDelivery
+from scribengin.proxy.client.segments import ProxiedSegmentStore, SegmentQuestions
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.client.writer import ProxiedWriter
 from scribengin.proxy.config import ProxyClientConfig
@@ -20,6 +22,7 @@ from scribengin_registry.contract import Registry
 
 class ProxiedNamespace(LogNamespace):
     """As LogNamespace, opened in the same way, by the same URI: what changes a log is done by the proxy that owns it.
+    Segments are read where `ProxyClientConfig.reads` says.
 
     Proxies are found in the registry. Thread-safe.
     """
@@ -35,9 +38,17 @@ class ProxiedNamespace(LogNamespace):
         own: bool,
         create_if_missing: bool,
         delivery: ProxyDelivery,
+        questions: SegmentQuestions | None,
     ) -> None:
-        super().__init__(registry, path, descriptor, config, clock, own=own, create_if_missing=create_if_missing)
+        """With `questions`, segments are asked for at proxies."""
+        store = None
+        if questions is not None:
+            store = ProxiedSegmentStore(questions, descriptor.store, delivery.config)
+        super().__init__(
+            registry, path, descriptor, config, clock, own=own, create_if_missing=create_if_missing, store=store
+        )
         self._delivery = delivery
+        self._questions = questions
 
     @classmethod
     def open(  # type: ignore[override]  # a client has neither limits nor a thread for all writers: the proxy has
@@ -53,13 +64,22 @@ class ProxiedNamespace(LogNamespace):
     ) -> ProxiedNamespace:
         """As LogNamespace.open, by the same URI. `transport` carries requests (None: Arrow Flight).
 
-        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound.
+        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound, and StoreNotMounted and StoreElsewhere where it is
+        to read the store itself.
         """
         session, path, own = session_for(uri, registry)
         try:
-            descriptor = bound(session, path, uri)
+            client = client or ProxyClientConfig()
+            descriptor = bound(session, path, uri, anywhere=client.reads != "store")
             transport = transport or FlightTransport()
-            delivery = ProxyDelivery(ProxyNodes(session, path), transport, client or ProxyClientConfig(), clock)
+            nodes = ProxyNodes(session, path)
+            delivery = ProxyDelivery(nodes, transport, client, clock)
+            questions = None
+            if _reads_through_proxies(descriptor, client):
+                # Of its own: a proxy that cannot read a segment just now is well for writers.
+                questions = SegmentQuestions(ProxyDelivery(nodes, transport, client, clock))
+            else:
+                open_store(descriptor.store, descriptor.location, descriptor.token).check_mounted()
             return cls(
                 session,
                 path,
@@ -69,6 +89,7 @@ class ProxiedNamespace(LogNamespace):
                 own=own,
                 create_if_missing=create_if_missing,
                 delivery=delivery,
+                questions=questions,
             )
         except BaseException:
             if own:
@@ -123,5 +144,12 @@ class ProxiedNamespace(LogNamespace):
 
     def close(self) -> None:
         """As LogNamespace.close."""
+        if self._questions is not None:
+            self._questions.close()
         self._delivery.close()
         super().close()
+
+
+def _reads_through_proxies(descriptor: NamespaceDescriptor, client: ProxyClientConfig) -> bool:
+    here = descriptor.machine is not None and descriptor.machine.is_this()
+    return client.reads == "proxy" or (client.reads == "auto" and not here)

@@ -1,13 +1,14 @@
 """Which proxy a client asks. Pure: told the time.
 
-A log's proxy is the one that a redirect named. Without one it is chosen by a hash of the log and each address, so that
-clients that never heard of each other ask the same. One that did not answer is left out for a while.
+A log's proxy is the one that a redirect named. Without one it is chosen by consistent hashing (ring.py). One that did
+not answer is left out for a while.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
+
+from scribengin.proxy.state.ring import heaviest
 
 AVOIDED_S = 5.0
 
@@ -25,6 +26,11 @@ class ProxyRoutes:
         """The proxies there are, by the registry."""
         self._servers = frozenset(addresses)
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The proxies there are, in order."""
+        return tuple(sorted(self._servers))
+
     def choose(self, log: str, now_s: float) -> str | None:
         """The address to ask; None: no proxy is known."""
         owner = self._owners.get(log)
@@ -32,7 +38,7 @@ class ProxyRoutes:
             return owner
         well = [address for address in self._servers if not self._is_avoided(address, now_s)]
         if well:
-            return max(well, key=lambda address: _weight(log, address))
+            return heaviest(log, well)
         return min(self._servers, key=lambda address: self._failed_s[address], default=None)
 
     def moved(self, log: str, address: str) -> None:
@@ -51,7 +57,3 @@ class ProxyRoutes:
     def _is_avoided(self, address: str, now_s: float) -> bool:
         failed_s = self._failed_s.get(address)
         return failed_s is not None and now_s - failed_s < self._avoided_s
-
-
-def _weight(log: str, address: str) -> bytes:
-    return hashlib.blake2b(f"{log}\0{address}".encode(), digest_size=8).digest()

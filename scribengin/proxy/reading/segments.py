@@ -1,0 +1,225 @@
+"""What a proxy answers to readers: segments are opened, read and waited for, as a store offers it.
+
+Bytes come out of one cache of blocks. Whatever of a block is missing is read once, however many readers want it: they
+wait for each other at the segment's lock. Only what readers may see is kept (blocks.py): below the tail that the store
+shows, or below the end that the registry says of a completed segment. What lies behind that is read for whoever asks,
+as a scan does, and forgotten.
+
+A segment is named by its log and a path within the store. So that nobody reads a log by another one's name, the
+directory has to be the log's own, by the registry.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from scribengin.base.closing import ClosedAtExit
+from scribengin.errors import InconsistentLog, LogNotFound, RegistryError, SegmentsMoved
+from scribengin.log import LogNamespace
+from scribengin.log.metadata.names import check_log_name
+from scribengin.log.metadata.segments import LogMetadata, SegmentDescriptor
+from scribengin.log.store.contract import SegmentName, SegmentView
+from scribengin.log.store.opening import open_store
+from scribengin.proxy.config import ProxyConfig
+from scribengin.proxy.reading.blocks import BLOCK_BYTES, BlockCache
+from scribengin.proxy.reading.tails import TailWatches
+from scribengin.proxy.wire import segments as wire
+from scribengin.proxy.wire.answers import Answer, AskDone
+from scribengin.proxy.wire.requests import AskRequest
+from scribengin_registry.contract import Registry
+
+_OPEN_MAX = 256
+WAIT_S_MAX = 10.0
+"""No question about a tail waits longer."""
+
+
+@dataclass
+class _OpenSegment:
+    """A segment that is open for all readers. Used under its lock."""
+
+    view: SegmentView
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    shown: int = 0
+    """Readers may read so far, at least."""
+    completed: bool = False
+    closed: bool = False
+
+
+class SegmentReads(ClosedAtExit):
+    """Reads the segments of a namespace for many. Thread-safe."""
+
+    def __init__(self, registry: Registry, namespace: LogNamespace, config: ProxyConfig) -> None:
+        """Both are closed by whoever made them, after this."""
+        self._registry = registry
+        self._path = namespace.path
+        kept = namespace.descriptor
+        self._store = open_store(kept.store, kept.location, kept.token)
+        self._blocks = BlockCache(config.cache_bytes_max)
+        self._tails = TailWatches(self._store.open, config.tail_waits_max)
+        self._lock = threading.Lock()
+        self._open: OrderedDict[SegmentName, _OpenSegment] = OrderedDict()
+        self.asked: Mapping[str, Callable[[AskRequest], Answer]] = {
+            wire.OPEN: self._opened,
+            wire.BYTES: self._bytes,
+            wire.TAIL: self._tail,
+            wire.SIZE: self._size,
+            wire.INDEX: self._index,
+        }
+        """What readers ask for, and who answers. Raises what the store raises, and KeyError, TypeError and ValueError
+        for what is no question."""
+
+    @property
+    def cached_bytes(self) -> int:
+        """How many bytes of segments it holds in memory."""
+        return self._blocks.size_bytes
+
+    def close(self) -> None:
+        """Answer everybody who waits, and close all segments. Idempotent."""
+        self._tails.close()
+        with self._lock:
+            opened = list(self._open.values())
+            self._open.clear()
+        for segment in opened:
+            _close(segment)
+
+    def _opened(self, request: AskRequest) -> Answer:
+        """It is looked for in the store each time: it may have been purged since somebody opened it last."""
+        name = self._checked(request)
+        self._keep(name, _OpenSegment(self._store.open(name)))
+        return AskDone()
+
+    def _bytes(self, request: AskRequest) -> Answer:
+        name = self._checked(request)
+        offset, length, ahead = (int(request.fields[said]) for said in ("offset", "length", "ahead"))
+        if min(offset, length, ahead) < 0:
+            raise ValueError("bytes before the beginning")
+        length = min(length, wire.ANSWER_BYTES_MAX)
+        end = offset + min(length + ahead, wire.ANSWER_BYTES_MAX)
+        parts = self._blocks.parts(name, offset, end) if self._is_open(name) else []
+        if sum(map(len, parts)) < length:
+            with self._using(request) as segment:
+                parts = list(self._read(name, segment, offset, offset + length, end))
+        return AskDone(data=pa.py_buffer(b"".join(parts)))
+
+    def _read(
+        self, name: SegmentName, segment: _OpenSegment, start: int, wanted: int, end: int
+    ) -> Iterator[memoryview]:
+        """The bytes from `start` to `wanted`, and on to `end` as far as they are visible. The caller holds the lock."""
+        visible = min(self._shown(name, segment, wanted), end)
+        while start < visible:
+            number, at = divmod(start, BLOCK_BYTES)
+            block = self._blocks.block(name, number)
+            needed = min(visible - number * BLOCK_BYTES, BLOCK_BYTES)
+            if len(block) < needed:
+                more = segment.view.read(number * BLOCK_BYTES + len(block), needed - len(block))
+                block += memoryview(more)
+                self._blocks.put(name, number, block)
+            part = memoryview(block)[at : at + end - start]
+            if not part:
+                return  # the segment is shorter than it should be: whoever reads it says so
+            yield part
+            start += len(part)
+        if start < wanted:
+            yield memoryview(segment.view.read(start, wanted - start))
+
+    def _tail(self, request: AskRequest) -> Answer:
+        known, wait_s = int(request.fields["known"]), float(request.fields["wait_s"])
+        if wait_s > 0:
+            name = self._checked(request)
+            return AskDone(wire.told_tail(self._tails.wait(name, known, min(wait_s, WAIT_S_MAX))))
+        with self._using(request) as segment:
+            return AskDone(wire.told_tail(segment.view.tail()))
+
+    def _size(self, request: AskRequest) -> Answer:
+        with self._using(request) as segment:
+            return AskDone({"size": segment.view.size()})
+
+    def _index(self, request: AskRequest) -> Answer:
+        name, kind = self._checked(request), request.fields["kind"]
+        if kind not in ("positions", "keys"):
+            raise ValueError(f"no index is called {kind}")
+        return AskDone(data=pa.py_buffer(self._store.load_index(name, kind)))
+
+    def _shown(self, name: SegmentName, segment: _OpenSegment, end: int) -> int:
+        """How far readers may read, looked at again if that is not known to be as far as `end`."""
+        if segment.shown < end and not segment.completed:
+            tail = segment.view.tail()
+            segment.shown = max(segment.shown, 0 if tail is None else tail.end)
+            if segment.shown < end:
+                completed = self._completed_end(name)
+                if completed is not None:
+                    segment.shown = completed
+                    segment.completed = True
+        return segment.shown
+
+    def _completed_end(self, name: SegmentName) -> int | None:
+        """Where the segment ends by the registry; None: it is not completed, or nobody knows just now."""
+        with suppress(RegistryError, LogNotFound, InconsistentLog, SegmentsMoved):
+            state = self._metadata(wire.log_of(name)).state()
+            at = name.segment - state.head.begin
+            if 0 <= at < len(state.segments):
+                return _end_of(state.segments[at], name)
+        return None
+
+    def _checked(self, request: AskRequest) -> SegmentName:
+        """The segment that a question is about, which belongs to the log that it names. Raises LogNotFound."""
+        name = wire.segment_asked(request)
+        if not self._is_open(name) and self._metadata(request.log).descriptor().directory != name.directory:
+            raise LogNotFound(f"log '{request.log}' has no segments in {name.directory}: it was deleted; list the logs")
+        if wire.log_of(name) != request.log:
+            raise ValueError(f"{name} is no segment of '{request.log}'")
+        return name
+
+    def _metadata(self, log: str) -> LogMetadata:
+        return LogMetadata(self._registry, self._path, check_log_name(log))
+
+    def _is_open(self, name: SegmentName) -> bool:
+        with self._lock:
+            return name in self._open
+
+    @contextmanager
+    def _using(self, request: AskRequest) -> Iterator[_OpenSegment]:
+        """The segment, under its lock. Opened if need be."""
+        while True:
+            name = self._checked(request)
+            with self._lock:
+                segment = self._open.get(name)
+                if segment is not None:
+                    self._open.move_to_end(name)
+            if segment is None:
+                segment = self._keep(name, _OpenSegment(self._store.open(name)))
+            with segment.lock:
+                if not segment.closed:
+                    yield segment
+                    return
+
+    def _keep(self, name: SegmentName, opened: _OpenSegment) -> _OpenSegment:
+        """The segment that stays open: that one, unless there is another already. Some others may be closed."""
+        with self._lock:
+            kept = self._open.setdefault(name, opened)
+            self._open.move_to_end(name)
+            surplus = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_MAX)]
+        for segment in surplus if kept is opened else [*surplus, opened]:
+            _close(segment)
+        return kept
+
+
+def _end_of(segment: SegmentDescriptor, name: SegmentName) -> int | None:
+    """Where the file of that name ends, which is the segment's, or its compressed copy."""
+    if segment.in_progress:
+        return None
+    if name == segment.raw_file:
+        return segment.bytes
+    return None if segment.compressed is None or name != segment.copy_file else segment.compressed.bytes
+
+
+def _close(segment: _OpenSegment) -> None:
+    with segment.lock:
+        segment.closed = True
+        segment.view.close()
