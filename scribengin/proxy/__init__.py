@@ -2,7 +2,7 @@
 
 from scribengin.proxy.client.namespace import ProxiedNamespace
 from scribengin.proxy.client.writer import ProxiedWriter
-from scribengin.proxy.config import ProxyClientConfig, ProxyConfig
+from scribengin.proxy.config import ProxyClientConfig, ProxyConfig, RateConfig
 from scribengin.proxy.server import ProxyServer
 
-__all__ = ["ProxiedNamespace", "ProxiedWriter", "ProxyClientConfig", "ProxyConfig", "ProxyServer"]
+__all__ = ["ProxiedNamespace", "ProxiedWriter", "ProxyClientConfig", "ProxyConfig", "ProxyServer", "RateConfig"]

@@ -10,6 +10,17 @@ from scribengin.base.model import Config
 from scribengin.base.process.openness import is_loopback
 
 
+class RateConfig(Config):
+    """Records and bytes a second. None: as many as come."""
+
+    records_s_soft: int | None = Field(default=None, ge=1)
+    """Above it the proxy warns, and counts."""
+    records_s_hard: int | None = Field(default=None, ge=1)
+    """Above it requests are refused with OverCapacity."""
+    bytes_s_soft: int | None = Field(default=None, ge=1)
+    bytes_s_hard: int | None = Field(default=None, ge=1)
+
+
 class ProxyConfig(Config):
     """How a proxy runs."""
 
@@ -32,6 +43,11 @@ class ProxyConfig(Config):
     """It keeps so many bytes of segments in memory at most, for all readers together."""
     tail_waits_max: int = Field(default=1000, ge=1)
     """So many readers may wait here for more at the same time. Others ask from time to time."""
+
+    log_rates: RateConfig = RateConfig()
+    """Of each log."""
+    service_rates: RateConfig = RateConfig()
+    """Of all logs together."""
 
     @model_validator(mode="after")
     def _others_are_let_in_on_purpose(self) -> Self:

@@ -6,6 +6,7 @@ the next request opens another one, which knows what the log holds of every send
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.model import JsonObject
 from scribengin.base.threads import background
@@ -23,6 +25,7 @@ from scribengin.errors import (
     LogClosed,
     LogWriteFailed,
     MessageInvalid,
+    OverCapacity,
     OwnershipAcquireFailed,
     RegistryError,
     ScribenginError,
@@ -33,6 +36,7 @@ from scribengin.proxy.config import ProxyConfig
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
 from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
+from scribengin.proxy.state.rates import RateMeter, TooMuch, admit
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
 from scribengin_registry.contract import Registry, SessionState
@@ -41,11 +45,13 @@ _PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryE
 """What another attempt, here or elsewhere, may not meet with."""
 
 _RETRY_S = 0.2
+_log = logging.getLogger(__name__)
 
 
 @dataclass
 class _OwnedLog:
     name: str
+    rates: RateMeter
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Held while it is taken or given up, never while records are written."""
     writer: LogWriter | None = None
@@ -57,13 +63,20 @@ class ProxyService(ClosedAtExit):
     """Takes requests for the logs of a namespace. Thread-safe."""
 
     def __init__(
-        self, namespace: LogNamespace, registry: Registry, proxy: ProxyDescriptor, config: ProxyConfig | None = None
+        self,
+        namespace: LogNamespace,
+        registry: Registry,
+        proxy: ProxyDescriptor,
+        config: ProxyConfig | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`namespace` is opened with a commit thread, best; both it and `registry` are closed by whoever made them."""
         self._namespace = namespace
         self._registry = registry
         self._proxy = proxy
         self._config = config or ProxyConfig()
+        self._clock = clock
+        self._rates = RateMeter(self._config.service_rates, "this proxy")
         self._nodes = ProxyNodes(registry, namespace.path)
         self._lock = threading.Lock()
         self._logs: dict[str, _OwnedLog] = {}
@@ -118,6 +131,7 @@ class ProxyService(ClosedAtExit):
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
+        self._admit(log, request)
         try:
             future = writer.write_numbered(
                 request.records, sender=request.sender, number=request.number, answered=request.answered
@@ -179,7 +193,20 @@ class ProxyService(ClosedAtExit):
 
     def _log(self, name: str) -> _OwnedLog:
         with self._lock:
-            return self._logs.setdefault(name, _OwnedLog(name))
+            log = self._logs.get(name)
+            if log is None:
+                log = self._logs[name] = _OwnedLog(name, RateMeter(self._config.log_rates, f"log '{name}'"))
+            return log
+
+    def _admit(self, log: _OwnedLog, request: WriteRequest) -> None:
+        """Raises OverCapacity."""
+        records = request.records
+        with self._lock:
+            found = admit((log.rates, self._rates), records.num_rows, records.nbytes, self._clock.monotonic_s())
+        if isinstance(found, TooMuch):
+            raise OverCapacity(f"log '{log.name}' is written too fast: {found.of}; write again in a moment")
+        for rate in found.over:
+            _log.warning("more is written than the soft limit: %s", rate)
 
     def _writer(self, log: _OwnedLog) -> LogWriter | Answer:
         """The log's writer, taken over if need be; or what to answer instead."""
@@ -298,6 +325,10 @@ class ProxyService(ClosedAtExit):
 
     def _info(self, _request: AskRequest) -> Answer:
         said: JsonObject = {"name": self._proxy.name, "address": self._proxy.address, "logs": self.logs}
+        with self._lock:
+            meters = [self._rates, *(log.rates for log in self._logs.values())]
+            said["requests_over_soft"] = sum(meter.requests_over_soft for meter in meters)
+            said["requests_refused"] = sum(meter.requests_refused for meter in meters)
         return AskDone(said)
 
     def _alone(self, request: AskRequest, work: Callable[[], object]) -> Answer:

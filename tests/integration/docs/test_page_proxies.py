@@ -20,8 +20,12 @@ def test_proxies_run_as_they_are_printed(tmp_path: Path, registry: Registry) -> 
             terminal.run_page("docs/guide/proxies.md")
         finally:
             _end(terminal.directory / "proxy.pid")
-    config = parse_yaml((tmp_path / "clone" / "proxy.yaml").read_text(), source="proxy.yaml")
-    assert ProxyConfig.parse(config, source="proxy.yaml").insecure
+    said = {
+        name: ProxyConfig.parse(parse_yaml((tmp_path / "clone" / name).read_text(), source=name), source=name)
+        for name in ("proxy.yaml", "limited.yaml")
+    }
+    assert said["proxy.yaml"].insecure
+    assert said["limited.yaml"].log_rates.records_s_hard == 100_000
 
 
 def _end(pid: Path) -> None:

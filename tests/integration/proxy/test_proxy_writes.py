@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogClosed, RecordTooLarge, TransactionIdOutOfOrder
+from scribengin.errors import LogClosed, OverCapacity, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log import LogConfig
+from scribengin.proxy.wire.answers import AskDone
+from scribengin.proxy.wire.requests import AskRequest
 from scribengin.testing.log_samples import payload_batch, payloads_read
 from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
 
@@ -86,3 +88,19 @@ def test_an_atomic_batch_is_one_entry(place: ProxiedPlace) -> None:
         assert found.first.entry == found.last.entry
         with pytest.raises(RecordTooLarge):
             writer.write_atomic(payload_batch([bytes(1500)] * 3))
+
+
+def test_a_log_that_is_written_too_fast_is_refused_and_nothing_is_written(place: ProxiedPlace) -> None:
+    namespace = place.bound(LOG, "other")
+    server = place.start(log_rates={"bytes_s_hard": 1})
+    client = place.client()
+    with client.open_writer(LOG) as writer, client.open_writer("other") as other:
+        writer.write(bytes(100_000)).result(120)
+        with pytest.raises(OverCapacity, match="1 bytes a second"):
+            writer.write(b"2").result(120)
+        other.write(b"its own rate").result(120)
+    assert payloads_read(namespace, LOG) == [bytes(100_000)]
+    assert payloads_read(namespace, "other") == [b"its own rate"]
+    said = server.service.ask(AskRequest("info"))
+    assert isinstance(said, AskDone)
+    assert said.said["requests_refused"] == 1
