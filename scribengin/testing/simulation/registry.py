@@ -88,6 +88,8 @@ class SimulatedSession(Registry):
     def _resume(self) -> None:
         if self._inner.state is SessionState.SUSPENDED:
             with self._at_once():
+                if not self._ensemble.knows(self._inner.session_id):  # it expired as one of a process that stood still
+                    self._inner.was_expired()
                 self._ensemble.resume(self._inner)
 
     def _notice_here(self) -> None:
