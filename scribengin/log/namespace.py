@@ -502,7 +502,7 @@ class LogNamespace(ClosedAtExit):
         return commit_log_path(segment.commit_log, self.path) if segment and segment.commit_log else None
 
     def inspect(self, name: str) -> LogInspection:
-        """Look at everything a log holds, also at what is wrong with it. Raises LogNotFound, and as `survey`."""
+        """Look at everything a log holds, also at what is wrong. Raises LogNotFound, and what `check_metadata` does."""
         return LogInspection(self._metadata(name), self._store)
 
     def info(self, name: str) -> LogInfo:

@@ -239,7 +239,7 @@ class MachineWithOlderRegistry(Machine):
     def _wrong_files(self, state: CrashState) -> str | None:
         """Open writers, one of which writes, and say which files are not where the registry says, or went."""
         namespace = self.recovered_namespace()
-        known, before = namespace.inspect(LOG).survey, self._segments_there()
+        known, before = namespace.inspect(LOG).metadata_check, self._segments_there()
         named = {(segment.segment, segment.epoch) for segment in known.segments}  # which may be purged
         with suppress(EndOfStream, RecoveryRefused):  # its segment in progress was purged since
             self.recover(namespace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -19,6 +19,8 @@ _LINK = re.compile(
 _HEADING = re.compile(r"^#{1,6}[ \t]+(?P<text>.+?)[ \t]*#*$", re.MULTILINE)
 _ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:")
 _SOURCE = re.compile(r"`(?P<path>[\w/]+\.py)")
+_NAME_OF = re.compile(r"`(?P<name>[A-Za-z_][\w.]*)(?:\([^`]*\))?`\s+(?:of|in)\s+`(?P<path>[\w/]+\.py)`")
+_MEMBER = re.compile(r"`(?P<owner>[A-Z]\w*[a-z]\w*)\.(?P<name>[a-z_]\w*)(?:\([^`]*\))?`")
 
 
 def links(text: str) -> Iterator[str]:
@@ -59,3 +61,21 @@ def missing_sources(page: Path, known: frozenset[str]) -> Iterator[str]:
     for found in _SOURCE.finditer(page.read_text(encoding="utf-8")):
         if not any(path == found["path"] or path.endswith(f"/{found['path']}") for path in known):
             yield f"{page.relative_to(ROOT)}: {found['path']} is not there"
+
+
+def strange_names(page: Path, sources: Mapping[str, str]) -> Iterator[str]:
+    """Names of code that a page says stand in a file, or in a class, and no source does. `sources`: path -> text."""
+    text = page.read_text(encoding="utf-8")
+    for found in _NAME_OF.finditer(text):
+        meant = [source for path, source in sources.items() if f"/{path}".endswith(f"/{found['path']}")]
+        if not any(_has(source, part) for source in meant for part in [found["name"].rpartition(".")[2]]):
+            yield f"{page.relative_to(ROOT)}: {found['path']} has no {found['name']}"
+    for found in _MEMBER.finditer(text):
+        if not any(_has(source, f"class {found['owner']}") for source in sources.values()):
+            yield f"{page.relative_to(ROOT)}: there is no class {found['owner']}"
+        elif not any(_has(source, found["name"]) for source in sources.values()):
+            yield f"{page.relative_to(ROOT)}: nothing has {found['owner']}.{found['name']}"
+
+
+def _has(source: str, words: str) -> bool:
+    return re.search(rf"\b{re.escape(words)}\b", source) is not None

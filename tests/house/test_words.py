@@ -18,7 +18,8 @@ OLD_WORDS = (
     *("LogSurvey", "SegmentAudit", "Upkeep", "upkeep", "upkeep_failure", "HeldBy", "hold_back", "let_go", "let-go"),
     *("held_back", "CARRIED", "rests_on", "Tap", "Lanes", "Recipe", "Drain", "United", "TraceDescriptor", "Traces"),
     *("DataflowPicture", "TaskPicture", "WorkerPicture", "LagPicture", "ChainPicture", "WebOperator"),
-    *("next_lease", "first_lease", "leases"),
+    *("next_lease", "first_lease", "leases", "survey", "speak_as", "Owned", "Judge", "Lane", "Sight", "Edited"),
+    *("Resources", "Operator", "Owner", "Trace"),
 )
 """Names that things of ours once had."""
 _WORD = re.compile(r"(?<![\w-])(" + "|".join(map(re.escape, OLD_WORDS)) + r")(?![\w-])")

@@ -41,16 +41,18 @@ def recover_log(namespace: LogNamespace, log: str, *, timeout_s: float = 10.0, s
     damaged: nothing was changed but the epoch), InconsistentLog.
     """
     inspection = namespace.inspect(log)
-    survey = inspection.survey
-    unfinished = survey.in_progress
-    if survey.findings:
-        raise InconsistentLog(f"log '{log}': {survey.findings[0]}; look at all of it with `scribengin log inspect`")
+    metadata_check = inspection.metadata_check
+    unfinished = metadata_check.in_progress
+    if metadata_check.findings:
+        raise InconsistentLog(
+            f"log '{log}': {metadata_check.findings[0]}; look at all of it with `scribengin log inspect`"
+        )
     if unfinished is None and not inspection.unnamed() and not inspection.missing():
         return None
     restored = namespace.recover(log, timeout_s=timeout_s, steal=steal)
     inspection = namespace.inspect(log)
     number = None if unfinished is None else unfinished.segment
-    segment = next((found for found in inspection.survey.segments if found.segment == number), None)
+    segment = next((found for found in inspection.metadata_check.segments if found.segment == number), None)
     remainder = None if segment is None else inspection.remainder(segment.segment)
     if remainder is None and not restored:
         return None

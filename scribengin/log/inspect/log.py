@@ -93,7 +93,7 @@ class LogInspection:
     def __init__(self, metadata: LogMetadata, store: SegmentStore) -> None:
         self._metadata = metadata
         self._store = store
-        self.survey: MetadataCheck = check_metadata(metadata)
+        self.metadata_check: MetadataCheck = check_metadata(metadata)
         """The log's metadata, as it was when this was made."""
 
     def segments(self, *, bodies: bool = True, progress: Progress | None = None) -> Iterator[SegmentReport]:
@@ -102,7 +102,7 @@ class LogInspection:
         A segment that was removed meanwhile is left out. Raises what the registry raises.
         """
         txid = TXID_NONE if self._begins_at_the_beginning() else TXID_UNKNOWN
-        for segment in self.survey.segments:
+        for segment in self.metadata_check.segments:
             report = self._report(segment, txid, bodies=bodies, progress=progress)
             if report is not None:
                 yield report
@@ -110,7 +110,7 @@ class LogInspection:
 
     def entries(self, number: int | None = None) -> Iterator[tuple[SegmentDescriptor, EntryPlace | Finding]]:
         """Every visible entry of segment `number`, or of all, and what is wrong, in order. Raises LogNotFound."""
-        for segment in self.survey.segments:
+        for segment in self.metadata_check.segments:
             if number in (None, segment.segment):
                 view = self._store.open(segment.file)
                 try:
@@ -121,7 +121,7 @@ class LogInspection:
 
     def remainder(self, number: int) -> Remainder | None:
         """What stands behind the tail of segment `number`, as recovery sees it; None: no such segment, or no file."""
-        segment = next((found for found in self.survey.segments if found.segment == number), None)
+        segment = next((found for found in self.metadata_check.segments if found.segment == number), None)
         view = None if segment is None else self._opened(segment.raw_file)
         if segment is None or view is None:
             return None
@@ -142,15 +142,15 @@ class LogInspection:
     def strays(self) -> list[SegmentName]:
         """Files of segments that the registry does not name: what a crash has left, which purging or the next writer
         removes, or a segment that is just being made. Not those that `unnamed` tells of."""
-        segments = self.survey.segments
+        segments = self.metadata_check.segments
         named = {segment.raw_file for segment in segments} | {segment.copy_file for segment in segments}
         named |= set(self.unnamed())
-        return [name for name in self._store.names(self.survey.log.directory) if name not in named]
+        return [name for name in self._store.names(self.metadata_check.log.directory) if name not in named]
 
     def unnamed(self) -> list[SegmentName]:
         """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
-        directory, now = self.survey.log.directory, self._metadata.head()[0]
-        last = self.survey.head.max_segment
+        directory, now = self.metadata_check.log.directory, self._metadata.head()[0]
+        last = self.metadata_check.head.max_segment
         aside = [name for name in self._store.names(aside_of(directory)) if size_of(self._store, name)]
         moved = {(name.segment, name.epoch) for name in aside}
         holders = [
@@ -162,8 +162,10 @@ class LogInspection:
 
     def missing(self) -> list[SegmentDescriptor]:
         """Completed segments that have no file, from the first on."""
-        there = {(name.segment, name.epoch) for name in self._store.names(self.survey.log.directory)}
-        return list(takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.survey.segments))
+        there = {(name.segment, name.epoch) for name in self._store.names(self.metadata_check.log.directory)}
+        return list(
+            takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.metadata_check.segments)
+        )
 
     def out_of_place(self) -> Iterator[Finding]:
         """What the registry says that the log's files contradict: files it does not name, readers where no record is
@@ -209,15 +211,15 @@ class LogInspection:
             view.close()
 
     def _state(self) -> LogState:
-        return LogState(self.survey.head, self.survey.head_version, self.survey.segments)
+        return LogState(self.metadata_check.head, self.metadata_check.head_version, self.metadata_check.segments)
 
     @property
     def bytes(self) -> int:
         """About how many bytes there are to look at."""
-        return sum(self._size(segment) for segment in self.survey.segments)
+        return sum(self._size(segment) for segment in self.metadata_check.segments)
 
     def _begins_at_the_beginning(self) -> bool:
-        return bool(self.survey.segments) and self.survey.segments[0].segment == DLSN.INITIAL.segment
+        return bool(self.metadata_check.segments) and self.metadata_check.segments[0].segment == DLSN.INITIAL.segment
 
     def _report(
         self, segment: SegmentDescriptor, start_txid: int, *, bodies: bool, progress: Progress | None
@@ -271,7 +273,9 @@ class LogInspection:
     def _audit(
         self, segment: SegmentDescriptor, view: SegmentView, end: Tail, start_txid: int, *, bodies: bool
     ) -> SegmentCheck:
-        log = self.survey.log  # once it was configured anew, older segments may have been written without the check
+        log = (
+            self.metadata_check.log
+        )  # once it was configured anew, older segments may have been written without the check
         check_txids = log.config.check_txids and log.config_version == 0
         return SegmentCheck(view, segment, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
 

@@ -237,7 +237,7 @@ class LogStreams(SimulatedStreams):
 
     def _findings(self, log: str) -> list[str]:
         inspection = self.logs.inspect(log)
-        found = [*inspection.survey.findings, *(f for report in inspection.segments() for f in report.findings)]
+        found = [*inspection.metadata_check.findings, *(f for report in inspection.segments() for f in report.findings)]
         return [str(finding) for finding in found]
 
     def _unnamed(self, log: str) -> list[str]:

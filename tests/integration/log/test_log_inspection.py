@@ -36,7 +36,7 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 def findings(namespace: LogNamespace) -> list[str]:
     """Everything that is wrong with the log."""
     inspection = namespace.inspect(LOG)
-    found = [*inspection.survey.findings]
+    found = [*inspection.metadata_check.findings]
     for report in inspection.segments():
         found.extend(report.findings)
     return [str(finding) for finding in found]
@@ -97,7 +97,7 @@ def test_a_log_is_sound_while_it_is_written_truncated_purged_and_compressed(
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        while namespace.inspect(LOG).survey.head.max_segment < 6:
+        while namespace.inspect(LOG).metadata_check.head.max_segment < 6:
             assert writing.is_alive()
             assert findings(namespace) == []
             inspection = namespace.inspect(LOG)  # what is removed from here on is left out

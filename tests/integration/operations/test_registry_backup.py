@@ -79,7 +79,7 @@ def test_a_backup_beside_a_writer_has_each_log_as_it_was_at_one_moment(
         restore(registry, file, replace=True)
     registry.delete("/somebody")
     restore(registry, file, replace=False)
-    assert not namespace.inspect(LOG).survey.findings
+    assert not namespace.inspect(LOG).metadata_check.findings
     write(namespace, b"6")
     assert payloads_read(namespace, LOG) == [b"%d" % number for number in range(7)]
 

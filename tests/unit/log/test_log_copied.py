@@ -76,7 +76,7 @@ def test_every_record_stands_where_it_stood(source: LogNamespace, target: LogNam
     for place in (DLSN(2, 1, 0), DLSN(3, 0, 0), Time(0)):
         assert whole(target, "a", place) == whole(source, "a", place)
     assert target.first_dlsn("a") == DLSN(2, 1, 0)
-    assert target.inspect("a").survey.findings == ()
+    assert target.inspect("a").metadata_check.findings == ()
     with target.open_writer("a") as writer, source.open_writer("a") as other:
         assert writer.write(b"next").result() == other.write(b"next").result()
 

@@ -44,4 +44,4 @@ def test_a_store_without_bookies_refuses_them_in_one_line(memory_registry: Memor
         with pytest.raises(ConfigInvalid, match="are for logs on BookKeeper: leave them out"):
             namespace.configure("a", config)
     assert namespace.names() == ["a"]
-    assert namespace.inspect("a").survey.log.config_version == 0
+    assert namespace.inspect("a").metadata_check.log.config_version == 0

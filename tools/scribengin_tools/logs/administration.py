@@ -61,7 +61,7 @@ def purged(namespace: LogNamespace, log: str) -> str:
 
 def compressed(namespace: LogNamespace, log: str, codec: Codec | None) -> str:
     """Make the copies that are missing. Raises LogNotFound, ConfigInvalid (no codec), LogWriteFailed, DamagedEntry."""
-    if codec is None and namespace.inspect(log).survey.log.config.copy_codec is None:
+    if codec is None and namespace.inspect(log).metadata_check.log.config.copy_codec is None:
         raise ConfigInvalid(f"log '{log}' has no copy_codec: say --codec zstd, or configure the log with one")
     return f"{many(namespace.compress(log, codec), 'segment')} compressed"
 
@@ -69,7 +69,7 @@ def compressed(namespace: LogNamespace, log: str, codec: Codec | None) -> str:
 def configured(namespace: LogNamespace, log: str, given: dict[str, Any]) -> LogConfig:
     """Change some keys of a log's configuration, and return all of it. Raises LogNotFound, ConfigInvalid,
     ConfigConflict."""
-    before = namespace.inspect(log).survey.log
+    before = namespace.inspect(log).metadata_check.log
     if not given:
         return before.config
     return namespace.configure(log, _changed(before.config, given), version=before.config_version).config
@@ -77,7 +77,7 @@ def configured(namespace: LogNamespace, log: str, given: dict[str, Any]) -> LogC
 
 def copied(namespace: LogNamespace, log: str, target: LogNamespace, name: str, given: dict[str, Any]) -> str:
     """Copy a log, with some keys of its configuration changed. Raises as `LogNamespace.copy`, ConfigInvalid."""
-    config = _changed(namespace.inspect(log).survey.log.config, given) if given else None
+    config = _changed(namespace.inspect(log).metadata_check.log.config, given) if given else None
     found = namespace.copy(log, target, name, config)
     what = f"{many(found.segments, 'segment')}, {byte_count(found.bytes)}, {many(target.count(name), 'record')}"
     return f"copied {log} to {name} in {target.path}: {what}"

@@ -17,10 +17,10 @@ _STEP_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """What is known of one log. `survey` is None if its metadata could not be read at all."""
+    """What is known of one log. `metadata_check` is None if its metadata could not be read at all."""
 
     log: str
-    survey: MetadataCheck | None
+    metadata_check: MetadataCheck | None
     segments: tuple[SegmentReport, ...]
     findings: tuple[Finding, ...]
     strays: tuple[str, ...] = ()
@@ -107,8 +107,8 @@ def _check(namespace: LogNamespace, log: str, bodies: bool, course: Course) -> L
         reports = tuple(inspection.segments(bodies=bodies, progress=course.advance))
     finally:
         course.end()
-    found = [*inspection.survey.findings]
+    found = [*inspection.metadata_check.findings]
     for report in reports:
         found.extend(report.findings)
     found.extend(inspection.out_of_place())
-    return LogCheck(log, inspection.survey, reports, tuple(found), tuple(map(str, inspection.strays())))
+    return LogCheck(log, inspection.metadata_check, reports, tuple(found), tuple(map(str, inspection.strays())))

@@ -44,7 +44,7 @@ def delete_all(namespace: LogNamespace, names: Sequence[str], *, force: bool) ->
     Raises LogNotFound, LogBusy.
     """
     for name in names:
-        writer = namespace.inspect(name).survey.writer
+        writer = namespace.inspect(name).metadata_check.writer
         if writer is not None and not force:
             raise LogBusy(f"log '{name}' is being written by {writer}: end that first, or delete it with --force")
     for name in dict.fromkeys(names):

@@ -21,16 +21,16 @@ _CODECS = ("none", "lz4", "zstd")
 
 def log_parts(check: LogCheck) -> Iterator[RenderableType]:
     """A log: what it is, its segments, and what is wrong."""
-    survey = check.survey
-    if survey is not None:
+    metadata_check = check.metadata_check
+    if metadata_check is not None:
         yield facts(
             (
                 ("log", check.log),
                 ("state", _state(check)),
                 ("records", f"{check.records:,}{_of_records(check)}"),
                 ("size", byte_count(check.bytes)),
-                ("first kept", short(survey.head.first)),
-                ("directory", survey.log.directory),
+                ("first kept", short(metadata_check.head.first)),
+                ("directory", metadata_check.log.directory),
                 ("left over", _strays(check)),
             )
         )
@@ -139,17 +139,17 @@ def entry_json(segment: SegmentDescriptor, found: EntryPlace | Finding) -> dict[
 
 def check_json(check: LogCheck) -> dict[str, Any]:
     """A log as `inspect --json` and `verify --json` print it."""
-    survey = check.survey
+    metadata_check = check.metadata_check
     found: dict[str, Any] = {"log": check.log, "ok": not check.findings}
-    if survey is not None:
+    if metadata_check is not None:
         found |= {
-            "writer": survey.writer,
-            "sealed": survey.head.end_of_stream,
-            "first": short(survey.head.first),
+            "writer": metadata_check.writer,
+            "sealed": metadata_check.head.end_of_stream,
+            "first": short(metadata_check.head.first),
             "records": check.records,
             "bytes": check.bytes,
-            "head": survey.head.model_dump(mode="json"),
-            "config": survey.log.config.model_dump(mode="json"),
+            "head": metadata_check.head.model_dump(mode="json"),
+            "config": metadata_check.log.config.model_dump(mode="json"),
         }
     found["segments"] = [segment_json(report) for report in check.segments]
     found["left_over"] = list(check.strays)
@@ -222,18 +222,18 @@ def _type(number: int) -> str:
 
 
 def _state(check: LogCheck) -> str:
-    survey = check.survey
-    if survey is None:
+    metadata_check = check.metadata_check
+    if metadata_check is None:
         return "its metadata cannot be read"
-    if survey.head.end_of_stream:
+    if metadata_check.head.end_of_stream:
         return "sealed"
-    if survey.writer is not None:
-        return f"being written by {survey.writer}"
-    return "left unfinished: the next writer recovers it" if survey.in_progress else "nobody writes it just now"
+    if metadata_check.writer is not None:
+        return f"being written by {metadata_check.writer}"
+    return "left unfinished: the next writer recovers it" if metadata_check.in_progress else "nobody writes it just now"
 
 
 def _of_records(check: LogCheck) -> str:
-    first = check.survey.head.first if check.survey is not None else DLSN.INITIAL
+    first = check.metadata_check.head.first if check.metadata_check is not None else DLSN.INITIAL
     begins = check.segments[0].segment.segment if check.segments else first.segment
     truncated = f" in these segments, those before {short(first)} are truncated" if first > (begins, 0, 0) else ""
     return f"{' that could be read' if check.findings else ''}{truncated}"

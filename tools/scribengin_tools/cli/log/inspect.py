@@ -160,7 +160,7 @@ def _print_inspected(namespace: LogNamespace, found: list[LogCheck], segment: in
         parts = log_parts(check) if segment is None else segment_parts(namespace, check, segment)
         for part in parts:
             out.print(part)
-        if entries and check.survey is not None:
+        if entries and check.metadata_check is not None:
             out.print()
             for line in entry_lines(namespace.inspect(check.log).entries(segment)):
                 print(line)
@@ -179,6 +179,6 @@ def _print_entries_json(namespace: LogNamespace, found: list[LogCheck], segment:
     from scribengin_tools.logs.rendering import entry_json
 
     for check in found:
-        if check.survey is not None:
+        if check.metadata_check is not None:
             for descriptor, entry in namespace.inspect(check.log).entries(segment):
                 print_json_line({"log": check.log, **entry_json(descriptor, entry)})
