@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
+from scribengin.base.names import a_few
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import RoundLimits
@@ -21,6 +22,7 @@ from scribengin.errors import ConfigInvalid
 from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
+_SUFFIXES = (".yaml", ".yml", ".json")
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
 
@@ -221,10 +223,12 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Mapping[str, 
 
 def _descriptor_path(path: Path) -> Path:
     if path.is_dir():
-        candidates = [path / f"{path.resolve().name}{suffix}" for suffix in (".yaml", ".yml", ".json")]
+        candidates = [path / f"{path.resolve().name}{suffix}" for suffix in _SUFFIXES]
         found = next((c for c in candidates if c.is_file()), None)
         if found is None:
-            raise ConfigInvalid(f"{path} is a directory without a {candidates[0].name}: name the descriptor itself")
+            others = sorted(file.name for file in path.iterdir() if file.suffix in _SUFFIXES)
+            there = f", but {a_few(others)}" if others else ""
+            raise ConfigInvalid(f"{path} has no {candidates[0].name}{there}; name the descriptor itself")
         return found
     if not path.is_file():
         raise ConfigInvalid(f"{path}: there is no such file; name a dataflow descriptor (YAML or JSON)")

@@ -170,7 +170,8 @@ class LogSource(Source):
         if not found:
             raise SourceMissing(
                 f"source '{self._name}': no log in {self._config.namespace} is called '{self._config.logs}' "
-                f"(there are: {a_few(self._namespace.names())}); correct `logs`, or create the log"
+                f"(there are: {a_few(self._namespace.names())}); correct `logs`, create the log, or start "
+                "what writes it first"
             )
         streams = [SourceStreamDescriptor(source=self._name, name=log) for log in found]
         if self._config.start == "earliest" or self._has_tasks():

@@ -99,7 +99,7 @@ def test_a_source_that_means_nothing_says_what_there_is(registry: Registry, name
         namespace.create(f"flights/{number}")
     expected = (
         r"source 'in': no log in /logs is called 'fligths/\*' "
-        r"\(there are: flights/0, .*flights/7, \.\.\.\); correct `logs`, or create the log"
+        r"\(there are: flights/0, .*flights/7, \.\.\.\); correct `logs`, create the log, or start what writes it first"
     )
     with pytest.raises(SourceMissing, match=expected):
         source(registry, "fligths/*").streams()

@@ -88,7 +88,7 @@ def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) 
         with pytest.raises(ConfigInvalid, match=why) as refusal:
             load_config(path)
         assert str(path) in str(refusal.value)
-    with pytest.raises(ConfigInvalid, match="directory without a"):
+    with pytest.raises(ConfigInvalid, match=r"but flow\.yaml; name the descriptor itself"):
         load_config(tmp_path)
 
 
@@ -111,3 +111,21 @@ def test_overrides_reach_into_the_descriptor() -> None:
 def test_the_json_schema_names_every_kind_of_connector() -> None:
     schema = DataflowConfig.model_json_schema()
     assert {"LogSourceConfig", "FileSinkConfig"} <= set(schema["$defs"])
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ((), "has no shop.yaml; name the descriptor itself"),
+        (("priced.py", "priced.yaml"), "has no shop.yaml, but priced.yaml; name the descriptor itself"),
+        (("b.json", "a.yml", "c.yaml"), "but a.yml, b.json, c.yaml; name the descriptor itself"),
+    ],
+)
+def test_a_directory_without_a_descriptor_of_its_name_says_which_it_has(
+    tmp_path: Path, files: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "shop").mkdir()
+    for name in files:
+        (tmp_path / "shop" / name).touch()
+    with pytest.raises(ConfigInvalid, match=told):
+        load_config(tmp_path / "shop")
