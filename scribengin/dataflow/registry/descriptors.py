@@ -46,8 +46,8 @@ class WorkerDescriptor(Descriptor):
 class TaskAssignment(Descriptor):
     """The master's word that an executor shall run a task. `generation` grows with every assignment of the task.
 
-    `release` asks the executor to drain: finish the round, give the locks back and say so in its report. `then` is
-    where the task goes after that (worker, executor), if that is decided already: the next master may be another.
+    `release` asks the executor to drain: finish the round, give the locks back and say so in its report. `next_slot`
+    is where the task goes after that (worker, executor), if that is decided already: the next master may be another.
     """
 
     format: int = 2

@@ -5,7 +5,7 @@ It can be told to lose power (`crash`), to lose what was written and not synced 
 to be full (`room_bytes`), to be another one than was expected (`mounted`), and to refuse (`hook`). What it may leave
 of files and names is what `disk_states` says of a disk.
 
-`memory_segments` keeps the segments of logs on it. It is never what a user runs: nothing of it outlives the process.
+`segments.py` keeps the segments of logs on it. It is never what a user runs: nothing of it outlives the process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A source and a sink in memory that keep the contract: append-only streams in, records that become visible once out.
 
-What outlives processes is in `Streams` and `Outputs`; what a process opens is a view of them. The sink stages under a
-token of its own, fences by epoch as the log does, completes what is named, and rolls back the rest. Whatever a reader
-sees is told to who wants to know, at the moment that it is seen.
+What outlives processes is in `InputStream` and `Outputs`; what a process opens is a view of them. The sink stages
+under a token of its own, fences by epoch as the log does, completes what is named, and rolls back the rest. Whatever a
+reader sees is told to who wants to know, at the moment that it is seen.
 """
 
 from __future__ import annotations

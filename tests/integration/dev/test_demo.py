@@ -70,6 +70,7 @@ def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_kill
     demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both", "--launcher", launcher)
     output, errors = demo.communicate(timeout=800)
     assert demo.returncode == 0, output + errors
+    assert re.search(r"tasks taken over of flight_delays \d of 4", output), "nobody said what the start takes"
     flights = load_flights(RECORDS)
     measured = {row[0]: row[1:] for row in map(cells_of, output.splitlines())}
     for name, read, written in (

@@ -89,7 +89,9 @@ class Demo:
         names = load_config(DATAFLOWS / NAMES, launcher)
         for config in (delays, names):
             self.place.submit(config)
-            self.display.say(f"submitted {config.name}: {config.workers} worker(s), {LOGS} tasks")
+            workers = "1 worker" if config.workers == 1 else f"{config.workers} workers"
+            self.display.say(f"submitted {config.name}: {workers}, {LOGS} tasks")
+        self.display.say("masters start their workers now, and each worker starts Spark: that may take a minute")
         return delays, names
 
     def _await_workers(self, flow: FlowProgress, config: DataflowConfig) -> None:
@@ -98,8 +100,10 @@ class Demo:
         def working() -> bool:
             self.place.check(flow.dataflow)
             flow.commits.check()
-            taken_over = {commit.stream for commit in flow.commits.seen()} == set(flow.streams)
-            return taken_over and len(working_workers(self.place, flow.dataflow)) >= config.workers
+            taken_over = {commit.stream for commit in flow.commits.seen()} & set(flow.streams)
+            self.display.show({f"tasks taken over of {flow.dataflow}": (len(taken_over), len(flow.streams))})
+            ready = len(working_workers(self.place, flow.dataflow)) >= config.workers
+            return ready and len(taken_over) == len(flow.streams)
 
         self.place.wait_until(working, _START_TIMEOUT_S, f"the workers of {flow.dataflow}")
         self.display.say(f"{flow.dataflow} runs: its workers have taken over all tasks")

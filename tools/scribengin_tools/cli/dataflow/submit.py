@@ -272,7 +272,7 @@ def follow(view: DataflowView, *, wait: bool) -> None:
                 if trouble is not None and trouble not in told:
                     told.add(trouble)
                     note(f"{name}: {trouble}")  # it may never run for that, and whoever waits would never know
-            progress.update(f"waiting until '{name}' runs: {_progress(status)}")
+            progress.update(f"waiting until '{name}' runs: {progress_of(status)}")
 
         status = wait_for_state(view, lambda s: has_begun(s) or s.state in FINAL_STATES, seen, asked="running")
     if status.state in ("failed", "killed"):
@@ -280,6 +280,12 @@ def follow(view: DataflowView, *, wait: bool) -> None:
     print(f"dataflow '{name}' is {status.state}")
 
 
-def _progress(status: DataflowStatus) -> str:
-    workers = f"{len(status.workers)} workers, " if status.workers else ""
-    return f"{status.state}, {workers}{len(status.tasks_unassigned)} tasks without one"
+def progress_of(status: DataflowStatus) -> str:
+    """The state, how many workers there are, and how many tasks have none, in a few words."""
+    workers, waiting = len(status.workers), len(status.tasks_unassigned)
+    parts: list[str] = [status.state]
+    if workers:
+        parts.append("1 worker" if workers == 1 else f"{workers} workers")
+    if waiting:
+        parts.append("1 task waits for a worker" if waiting == 1 else f"{waiting} tasks wait for a worker")
+    return ", ".join(parts)
