@@ -273,9 +273,8 @@ class LogInspection:
     def _audit(
         self, segment: SegmentDescriptor, view: SegmentView, end: Tail, start_txid: int, *, bodies: bool
     ) -> SegmentCheck:
-        log = (
-            self.metadata_check.log
-        )  # once it was configured anew, older segments may have been written without the check
+        log = self.metadata_check.log
+        # Once it was configured anew, older segments may have been written without the check.
         check_txids = log.config.check_txids and log.config_version == 0
         return SegmentCheck(view, segment, end, start_txid=start_txid, check_txids=check_txids, bodies=bodies)
 
