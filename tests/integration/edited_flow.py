@@ -43,7 +43,7 @@ def flow(cluster: Cluster) -> Flow:
         sql="SELECT payload FROM src",
         workers=1,
         round={"records_max": 50},
-        session_timeout_s=20,
+        session_timeout_s=60,  # nobody is killed here, and a machine may stand still
     ).up()
 
 

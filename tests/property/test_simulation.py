@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from itertools import islice
 
 import pytest
 
-from scribengin.testing.simulation.plan import Fault, Plan, drawn
+from scribengin.testing.simulation.plan import SESSION_TIMEOUT_S, Fault, Plan, drawn
 from scribengin.testing.simulation.shrinking import shrunk
 from scribengin.testing.simulation.world import simulate
 from scribengin_dev.simulate import simulated, smallest_failing
@@ -70,6 +71,16 @@ def test_faults_happen_where_the_plan_says() -> None:
     assert "FAULT at ownership.fence:before: stall for 4.00 s" in text
     assert "has ended: killed by somebody" in text
     assert "the session of worker-" in text
+
+
+@pytest.mark.parametrize("count", range(50, 650, 25))
+def test_servers_that_are_away_for_less_than_a_session_cost_nobody_anything(count: int) -> None:
+    outcome = simulate(Plan(count, faults=(Fault("quorum away", "", count, SESSION_TIMEOUT_S / 2),)))
+    assert outcome.failure is None
+    text = outcome.transcript
+    assert "FAULT" in text
+    assert "has expired" not in text
+    assert not re.search(r"(worker|master)-[3-9]", text), f"somebody was replaced: {text}"
 
 
 def test_what_fails_is_made_smaller_and_told_so_that_people_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:

