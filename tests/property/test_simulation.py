@@ -81,6 +81,18 @@ def test_servers_that_are_away_for_less_than_a_session_cost_nobody_anything(coun
     assert "FAULT" in text
     assert "has expired" not in text
     assert not re.search(r"(worker|master)-[3-9]", text), f"somebody was replaced: {text}"
+    assert {line.what for line in outcome.lines if line.what.endswith(" leads")} == {"master: master-1 leads"}
+
+
+@pytest.mark.parametrize("count", [310, 340, 350, 360, 390, 420, 440, 450, 460, 490, 500, 510])
+def test_the_workers_of_a_master_that_is_killed_go_on(count: int) -> None:
+    """At each of these places it is the master that passes, and the dataflow runs."""
+    outcome = simulate(Plan(count, faults=(Fault("kill", "registry.", count),)))
+    assert outcome.failure is None
+    told = [line.what for line in outcome.lines]
+    assert told.index("state: starting -> running") < told.index("master-1 has ended: killed by somebody")
+    assert "master: master-2 leads" in told
+    assert "worker-3" not in outcome.transcript
 
 
 def test_what_fails_is_made_smaller_and_told_so_that_people_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
