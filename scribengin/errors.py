@@ -11,6 +11,7 @@ ScribenginError
 ├── DescriptorUnreadable       a registry node does not hold what it should
 ├── LogError
 │   ├── LogNotFound · LogExists · InvalidLogName · NamespaceNotBound     exit code 2
+│   │   └── ColdSegmentMissing a file in cold storage is not there; names its segment
 │   ├── StoreNotMounted        the directory of a namespace is another one, or empty, on this machine
 │   ├── StoreElsewhere         the directory of a namespace is on another machine             exit code 2
 │   ├── LogBusy                the log cannot be changed so while somebody uses it            exit code 2
@@ -25,6 +26,8 @@ ScribenginError
 │   ├── OverCapacity           too many records are unacknowledged; nothing was queued
 │   ├── MessageInvalid         what came over the wire is no request of a proxy's client, or no answer to one
 │   ├── ProxyUnreachable       no proxy has done what was asked in time; SystemUnreachable, too
+│   ├── AccessDenied           a proxy's rules do not let the caller do that to the log        exit code 2
+│   │   └── CallerUnknown      a proxy asks callers who they are, and does not know this one
 │   ├── EndOfStream            the log was sealed, and everything in it was read
 │   ├── LogClosed              a writer or reader was used after close()
 │   │   └── ReadCancelled      it was closed while a call waited
@@ -42,6 +45,7 @@ ScribenginError
 │   ├── StaleOwner             another worker owns the task's streams now
 │   ├── DecisionUnknown        whether a coordinator has committed a round is not known yet: take over again
 │   ├── DecisionMissing        the coordinator of a prepared round does not know it any more
+│   ├── CheckpointMismatch     a streaming query's checkpoint and the commit logs contradict each other
 │   ├── TransformationFailed   the user's code raised; carries their traceback and the record's position
 │   ├── RecordRefused          a sink cannot take a record as it is
 │   ├── TooManyBadRecords      more bad records in a round than the error route allows
@@ -108,6 +112,14 @@ class LogNotFound(LogError):
     """No such log (any more)."""
 
     exit_code = 2
+
+
+class ColdSegmentMissing(LogNotFound):
+    """A file in cold storage is not there. `segment` is the number of the log's segment that it holds."""
+
+    def __init__(self, message: str, *, segment: int) -> None:
+        super().__init__(message)
+        self.segment = segment
 
 
 class LogExists(LogError):
@@ -293,6 +305,11 @@ class DecisionMissing(DataflowError):
     """A round is prepared, and the system that decides about it does not know it any more, or says something else."""
 
 
+class CheckpointMismatch(DataflowError):
+    """A streaming query's checkpoint and the commit logs contradict each other, or it is not there. Nothing was read or
+    written. The message names both sides."""
+
+
 class TransformationFailed(DataflowError):
     """The user's code raised. The message begins with their traceback; `reason` is its last line.
 
@@ -332,6 +349,16 @@ class StoreUnreachable(LogWriteFailed, SystemUnreachable):
 
 class ProxyUnreachable(LogError, SystemUnreachable):
     """No proxy has done in time what was asked of it. Of records, some of which may be in the log all the same."""
+
+
+class AccessDenied(LogError):
+    """The rules of a proxy do not let its caller do that to the log. Nothing was done."""
+
+    exit_code = 2
+
+
+class CallerUnknown(AccessDenied):
+    """A proxy asks its callers for a token, and none came, or one that it does not know. Nothing was done."""
 
 
 class OutOfRoom(SystemUnreachable):
@@ -401,10 +428,13 @@ def is_full(error: BaseException) -> bool:
 
 
 __all__ = [
+    "AccessDenied",
     "ArtifactUnavailable",
+    "CallerUnknown",
     "ChainExists",
     "ChainNotFound",
     "ClusterNotReady",
+    "ColdSegmentMissing",
     "CommitTooLarge",
     "ConfigConflict",
     "ConfigError",

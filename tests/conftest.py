@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from scribengin.base.diagnostics import unconfigure_logging
 from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
+from tests.servers.cold import cold_log
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
 from tests.servers.jvms import start_jvms_lightly
 from tests.servers.kafka import kafka, kafka_brokers
@@ -29,6 +30,7 @@ from tests.servers.zookeeper import registry, registry_hosts, zookeeper, zookeep
 __all__ = [
     "bookkeeper",
     "browser",
+    "cold_log",
     "hdfs",
     "kafka",
     "kafka_brokers",
@@ -66,6 +68,7 @@ _FIRST = (
     *(
         "test_simulation_mistakes",
         "test_simulation",
+        "test_simulation_sinks",
         "test_log_power_failure",
         "test_cli_sandbox",
         "test_round_crashes",

@@ -204,10 +204,10 @@ class EmbeddedZooKeeper:
         return False
 
 
-def ask_server(port: int, word: str) -> str:
+def ask_server(port: int, word: str, address: str = LOOPBACK) -> str:
     """A server's answer to one of its four-letter words, "" when there is none."""
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=1.0) as connection:
+        with socket.create_connection((address, port), timeout=1.0) as connection:
             connection.sendall(word.encode())
             return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
     except OSError:

@@ -13,13 +13,14 @@ steps: its commit logs say what they would become (`prepared`), the other system
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from scribengin.base.model import Descriptor, JsonObject, Position, path_within
+from scribengin.base.model import Descriptor, JsonObject, Part, Position, path_within
 from scribengin.errors import ConfigInvalid, DecisionMissing
 from scribengin_registry.contract import Registry, Set
 
@@ -74,6 +75,18 @@ class Decision(Descriptor):
     round: int
 
 
+class QueryBatch(Part):
+    """Of a task with state: the last batch of its streaming query that was committed, as a source stream's commit log
+    says it. `position` there is where the batch's range ended."""
+
+    checkpoint: str
+    """The name of the checkpoint, where the query has its state."""
+    number: int = -1
+    """What the query calls the batch; -1: none was committed yet."""
+    start: Position | None = None
+    """Where the batch's range of this stream began; None: it had none."""
+
+
 class PreparedRound(Descriptor):
     """What a commit log becomes if the transaction coordinator has committed `decision`.
 
@@ -82,6 +95,7 @@ class PreparedRound(Descriptor):
 
     decision: Decision
     position: Position | None = None
+    batch: QueryBatch | None = None
     committed: CommitDescriptor | None = None
     verdict: Literal["committed", "rolled back"] | None = None
 
@@ -93,6 +107,8 @@ class CommitLog(Descriptor):
     every commit. `position` is set for a source stream (None: from the start that its config names). `committed` is
     set for a sink stream: the last thing committed here, carried over rounds that write nothing, because completing
     it is made durable only by the round that follows (None: nothing yet).
+
+    `batch` is set for a source stream of a task with state.
 
     `prepared` is a round that a transaction coordinator decides about: until it has, nobody may complete or roll back
     what is staged here. `decided` is the last such round that came to be.
@@ -106,21 +122,33 @@ class CommitLog(Descriptor):
     epoch: int
     round: int
     position: Position | None = None
+    batch: QueryBatch | None = None
     committed: CommitDescriptor | None = None
     prepared: PreparedRound | None = None
     decided: Decision | None = None
 
+    def to_bytes(self) -> bytes:
+        """JSON without `batch` where there is none: most tasks have no state."""
+        value = self.model_dump(mode="json")
+        for part in (value, value["prepared"]):
+            if part is not None and part["batch"] is None:
+                del part["batch"]
+        return json.dumps(value, indent=1, ensure_ascii=False).encode()
+
     def preparing(self, moved: CommitLog, decision: Decision) -> CommitLog:
         """This commit log, saying that it would become `moved`."""
-        prepared = PreparedRound(decision=decision, position=moved.position, committed=moved.committed)
+        prepared = PreparedRound(
+            decision=decision, position=moved.position, batch=moved.batch, committed=moved.committed
+        )
         return self.model_copy(update={"prepared": prepared})
 
     def forward(self) -> CommitLog:
         """This commit log after the prepared round, which has committed."""
         if (prepared := self.prepared) is None:
             return self
-        moved = {"position": prepared.position, "committed": prepared.committed, "round": prepared.decision.round}
-        return self.model_copy(update={**moved, "decided": prepared.decision, "prepared": None})
+        moved = {"position": prepared.position, "batch": prepared.batch, "committed": prepared.committed}
+        moved_on = {**moved, "round": prepared.decision.round}
+        return self.model_copy(update={**moved_on, "decided": prepared.decision, "prepared": None})
 
     def back(self) -> CommitLog:
         """This commit log without the prepared round, which never came to be."""

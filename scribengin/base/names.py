@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 DEFAULT_NAMESPACE = "/logs"
 """The node of the logs that nobody says the namespace of."""
+PROXIED_SCHEME = "distributedlog-proxy://"
+"""The URI of a namespace that is used through its proxies begins so: HOSTS/PATH follow, of the registry."""
 _SHOWN_MAX = 8
 
 

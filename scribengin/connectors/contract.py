@@ -15,7 +15,8 @@ The mistakes this contract invites:
 
 Not promised: that `complete_commit` is called by the process that called `prepare_commit`, or only once.
 
-`scribengin.testing.check_source` and `check_sink` hold an implementation against all of this.
+`scribengin.testing.check_source` and `check_sink` hold an implementation against all of this, call by call;
+`scribengin.testing.simulation.simulate_sink` does so in simulated clusters (docs/internals/connectors.md).
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ from scribengin_registry.contract import Registry
 SIDE_COLUMNS = pa.schema([RECORD_SCHEMA.field(name) for name in ("txid", "channel", "key")])
 """What a record may carry beside its payload, unless its sink says otherwise."""
 
+
+DIVIDED_BY = "scribengin divided by"
+"""Beside the payload in what a transformation gives a divided sink: the record's key, as binary. Writers never see it.
+"""
 
 RECORD_BYTES_MAX = 16 * 1024 * 1024
 """What a source takes of one record, unless its configuration says otherwise: a longer one could fill a worker."""
@@ -111,6 +116,14 @@ class ReadBack:
     streams: str
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Into how many streams the records of a sink go, by the values of which columns of the output."""
+
+    streams: int
+    columns: tuple[str, ...]
+
+
 class SinkConfig(Config):
     """The part of a sink's configuration that every connector has. Subclasses make `kind` a literal. A connector of
     columns adds `columns` to the choices of `format`: the output's columns reach the writer as they are."""
@@ -127,6 +140,11 @@ class SinkConfig(Config):
 
     def read_back(self) -> ReadBack | None:
         """How all that it writes is read as a source. None: only `Sink.committed` tells."""
+        return None
+
+    @property
+    def division(self) -> Division | None:
+        """How one task's records are divided among several streams. None: a task writes one."""
         return None
 
     def seen_late(self) -> str:

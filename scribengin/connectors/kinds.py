@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from scribengin.connectors.contract import Sink, SinkConfig, Source, SourceConfig
+from scribengin.connectors.dafka.kind import DAFKA
 from scribengin.connectors.files.kind import FILES
 from scribengin.connectors.kafka.kind import KAFKA
 from scribengin.connectors.log.kind import LOG
 from scribengin.connectors.opening import Environment, Kind
 from scribengin.connectors.spark.kind import SPARK
 
-KINDS: dict[str, Kind] = {"log": LOG, "hdfs": FILES, "kafka": KAFKA, "spark": SPARK}
+KINDS: dict[str, Kind] = {"log": LOG, "hdfs": FILES, "kafka": KAFKA, "spark": SPARK, "dafka": DAFKA}
 """By the `kind` of their configurations."""
 
 if TYPE_CHECKING:

@@ -1,18 +1,30 @@
 """What a user can say about Dafka's roles: the keys and defaults of the C programs, in YAML.
 
-Times are in milliseconds, as theirs are. Without `insecure: true` a role is reached over this machine's loopback only:
-nothing on the wire is encrypted, and nobody says who they are.
+Times are in milliseconds, as theirs are. Without keys (`curve`) nothing on the wire is encrypted, and nobody says who
+they are. So a role is then reached over this machine's loopback only, unless `insecure: true` is said.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import importlib.util
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from scribengin.base.model import Config
+from scribengin.dafka.curve import WITHOUT_SOCKETS, CurveConfig
+from scribengin.errors import ConfigInvalid
 
+_TowerAddress = Annotated[str, Field(pattern=r"^tcp://[^\s:]+:\d{1,5}$")]
+_OF_LOOPBACK = re.compile(r"tcp://(127(\.\d{1,3}){3}|localhost):")
 _ADDRESS = r"^tcp://[^\s:]+:(\d{1,5}|\*)$"
+
+
+def require_sockets() -> None:
+    """Raise ConfigInvalid where the library of the roles' sockets is not installed."""
+    if importlib.util.find_spec("zmq") is None:
+        raise ConfigInvalid(WITHOUT_SOCKETS)
 
 
 class BeaconConfig(Config):
@@ -22,9 +34,9 @@ class BeaconConfig(Config):
     """It says so often where it is, in milliseconds."""
     timeout: int = Field(default=4000, ge=20)
     """A peer that is silent for so long is left, in milliseconds."""
-    sub_address: tuple[str, ...] = ("tcp://127.0.0.1:5556",)
+    sub_address: tuple[_TowerAddress, ...] = Field(default=("tcp://127.0.0.1:5556",), min_length=1)
     """Where towers take beacons: one address, or several."""
-    pub_address: tuple[str, ...] = ("tcp://127.0.0.1:5557",)
+    pub_address: tuple[_TowerAddress, ...] = Field(default=("tcp://127.0.0.1:5557",), min_length=1)
     """Where towers tell of others: one address, or several."""
     address: str = ""
     """The host at which others reach this role. Empty: the one that towers see it come from."""
@@ -71,12 +83,56 @@ class DafkaConsumerConfig(Config):
     """Go on with what is kept where nobody keeps what comes next, instead of raising RecordsGone."""
 
 
-class DafkaConfig(Config):
-    """Everything about Dafka's roles. Each role takes what is its own."""
+class DafkaNetworkConfig(Config):
+    """Where a role finds the others, and who they may be."""
 
     beacon: BeaconConfig = BeaconConfig()
+    """How it finds the others, and they find it."""
+    curve: CurveConfig | None = None
+    """Keys: who may talk to a role, encrypted. Other machines may reach it then."""
+    insecure: bool = False
+    """Be reached by other machines, though nothing is encrypted."""
+
+    @property
+    def is_for_other_machines(self) -> bool:
+        """Whether roles may be reached by other machines."""
+        return self.insecure or self.curve is not None
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where it connects to and listens, as far as that is said."""
+        return (*self.beacon.sub_address, *self.beacon.pub_address)
+
+    @model_validator(mode="after")
+    def _on_this_machine(self) -> Self:
+        for address in self.addresses():
+            if not self.is_for_other_machines and not _OF_LOOPBACK.match(address):
+                raise ValueError(
+                    f"{address} is reached by other machines, and nothing is encrypted; name keys in `curve`, say "
+                    "`insecure: true`, or use tcp://127.0.0.1"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _of_one_mind(self) -> Self:
+        if self.curve is None:
+            return self
+        if self.insecure:
+            raise ValueError("`curve` encrypts everything, and `insecure: true` nothing: take one of them out")
+        beacon, keys = self.beacon, len(self.curve.tower_key)
+        if keys > 1 and not keys == len(beacon.sub_address) == len(beacon.pub_address):
+            raise ValueError(
+                f"curve.tower_key has {keys} keys: say one for all towers, or one for each address of "
+                "beacon.sub_address and of beacon.pub_address, in their order"
+            )
+        return self
+
+
+class DafkaConfig(DafkaNetworkConfig):
+    """Everything about Dafka's roles. Each role takes what is its own."""
+
     tower: TowerConfig = TowerConfig()
     producer: DafkaProducerConfig = DafkaProducerConfig()
     consumer: DafkaConsumerConfig = DafkaConsumerConfig()
-    insecure: bool = False
-    """Be reached by other machines, though nothing is encrypted."""
+
+    def addresses(self) -> tuple[str, ...]:
+        return (*super().addresses(), self.tower.sub_address, self.tower.pub_address)

@@ -28,11 +28,17 @@ class _Waiting(NamedTuple):
 
 
 class DafkaProducer(Role):
-    """Publishes to one topic, as one partition of it, from when it is made until `close`. Thread-safe."""
+    """Publishes to one topic, as one partition of it, from when it is made until `close`. Thread-safe.
 
-    def __init__(self, topic: str, config: DafkaConfig | None = None) -> None:
+    `resume` names a producer that was before, as which it goes on, and the sequence of the record to publish next. Who
+    goes on so publishes the very records under each sequence that were published under it before.
+    """
+
+    def __init__(self, topic: str, config: DafkaConfig | None = None, *, resume: tuple[str, int] | None = None) -> None:
         config = config or DafkaConfig()
-        self.partition = DafkaPartition(topic, new_address())
+        own = new_address()
+        address, first = (own, 0) if resume is None else resume
+        self.partition = DafkaPartition(topic, address)
         said = config.producer
         self._said = said
         self._state = ProducerState(
@@ -40,14 +46,21 @@ class DafkaProducer(Role):
             acks_min=said.min_acks,
             records_max=said.high_watermark,
             head_interval_s=said.head_interval / 1000,
+            first=first,
         )
         self._to_send: deque[tuple[int, Sequence[bytes]]] = deque()
         self._waiting: deque[_Waiting] = deque()
         self._prefix = record_prefix(LiveRecord, topic, self.partition.address, topic)
         prefixes = [topic_prefix(kind, self.partition.address, exact=False) for kind in (StoreAck, Fetch)]
         prefixes.append(topic_prefix(GetHeads, topic))
-        super().__init__("producer", self.partition.address, config, prefixes, hears=False, by_peer=True)
+        super().__init__("producer", own, config, prefixes, hears=False, by_peer=True)
         self.start()
+
+    @property
+    def next(self) -> int:
+        """The sequence of the record to publish next."""
+        with self.lock:
+            return self._state.next
 
     @property
     def unacknowledged(self) -> int:
@@ -151,8 +164,9 @@ class DafkaProducer(Role):
         return self._said.when_full == "wait" and records > self._state.room
 
     def _unacknowledged(self) -> RecordsUnacknowledged:
-        missing = self._state.next - self._state.acked
+        missing, wanted = self._state.next - self._state.acked, self._said.min_acks
+        stores = "a store" if wanted == 1 else f"{wanted} stores"
         return RecordsUnacknowledged(
-            f"{missing} records of '{self.partition.subject}' are not acknowledged by {self._said.min_acks} stores: "
+            f"{missing} records of '{self.partition.subject}' are not acknowledged by {stores}: "
             "start a store, or set producer.terminate_unacked"
         )

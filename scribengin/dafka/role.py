@@ -2,11 +2,13 @@
 
 A role publishes on one socket of its own, which others connect to, and subscribes at everybody whom the towers tell
 of. A role that has to know who has sent something has a subscribing socket for each peer; the others have one for all.
-Other threads hand work over under `lock`, and wake the role's thread. What ends that thread, every later call raises.
+A role with keys has a gate, through which all of that goes. Other threads hand work over under `lock`, and wake the
+role's thread. What ends that thread, every later call raises.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import uuid
@@ -19,21 +21,25 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background
 from scribengin.dafka.config import DafkaConfig
-from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, Send, SendBeacon
+from scribengin.dafka.curve import fingerprint_of, load_keys
+from scribengin.dafka.curve.gate import PeerGate
+from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SayTowersSilent, Send, SendBeacon
 from scribengin.dafka.wire import (
     WELCOME,
     Beacon,
     FrameDecoder,
     Frames,
     Message,
+    PeerBeacon,
     Subscription,
     decode_peer,
     decode_subscription,
     encode,
     encode_beacon,
 )
-from scribengin.errors import DafkaClosed, FrameInvalid
+from scribengin.errors import DafkaClosed, DafkaError, FrameInvalid
 
+_LOG = logging.getLogger(__name__)
 MESSAGES_MAX = 5000
 """Taken from a socket at once, before anything else is looked at."""
 _TICK_S = 0.05
@@ -48,16 +54,20 @@ def new_address() -> str:
 
 class Role(ClosedAtExit):
     """A role on the network, with a thread of its own. Subclasses say what it makes of what comes: each method that
-    begins with `on_` runs on that thread. `prefixes` is what it subscribes to at everybody."""
+    begins with `on_` runs on that thread. `prefixes` is what it subscribes to at everybody. Raises ConfigInvalid for
+    keys that cannot be read, and DafkaError."""
 
     def __init__(
         self, name: str, address: str, config: DafkaConfig, prefixes: Iterable[bytes], *, hears: bool, by_peer: bool
     ) -> None:
+        self._keys = load_keys(config.curve)
         self.address = address
         self.invalid_frames = 0
         """Messages that were none of Dafka's."""
         self.lock = threading.Condition()
         self.failure: BaseException | None = None
+        self.welcomed_s: float | None = None
+        """When a tower has greeted it first, by the monotonic clock. None: none has yet."""
         self._name = name
         self._config = config
         self._prefixes = list(prefixes)
@@ -70,19 +80,36 @@ class Role(ClosedAtExit):
         self._wake_in, self._wake_out = socket.socketpair()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets: list[zmq.Socket[bytes]] = []
+        self._gate = None if self._keys is None else PeerGate(self._context, self._keys)
         beacon = config.beacon
-        self._discovery = DiscoveryState(address, interval_s=beacon.interval / 1000, timeout_s=beacon.timeout / 1000)
+        self._discovery = DiscoveryState(
+            address,
+            interval_s=beacon.interval / 1000,
+            timeout_s=beacon.timeout / 1000,
+            allowed=("",) if self._keys is None else self._keys.allowed,
+        )
         try:
             self._open(hears)
-        except zmq.ZMQError:
+        except zmq.ZMQError as error:
             self._release()
-            raise
+            towers = ", ".join((*beacon.sub_address, *beacon.pub_address))
+            raise DafkaError(f"a {name} cannot connect to towers at {towers}: {error}") from error
         self._thread = background(f"dafka-{name}", self._run)
 
     @property
     def endpoint(self) -> str:
         """Where this role is connected to, on this machine."""
         return f"tcp://127.0.0.1:{self._port}"
+
+    @property
+    def peers(self) -> dict[str, PeerBeacon]:
+        """Those that it is connected to, by their addresses, as towers tell of them."""
+        return self._discovery.peers
+
+    @property
+    def refused_peers(self) -> int:
+        """How often somebody has tried to connect whose key is not allowed."""
+        return self._gate.refused if self._gate is not None else 0
 
     def wake(self) -> None:
         """Have `on_wake` run soon. The caller holds `lock`."""
@@ -150,18 +177,31 @@ class Role(ClosedAtExit):
         if hears:
             self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
             self._watch(self._publisher)
-        host = "*" if self._config.insecure else "127.0.0.1"
+        if self._gate is not None:
+            self._gate.guard(self._publisher)
+            self._watch(self._gate.socket)
+        host = "*" if self._config.is_for_other_machines else "127.0.0.1"
         self._port = self._publisher.bind_to_random_port(f"tcp://{host}")
         self._beacons = self._socket(zmq.PUB)
         self._towers = self._socket(zmq.SUB)
         for prefix in (b"B", WELCOME):
             self._towers.setsockopt(zmq.SUBSCRIBE, prefix)
-        for endpoint in self._config.beacon.sub_address:
-            self._beacons.connect(endpoint)
-        for endpoint in self._config.beacon.pub_address:
-            self._towers.connect(endpoint)
+        self._connect_towers(self._beacons, self._config.beacon.sub_address)
+        self._connect_towers(self._towers, self._config.beacon.pub_address)
         self._watch(self._towers)
         self._watch(self._wake_in)
+
+    def _connect_towers(self, one: zmq.Socket[bytes], endpoints: Sequence[str]) -> None:
+        keys = [None] * len(endpoints) if self._keys is None else self._keys.of_towers(len(endpoints))
+        for endpoint, key in zip(endpoints, keys, strict=True):
+            self._connect_to(one, endpoint, key)
+
+    def _connect_to(self, one: zmq.Socket[bytes], endpoint: str, key: bytes | None) -> None:
+        """To whoever has that key. Raises ZMQError."""
+        if self._gate is None or key is None:
+            one.connect(endpoint)
+        else:
+            self._gate.connect(one, endpoint, key)
 
     def _watch(self, source: Any) -> None:
         """Look at it also while the role takes no records."""
@@ -205,6 +245,8 @@ class Role(ClosedAtExit):
                 self._wake_in.recv(64)
                 self._woken = False
             self.on_wake()
+        if self._gate is not None:
+            self._gate.answer()
         if self._towers in ready:
             self._hear_towers()
         if self._publisher in ready:
@@ -233,6 +275,7 @@ class Role(ClosedAtExit):
     def _hear_towers(self) -> None:
         for frames in _waiting(self._towers):
             if frames == [WELCOME]:
+                self.welcomed_s = self.welcomed_s or SYSTEM_CLOCK.monotonic_s()
                 self._discover(self._discovery.welcomed())
                 continue
             try:
@@ -248,21 +291,29 @@ class Role(ClosedAtExit):
                 case SendBeacon():
                     host = self._config.beacon.address
                     self._beacons.send_multipart(encode_beacon(Beacon(self.address, host, self._port)))
-                case Connect(address, endpoint):
-                    self._connect(address, endpoint)
+                case Connect():
+                    self._connect(one)
                 case DisconnectPeer(address, endpoint):
                     self._disconnect(address, endpoint)
+                case SayTowersSilent():
+                    _LOG.warning(self._towers_silent())
 
-    def _connect(self, peer: str, endpoint: str) -> None:
-        key = peer if self._by_peer else EVERYBODY
-        subscriber = self._subscribers.get(key)
+    def _towers_silent(self) -> str:
+        """A tower says nothing to those whose key it does not know: from here that looks as if it was not there."""
+        keys = "" if self._keys is None else f", and does it allow the key {fingerprint_of(self._keys.public)[:16]}..."
+        towers = ", ".join(self._config.beacon.pub_address)
+        return f"no tower has answered the {self._name} at {towers} so far, and it goes on trying: is one there{keys}?"
+
+    def _connect(self, to: Connect) -> None:
+        name = to.address if self._by_peer else EVERYBODY
+        subscriber = self._subscribers.get(name)
         if subscriber is None:
-            subscriber = self._subscribers[key] = self._socket(zmq.SUB)
+            subscriber = self._subscribers[name] = self._socket(zmq.SUB)
             for prefix in self._prefixes:
                 subscriber.setsockopt(zmq.SUBSCRIBE, prefix)
             self._poller.register(subscriber, zmq.POLLIN)
         try:
-            subscriber.connect(endpoint)
+            self._connect_to(subscriber, to.endpoint, self._keys.allowed[to.fingerprint] if self._keys else None)
         except zmq.ZMQError:  # a host that cannot be, from a beacon of somebody's
             self.invalid_frames += 1
 
@@ -281,6 +332,8 @@ class Role(ClosedAtExit):
     def _release(self) -> None:
         for one in self._sockets:
             one.close()
+        if self._gate is not None:
+            self._gate.close()
         self._context.term()
         self._wake_in.close()
         self._wake_out.close()

@@ -12,9 +12,11 @@ import zmq
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background
 from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.curve import load_keys
+from scribengin.dafka.curve.gate import PeerGate, fingerprint_in
 from scribengin.dafka.state import endpoint_of
 from scribengin.dafka.wire import WELCOME, decode_beacon, encode_peer
-from scribengin.errors import ConfigInvalid, DafkaError, FrameInvalid
+from scribengin.errors import DafkaClosed, DafkaError, FrameInvalid
 
 _BEACONS_MAX = 1000
 _WAIT_MS = 50
@@ -24,23 +26,19 @@ _ANYWHERE = ("192.0.2.1", 9)
 
 class DafkaTower(ClosedAtExit):
     """Listens from when it is made until `close`. `sub_address` and `pub_address`: where, with the ports it has got.
-    Raises ConfigInvalid where it is told to listen to other machines without `insecure`, DafkaError for an address
-    that is taken."""
+    Raises ConfigInvalid for keys that cannot be read, and DafkaError for an address that is taken."""
 
     def __init__(self, config: DafkaConfig | None = None) -> None:
         self._config = config or DafkaConfig()
+        keys = load_keys(self._config.curve)
         self.invalid_frames = 0
         """Messages that were no beacons."""
         self.failure: BaseException | None = None
         self._closing = False
-        self._host = way_out() if self._config.insecure else None
+        self._host = way_out() if self._config.is_for_other_machines else None
         tower = self._config.tower
-        for address in (tower.sub_address, tower.pub_address):
-            if not self._config.insecure and not address.startswith("tcp://127."):
-                raise ConfigInvalid(
-                    f"tower: {address} is reached by other machines; say `insecure: true` or listen on tcp://127.0.0.1"
-                )
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._gate = None if keys is None else PeerGate(self._context, keys)
         self._beacons = self._context.socket(zmq.XSUB)
         self._peers = self._context.socket(zmq.XPUB)
         try:
@@ -50,6 +48,16 @@ class DafkaTower(ClosedAtExit):
             raise DafkaError(f"a tower cannot listen on {tower.sub_address}, {tower.pub_address}: {error}") from error
         self._thread = background("dafka-tower", self._run)
         self._thread.start()
+
+    @property
+    def refused_peers(self) -> int:
+        """How often somebody has tried to connect whose key is not allowed."""
+        return self._gate.refused if self._gate is not None else 0
+
+    def check(self) -> None:
+        """Raises DafkaClosed if the tower has ended, with why."""
+        if self.failure is not None:
+            raise DafkaClosed(f"the tower at {self.sub_address} has ended: {self.failure}") from self.failure
 
     def close(self) -> None:
         """Stop telling. Roles go on with whom they know. Idempotent."""
@@ -63,6 +71,8 @@ class DafkaTower(ClosedAtExit):
             (self._peers, self._config.tower.pub_address),
         ):
             one.setsockopt(zmq.LINGER, 0)
+            if self._gate is not None:
+                self._gate.guard(one)
             one.bind(address)
         self.sub_address = self._beacons.getsockopt_string(zmq.LAST_ENDPOINT)
         self.pub_address = self._peers.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -70,9 +80,15 @@ class DafkaTower(ClosedAtExit):
 
     def _run(self) -> None:
         try:
+            poller = zmq.Poller()
+            poller.register(self._beacons, zmq.POLLIN)
+            if self._gate is not None:
+                poller.register(self._gate.socket, zmq.POLLIN)
             while not self._closing:
-                if self._beacons.poll(_WAIT_MS):
+                if self._beacons in dict(poller.poll(_WAIT_MS)):
                     self._pass_on()
+                if self._gate is not None:
+                    self._gate.answer()
                 while self._peers.poll(0):
                     self._peers.recv()  # who subscribes to what does not matter: it is all that there is
         except BaseException as error:  # noqa: BLE001  the thread's outermost loop: `failure` tells of it
@@ -88,7 +104,8 @@ class DafkaTower(ClosedAtExit):
                 return
             try:
                 beacon = decode_beacon([frame.bytes for frame in frames])
-                peer = endpoint_of(beacon, str(frames[0].get("Peer-Address")), self._host)
+                fingerprint = "" if self._gate is None else fingerprint_in(frames[0])
+                peer = endpoint_of(beacon, str(frames[0].get("Peer-Address")), self._host, fingerprint)
             except FrameInvalid:
                 self.invalid_frames += 1
                 continue
@@ -97,6 +114,8 @@ class DafkaTower(ClosedAtExit):
     def _release(self) -> None:
         self._beacons.close(linger=0)
         self._peers.close(linger=0)
+        if self._gate is not None:
+            self._gate.close()
         self._context.term()
 
 

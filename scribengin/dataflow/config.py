@@ -19,6 +19,7 @@ from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import RoundLimits
 from scribengin.errors import ConfigInvalid
+from scribengin.filesystems.paths import absolute
 from scribengin.launcher.yarn.config import YarnConfig
 
 DEFAULT_STALLED_AFTER_S = 60.0
@@ -104,6 +105,51 @@ class SparkConfig(Config):
     """Settings for Spark, under its own names. `${env:...}` and `${file:...}` are resolved in the worker."""
 
 
+class WatermarkConfig(Config):
+    """When a record of a source happened, and how long others that happened before it may still come.
+
+    A window is given out once the watermark, the latest time seen less `delay_s`, has passed its end. What comes later
+    is dropped.
+    """
+
+    column: str
+    """The column, a timestamp, as the transformation sees it."""
+    delay_s: float = Field(default=0.0, ge=0)
+    """So much later than the latest one may a record come."""
+
+
+class StateConfig(Config):
+    """What a transformation may keep from record to record: windows, aggregates, joins of streams, duplicates.
+
+    Its state is Spark's, in a checkpoint that moves from owner to owner. `state: {}` is enough for most.
+    """
+
+    checkpoints: str | None = None
+    """A directory that every worker sees, for the checkpoints of all tasks. Default: `state` in SCRIBENGIN_HOME of this
+    machine."""
+    partitions: int | None = Field(default=None, ge=1)
+    """Into how many parts state is divided by its keys. A checkpoint keeps the number that it began with. Default: one
+    a core of the container."""
+    watermarks: dict[str, WatermarkConfig] = {}
+    """By source. A transformation may call `withWatermark` itself instead."""
+    unbounded: Annotated[tuple[str, ...], RESTART] = ()
+    """The names of operators (`explain` says them) whose state may grow for ever: a join without a time range."""
+    memory_mb: Annotated[int, ROLLING] = Field(default=256, ge=32)
+    """So much of the container's memory holds state; the rest of it is on the worker's disk."""
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _is_a_directory(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value:
+            raise ValueError(
+                f"'{value}' is no directory of this machine: Spark's checkpoints lie on mounted disks so far"
+            )
+        return None if value is None else absolute(value)
+
+
+_READ_WITH_STATE = ("log", "kafka")
+
+
 class DataflowConfig(Config):
     """A dataflow: named sources and sinks, the transformation between them, and what it runs on."""
 
@@ -138,6 +184,8 @@ class DataflowConfig(Config):
     """How much one round may read of a source stream."""
     errors: Annotated[ErrorsConfig, RESTART] = ErrorsConfig()
     """What happens to bad records."""
+    state: Annotated[StateConfig | None, NEVER] = None
+    """What the transformation keeps from record to record. Default: nothing; then it must be narrow."""
     patience: Annotated[PatienceConfig, LIVE] = PatienceConfig()
     """How long a task in trouble is tried again."""
     launcher: Annotated[Literal["local", "yarn", "skein"], NEVER] = "local"
@@ -159,6 +207,18 @@ class DataflowConfig(Config):
     """`paused`: every task drains, and workers stay. `stopped`: everything leaves."""
     rebalance: Annotated[int, LIVE_WISH] = Field(default=0, ge=0)
     """Any change of it has the tasks spread anew, once, by the records that they are seen to read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_task_unless_said(cls, value: Any) -> Any:
+        """Where only one task can do it: with state, or where it divides its output."""
+        if isinstance(value, dict) and value.get("tasks") is None:
+            sinks = value.get("sinks")
+            of_each = sinks.values() if isinstance(sinks, dict) else ()
+            divided = any(isinstance(sink, dict) and sink.get("streams") is not None for sink in of_each)
+            if divided or value.get("state") is not None:
+                return {**value, "tasks": 1}
+        return value
 
     @field_validator("sources", "sinks")
     @classmethod
@@ -189,10 +249,60 @@ class DataflowConfig(Config):
                 f"errors.sink '{self.errors.sink}' has a partition, and error records have nothing but a payload: "
                 "leave `partition` out"
             )
-        for sink in self.statements():
-            if sink not in self.outputs:
-                raise ValueError(f"sql names '{sink}', which is none of the sinks ({', '.join(self.outputs)})")
+        if self.errors.sink is not None and self.sinks[self.errors.sink].division is not None:
+            raise ValueError(
+                f"errors.sink '{self.errors.sink}' is divided into streams, and error records have none of its keys: "
+                "leave `streams` and `partition_by` out"
+            )
+        for name, sink in self.sinks.items():
+            if sink.division is not None and self.tasks != 1:
+                raise ValueError(
+                    f"sinks.{name}.streams goes with tasks: 1, which writes them all: leave `tasks` out, or `streams`, "
+                    "and each task writes one"
+                )
+        for output in self.statements():
+            if output not in self.outputs:
+                raise ValueError(f"sql names '{output}', which is none of the sinks ({', '.join(self.outputs)})")
         return self
+
+    @model_validator(mode="after")
+    def _what_goes_with_state(self) -> DataflowConfig:
+        state = self.state
+        if state is None:
+            return self
+        if self.tasks != 1:
+            raise ValueError("tasks is 1 with state: keys of all streams meet in one task; leave it out")
+        if self.errors.sink is not None:
+            raise ValueError(
+                "errors.sink does not go with state: which record was bad is not known once keys have met; have a "
+                "dataflow before this one decode the records, without state and with errors.action: route"
+            )
+        self._refuse_unrepeatable_sources()
+        for name in state.watermarks:
+            if name not in self.sources:
+                raise ValueError(
+                    f"state.watermarks names '{name}', which is none of the sources ({', '.join(self.sources)})"
+                )
+        if self.spark.master is not None and not self.spark.master.startswith("local"):
+            raise ValueError(f"spark.master {self.spark.master} does not go with state so far: leave it out")
+        if self.launcher != "local" and state.checkpoints is None:
+            raise ValueError("state.checkpoints is needed on a cluster: name a directory that all its machines mount")
+        return self
+
+    def _refuse_unrepeatable_sources(self) -> None:
+        """With state a batch is run again after a crash, and must find the very records that it had."""
+        for name, source in self.sources.items():
+            if source.kind not in _READ_WITH_STATE:
+                raise ValueError(
+                    f"sources.{name} is of kind {source.kind}, and a dataflow with state reads logs and Kafka: have a "
+                    "dataflow without state write it to a log, and read that"
+                )
+            expired = getattr(source, "on_expired", "error")
+            if source.kind == "kafka" and expired != "error":
+                raise ValueError(
+                    f"sources.{name}.on_expired: {expired} does not go with state, whose batches must find "
+                    "the same records when they are run again: leave it out"
+                )
 
     @property
     def outputs(self) -> list[str]:

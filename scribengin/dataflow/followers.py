@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from scribengin.base.text.counting import many
 from scribengin.connectors.log.source import LogSinkConfig
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -31,7 +32,7 @@ class UnreadOutput:
     records: int
 
     def __str__(self) -> str:
-        return f"{self.dataflow} has {self.records:,} records of log '{self.log}' to read"
+        return f"{self.dataflow} has {many(self.records, 'record')} of log '{self.log}' to read"
 
 
 @dataclass(frozen=True, slots=True)

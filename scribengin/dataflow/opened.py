@@ -8,11 +8,11 @@ from pathlib import Path
 
 from scribengin.connectors import AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
 from scribengin.connectors.contract import Guarantee, Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
-from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.config import DataflowConfig, StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.owner import coordinated_stream
 from scribengin.dataflow.tasks import split_into_tasks, task_count
-from scribengin.spark.transform.spec import InputSpec, OutputSpec, TransformationSpec
+from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec, TransformationSpec, WatermarkSpec
 
 
 class OpenedDataflow:
@@ -55,8 +55,13 @@ class OpenedDataflow:
         return {name: source.streams() for name, source in self.sources.items()}
 
     def sink_streams(self, count: int) -> dict[str, list[SinkStreamDescriptor]]:
-        """The first `count` streams of every sink."""
-        return {name: sink.streams(count) for name, sink in self.sinks.items()}
+        """The first `count` streams of every sink, for as many tasks; of a divided one, which goes with one task, all
+        that it has."""
+        divisions = {name: sink.division for name, sink in self.config.sinks.items()}
+        return {
+            name: sink.streams(count if (division := divisions[name]) is None else division.streams)
+            for name, sink in self.sinks.items()
+        }
 
     def guarantees(self) -> dict[str, Guarantee]:
         """What each sink promises of the output after a crash."""
@@ -92,10 +97,17 @@ class OpenedDataflow:
                 for name, opened in self.sources.items()
             },
             outputs={
-                name: OutputSpec(name, config.sinks[name].format, self.sinks[name].side_columns)
-                for name in config.outputs
+                name: OutputSpec(name, sink.format, self.sinks[name].side_columns, sink.division)
+                for name, sink in config.sinks.items()
+                if name in config.outputs
             },
+            state=None if config.state is None else _state_spec(config.state, config.container.cores),
         )
+
+
+def _state_spec(state: StateConfig, cores: int) -> StateSpec:
+    watermarks = {name: WatermarkSpec(one.column, one.delay_s) for name, one in state.watermarks.items()}
+    return StateSpec(state.partitions or cores, state.memory_mb, watermarks, state.unbounded)
 
 
 OpenDataflow = Callable[[DataflowConfig, Environment], OpenedDataflow]

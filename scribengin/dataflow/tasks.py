@@ -1,8 +1,9 @@
 """Splitting: source streams and sink streams into tasks. Pure.
 
 The seed: a task has at least one SourceStream and at least one SinkStream, several for a join or a split. Task k
-takes the k-th streams of every source (round robin where a source has more) and the k-th stream of every sink. The
-grouping may change at any time: positions belong to (dataflow, source stream), so a stream takes its position along.
+takes the k-th streams of every source (round robin where a source has more) and the k-th stream of every sink. A sink
+whose records are divided has more streams; then there is one task, which takes them all. The grouping may change at any
+time: positions belong to (dataflow, source stream), so a stream takes its position along.
 
 `missing_tasks` says which tasks are missing for the streams that there are. The first time all streams are grouped.
 Later ones, that appear while the dataflow runs, get tasks of their own behind those there are, so that nothing that
@@ -42,7 +43,7 @@ def split_into_tasks(
     sinks: Mapping[str, Sequence[SinkStreamDescriptor]],
     count: int,
 ) -> list[TaskDescriptor]:
-    """`count` tasks over all streams: every source stream in exactly one task, one stream of every sink in each task.
+    """`count` tasks over all streams: every stream in exactly one task, one of every sink, or more, in each task.
 
     `sinks` holds at least `count` streams of every sink. Names are stable: `task-0` ... in order of the streams.
     """
@@ -50,7 +51,7 @@ def split_into_tasks(
         TaskDescriptor(
             name=task_name(k),
             sources=tuple(stream for streams in sources.values() for stream in streams[k::count]),
-            sinks=tuple(streams[k] for streams in sinks.values()),
+            sinks=tuple(stream for streams in sinks.values() for stream in streams[k::count]),
         )
         for k in range(count)
     ]
@@ -99,7 +100,8 @@ def with_sinks(
     whole = {}
     for k, (name, task) in enumerate(existing.items()):
         written = {stream.sink for stream in task.sinks}
-        added = tuple(streams[sink][k] for sink in streams if sink in sinks and sink not in written)
+        own = {sink: streams[sink][k :: len(existing)] for sink in streams if sink in sinks and sink not in written}
+        added = tuple(stream for of_sink in own.values() for stream in of_sink)
         whole[name] = task.model_copy(update={"sinks": (*task.sinks, *added)})
     return whole
 

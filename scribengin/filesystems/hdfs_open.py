@@ -40,9 +40,10 @@ _PASSING = frozenset(
         "CannotObtainBlockLengthException",
     }
 )
+_COPIES_MIN = "dfs.client.block.write.replace-datanode-on-failure.min-replication"
 _NO_DATA_NODES = ("All datanodes", "Failed to replace a bad datanode", "Unable to create new block")
 _SETTINGS = {
-    "dfs.client.block.write.replace-datanode-on-failure.min-replication": "2",
+    _COPIES_MIN: "2",
     "ipc.client.connect.max.retries": "10",
     "ipc.client.connect.max.retries.on.timeouts": "3",
 }
@@ -54,9 +55,10 @@ _NO_SUCH_FILE = "FileNotFoundException"
 class OpenFile:
     """A file that this process writes to. After any error it is only good for `close`."""
 
-    def __init__(self, path: str, stream: Any) -> None:
+    def __init__(self, path: str, stream: Any, copies_min: int = 0) -> None:
         self._path = path
         self._stream = stream
+        self._copies_min = copies_min
 
     def write(self, data: bytes) -> None:
         """Behind what was written. Raises OSError."""
@@ -66,9 +68,16 @@ class OpenFile:
                 self._stream.write(java_bytes(whole[start : start + _PIECE_BYTES]))
 
     def hsync(self) -> None:
-        """Return once all that was written is on the disks of all its DataNodes. Raises OSError."""
+        """Return once all that was written is on the disks of all its DataNodes. Raises OSError, also where these are
+        too few by now: what was written may stay all the same."""
         with _plain_errors(self._path):
             self._stream.hsync()
+            copies = int(self._stream.getCurrentBlockReplication()) if self._copies_min else 0
+        if copies < self._copies_min:
+            raise ConnectionError(
+                f"{copies} of its DataNodes is left, and {self._copies_min} are wanted: start more, or let "
+                f"{_COPIES_MIN} be {copies} in hdfs-site.xml"
+            )
 
     def hflush(self) -> None:
         """Return once all that was written can be read, and is in the memory of all its DataNodes. Raises OSError."""
@@ -123,6 +132,7 @@ class OpenFiles:
         flags = java("org.apache.hadoop.fs.CreateFlag")
         with _plain_errors(path):
             defaults = files.getServerDefaults(where)
+            copies_min = min(int(defaults.getReplication()), int(files.getConf().getInt(_COPIES_MIN, 0)))
             stream = files.createNonRecursive(
                 where,
                 java("org.apache.hadoop.fs.permission.FsPermission").getFileDefault(),
@@ -132,7 +142,7 @@ class OpenFiles:
                 defaults.getBlockSize(),
                 None,
             )
-        return OpenFile(path, stream)
+        return OpenFile(path, stream, copies_min)
 
     def append(self, path: str) -> OpenFile:
         """A file that is there, and that nobody has open, to be written on. Raises FileExistsError: somebody has."""

@@ -8,9 +8,10 @@ from scribengin.log.format.records import LogRecord
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.inspect.info import LogInfo
 from scribengin.log.inspect.log import LogInspection
+from scribengin.log.metadata.binding import NamespaceDescriptor
 from scribengin.log.metadata.listener import NamespaceListener
 from scribengin.log.metadata.names import WILDCARD, NamespaceUri
-from scribengin.log.metadata.segments import LogDescriptor, NamespaceDescriptor, SegmentDescriptor
+from scribengin.log.metadata.segments import LogDescriptor, SegmentDescriptor
 from scribengin.log.namespace import LogNamespace
 from scribengin.log.read.batches import READ_SCHEMA
 from scribengin.log.read.ranges import EntryRange, RangePlan
@@ -19,6 +20,7 @@ from scribengin.log.read.starts import FIRST, LAST, TAIL, SequenceId, Start, Tim
 from scribengin.log.retention.compression import Codec
 from scribengin.log.retention.copying import Copied
 from scribengin.log.retention.holds import RetentionHold
+from scribengin.log.retention.migration import Migrated, migrate_namespace
 from scribengin.log.retention.truncation import Purged
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.group_commit import WriteLimiter
@@ -50,6 +52,7 @@ __all__ = [
     "LogReader",
     "LogRecord",
     "LogWriter",
+    "Migrated",
     "NamespaceDescriptor",
     "NamespaceListener",
     "NamespaceUri",
@@ -68,4 +71,5 @@ __all__ = [
     "Time",
     "TransactionId",
     "WriteLimiter",
+    "migrate_namespace",
 ]

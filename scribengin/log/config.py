@@ -65,6 +65,15 @@ class LogConfig(Config):
     """Write a compressed copy of every segment beside it once it is completed, while it still is in the page cache."""
     raw_retention_hours: float | None = Field(default=None, ge=0)
     """Segments that were completed longer ago than this are kept as their compressed copy alone. None: as both."""
+    cold_url: str | None = None
+    """Copy every segment, once it is completed, into a directory of the log's own below this URL: hdfs://, what fsspec
+    opens for writing, or an absolute path. None: nothing is copied. What was copied before stays where it is."""
+    hot_hours: float | None = Field(default=None, ge=0)
+    """Segments that were completed longer ago than this are kept as their cold copy alone. None: their age does not
+    matter."""
+    hot_bytes_max: int | None = Field(default=None, ge=0)
+    """Of the completed segments the last ones stay in the store, up to this many bytes of files; older ones are kept as
+    their cold copy alone. None: their size does not matter."""
     codec: Literal["none", "lz4", "zstd"] = "none"
     """How entry bodies are compressed. Only `none` lets readers map records without copying."""
     fsync: bool = True
@@ -96,6 +105,8 @@ class LogConfig(Config):
             raise ValueError("copy_codec goes with codec: none; entries are compressed already")
         if self.raw_retention_hours is not None and self.copy_codec is None:
             raise ValueError("raw_retention_hours goes with copy_codec, and only with it")
+        if self.cold_url is None and (self.hot_hours, self.hot_bytes_max) != (None, None):
+            raise ValueError("hot_hours and hot_bytes_max go with cold_url, and only with it")
         copies = self.copies
         if not copies.ack_quorum <= copies.write_quorum <= copies.ensemble:
             raise ValueError(

@@ -30,7 +30,7 @@ from scribengin.log.format.records import LogRecord
 from scribengin.log.inspect.info import LogInfo, log_info
 from scribengin.log.inspect.log import LogInspection
 from scribengin.log.metadata import writer_lock as ownership
-from scribengin.log.metadata.binding import BindOptions, bind, bound, chosen_store, session_for
+from scribengin.log.metadata.binding import BindOptions, NamespaceDescriptor, bind, bound, chosen_store, session_for
 from scribengin.log.metadata.lifecycle import configure_log, create_log, delete_log, standing
 from scribengin.log.metadata.listener import LogsChanged, NamespaceListener, SegmentListener, SegmentsChanged
 from scribengin.log.metadata.names import WILDCARD, check_log_name
@@ -38,8 +38,6 @@ from scribengin.log.metadata.segment_list import looking_again
 from scribengin.log.metadata.segments import (
     LogDescriptor,
     LogMetadata,
-    LogState,
-    NamespaceDescriptor,
     SegmentDescriptor,
     SegmentsHead,
     WriterEpoch,
@@ -50,12 +48,15 @@ from scribengin.log.read.key_index import positions_of_key
 from scribengin.log.read.reader import LogReader, open_reader
 from scribengin.log.read.starts import Start
 from scribengin.log.retention.compression import Codec, Stopping, compress_segments
-from scribengin.log.retention.copying import Copied, LogPlace, copy_log
+from scribengin.log.retention.copying import Copied, LogPlace, copy_log, repair_segments
 from scribengin.log.retention.holds import RegisteredReaders, RetentionHold, records_behind
+from scribengin.log.retention.maintenance import LogMaintenance
+from scribengin.log.retention.offloading import offload_segments
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
+from scribengin.log.write.found_in_cold import segments_there, take_from_cold
 from scribengin.log.write.group_commit import WriteLimiter
 from scribengin.log.write.recovery import StagedLookup, commit_log_lookup, commit_log_path, recover_unfinished
 from scribengin.log.write.restored import Restoration, TakenBack, give_up_missing, sort_out
@@ -64,9 +65,6 @@ from scribengin.log.write.senders import Senders, read_senders
 from scribengin.log.write.writer import LogWriter
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
-
-_SWEPT_EVERY_S = 60.0
-"""How often a writer's maintenance looks at all files of its log: there may be very many."""
 
 
 class LogNamespace(ClosedAtExit):
@@ -225,9 +223,10 @@ class LogNamespace(ClosedAtExit):
         except NodeMissing:
             return []
         names = {from_node_name(node): node for node in nodes}
-        asked = {name for name in names if name.startswith(prefix) and name not in known}
-        seen = [name for name in names if name.startswith(prefix) and name not in asked]
-        return sorted(seen + standing(self._registry, f"{self.path}/logs", [names[name] for name in asked]))
+        wanted = sorted(name for name in names if name.startswith(prefix))
+        asked = [names[name] for name in wanted if name not in known]
+        seen = [name for name in wanted if name in known]
+        return sorted(seen + standing(self._registry, f"{self.path}/logs", asked))
 
     def matching(self, pattern: str, known: Container[str] = ()) -> list[str]:
         """The names of the logs that a name or a pattern of fnmatch means just now, in the order in which people count.
@@ -318,14 +317,18 @@ class LogNamespace(ClosedAtExit):
         owner = self._owned(metadata, timeout_s, steal=steal, thorough=True)
         try:
             lookup = commit_log_lookup(self._registry, name, self.path)
+            config = metadata.descriptor().config
+            found = TakenBack(from_cold=take_from_cold(metadata, self._store, owner, config, self._clock))
             state = metadata.whole()
-            given_up = give_up_missing(metadata, self._store, owner, state)
+            present = segments_there(self._store, state.head, config)
+            found = replace(found, given_up=give_up_missing(metadata, owner, state, present))
             if state.head.end_of_stream:
-                return TakenBack(given_up=given_up)
+                return found
             self._take_over(metadata, owner, lookup)
             log = metadata.descriptor()
             restoration = Restoration(metadata, self._store.for_log(log.config), owner, log, self._clock, lookup)
-            return replace(restoration.take_back(metadata.whole()), given_up=given_up)
+            taken = restoration.take_back(metadata.whole())
+            return replace(found, segments=taken.segments, refused=taken.refused)
         finally:
             ownership.release(metadata, owner)
 
@@ -442,6 +445,21 @@ class LogNamespace(ClosedAtExit):
         codec, store = config.copy_codec or codec, self._store.for_log(config)
         return 0 if codec is None else compress_segments(metadata, store, metadata.whole(), codec, stopping)
 
+    def offload(self, name: str, *, stopping: Stopping = lambda: False) -> int:
+        """Copy every completed segment that has no copy there to the cold storage of the log's configuration, if that
+        names one, and return how many were copied. Writers do it after every roll. `purge` drops what is old.
+
+        `stopping` as for `compress`. Raises LogNotFound, DamagedEntry, StoreUnreachable, LogWriteFailed.
+        """
+        metadata = self._metadata(name)
+        config = metadata.descriptor().config
+        return offload_segments(metadata, self._store, metadata.whole(), config, stopping)
+
+    def repair(self, name: str) -> int:
+        """Let segments have all their copies again, where machines are gone: how many had too few. Raises
+        StoreUnreachable (too few machines), LogNotFound, LogWriteFailed."""
+        return repair_segments(self._metadata(name), self._store)
+
     def copy(self, name: str, to: LogNamespace, to_name: str | None = None, config: LogConfig | None = None) -> Copied:
         """Copy a log that nobody writes into another namespace (or under another name), with all places as they are.
 
@@ -538,27 +556,9 @@ class LogNamespace(ClosedAtExit):
 
     def _maintenance(self, log: LogDescriptor, metrics: LogMetrics) -> BackgroundWork:
         metadata = self._metadata(log.name)
-        known: LogState | None = None
-        swept_s: float | None = None
-
-        def work_once(stopping: Stopping) -> None:
-            nonlocal known, swept_s
-            known = state = metadata.state(known)
-            config = metadata.descriptor().config
-            if config.copy_codec is not None:
-                compress_segments(metadata, self._store.for_log(config), state, config.copy_codec, stopping)
-                known = state = metadata.state(state)
-            now_s = self._clock.monotonic_s()
-            sweep = swept_s is None or now_s - swept_s >= _SWEPT_EVERY_S
-            before_s, swept_s = swept_s, None  # a purge that fails leaves files to the next
-            purge_log(metadata, self._store, lambda: self._catalog_of(metadata), self._clock, state, sweep=sweep)
-            swept_s = now_s if sweep else before_s
-
-        def work(stopping: Stopping) -> None:
-            looking_again(lambda: work_once(stopping))
-
-        maintenance = BackgroundWork(work, metrics.maintenance_failed)
-        if log.config.copy_codec is not None:
+        work = LogMaintenance(metadata, self._store, lambda: self._catalog_of(metadata), self._clock)
+        maintenance = BackgroundWork(work.run, metrics.maintenance_failed)
+        if log.config.copy_codec is not None or log.config.cold_url is not None:
             maintenance.kick()  # the last segment of the writer before has no copy yet
         return maintenance
 

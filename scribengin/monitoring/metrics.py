@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.errors import ScribenginError
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -66,6 +66,7 @@ class WorkerSeries(_Series):
         yield self._commits(reports)
         yield self._lag(reports)
         yield self._lag_ages(reports)
+        yield from self._state(reports)
 
     def _counts(self, field: str, text: str, reports: Iterable[TaskReport], name: str | None = None) -> Metric:
         family = CounterMetricFamily(f"scribengin_{name or field}", text, labels=_TASK)
@@ -103,6 +104,30 @@ class WorkerSeries(_Series):
             if report.lag_age_s is not None:
                 family.add_metric((self._dataflow, report.task), report.lag_age_s)
         return family
+
+    def _state(self, reports: Iterable[TaskReport]) -> Iterator[Metric]:
+        """What tasks with state keep."""
+        rows = GaugeMetricFamily("scribengin_state_rows", "Rows of state, by operator.", labels=(*_TASK, "operator"))
+        size = GaugeMetricFamily("scribengin_state_bytes", "State on disk and in memory.", labels=_TASK)
+        late = CounterMetricFamily(
+            "scribengin_late_rows", "Rows that came later than the watermark, and were dropped.", labels=_TASK
+        )
+        watermark = GaugeMetricFamily(
+            "scribengin_watermark_timestamp_seconds",
+            "The watermark, with the source that holds it back.",
+            labels=(*_TASK, "source"),
+        )
+        for report in reports:
+            if report.kept is None:
+                continue
+            task = (self._dataflow, report.task)
+            for operator, count in report.kept.rows.items():
+                rows.add_metric((*task, operator), count)
+            size.add_metric(task, report.kept.bytes)
+            late.add_metric(task, report.kept.late)
+            if report.kept.watermark_ms is not None:
+                watermark.add_metric((*task, report.kept.held_back_by or ""), report.kept.watermark_ms / 1000)
+        yield from (rows, size, late, watermark)
 
 
 class MasterSeries(_Series):

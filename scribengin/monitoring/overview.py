@@ -27,6 +27,7 @@ from scribengin.dataflow.registry.descriptors import (
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.stalled import SILENT_S, age_s, behind_s, stalled_tasks
+from scribengin.spark.transform.spec import StateReport
 from scribengin_registry.contract import Registry, Watch
 
 ShownState = DataflowState | Literal["stalled", "leaderless", "unreadable"]
@@ -116,6 +117,8 @@ class DataflowOverview(LagOverview):
     last_commit_ms: int | None = None
     round_ms: PhaseTimes | None = None
     """A mean over the tasks that have had a round."""
+    kept: StateReport | None = None
+    """Of a dataflow with state: how much there is, in all tasks together."""
     failures: int = 0
     submitted_ms: int = 0
     guarantees: dict[str, Guarantee] = {}
@@ -201,6 +204,7 @@ def build_overview(nodes: OverviewNodes, now_ms: int) -> DataflowOverview:
         **dict(_lag(tasks, status)),
         last_commit_ms=max((task.last_commit_ms for task in tasks if task.last_commit_ms), default=None),
         round_ms=_mean_round(tasks),
+        kept=StateReport.total([task.kept for task in tasks if task.kept is not None]),
         failures=sum(task.failures for task in tasks),
         submitted_ms=status.submitted_ms,
         guarantees=status.guarantees,

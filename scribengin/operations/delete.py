@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.text.counting import many
 from scribengin.connectors import Environment
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES
@@ -31,10 +32,8 @@ def held_text(held: Sequence[HeldLog], name: str) -> str:
         return ""
     names = ", ".join(one.log for one in held[:_LOGS_SHOWN])
     more = f" and {len(held) - _LOGS_SHOWN} more" if len(held) > _LOGS_SHOWN else ""
-    total = sum(one.records for one in held)
-    return (
-        f"{total:,} records of {names}{more}, until it has read them; `scribengin release-holds {name}` gives them up"
-    )
+    kept = many(sum(one.records for one in held), "record")
+    return f"{kept} of {names}{more}, until it has read them; `scribengin release-holds {name}` gives them up"
 
 
 def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:

@@ -2,7 +2,8 @@
 
 All streams move in one registry transaction that checks every commit log's version, so a crash leaves all of them moved
 or none, and an owner that comes in between makes it fail. What the sinks hold stays: records that are read again are
-written again.
+written again. State that was kept from record to record is of what was read, and begins anew: in the same transaction
+the commit logs name no checkpoint any more.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
-from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.checkpoints import remove_checkpoints
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
@@ -55,11 +57,24 @@ class _Move:
 class Rewind:
     """The move of all streams of a dataflow, or of one source. Nothing is changed before `apply`."""
 
-    def __init__(self, view: DataflowView, at: StartAt, source: str | None, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Look where everything stands. Raises ConfigInvalid (no such source or place), DataflowBusy (somebody owns a
-        stream, or a round of it is undecided), and what opening the sources raises."""
+    def __init__(
+        self,
+        view: DataflowView,
+        at: StartAt,
+        source: str | None,
+        clock: Clock = SYSTEM_CLOCK,
+        open_dataflow: OpenDataflow = OpenedDataflow,
+    ) -> None:
+        """Look where everything stands. Raises ConfigInvalid (no such source or place, or some sources of a state),
+        DataflowBusy (somebody owns a stream, or a round of it is undecided), and what opening the sources raises."""
         self._view = view
         config = view.config_in_force().value
+        self._state = config.state
+        if self._state is not None and source is not None:
+            raise ConfigInvalid(
+                f"dataflow '{view.dataflow}' has state, of all its sources: leave --source out, and all of them are "
+                "rewound"
+            )
         if source is not None and source not in config.sources:
             raise ConfigInvalid(
                 f"dataflow '{view.dataflow}' has no source '{source}' (it has {', '.join(config.sources)})"
@@ -70,7 +85,7 @@ class Rewind:
         )
         only_sources = config.model_copy(update={"sources": wanted, "sinks": {}})
         self._at = at
-        self._open = partial(OpenedDataflow, only_sources, environment)
+        self._open = partial(open_dataflow, only_sources, environment)
         with self._open() as resources:
             self._moves = [
                 self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))
@@ -79,6 +94,11 @@ class Rewind:
             ]
         if not self._moves:
             raise ConfigInvalid(f"dataflow '{view.dataflow}' has read nothing yet: there is nothing to rewind")
+
+    @property
+    def resets_state(self) -> bool:
+        """Whether all that was kept from record to record is forgotten with it, and counted anew from there."""
+        return self._state is not None
 
     @property
     def streams(self) -> list[Rewound]:
@@ -113,6 +133,9 @@ class Rewind:
 
         if self._at.kind in ("dlsn", "time", "offset"):  # the ends of a stream move, and are where they are
             self._keep_or_move_back(versions)
+        if self._state is not None:  # the next owner begins a checkpoint of its own
+            named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
+            remove_checkpoints(self._view.dataflow, self._state, named)
 
     def _keep_or_move_back(self, versions: Sequence[int]) -> None:
         """A log is held back for the dataflow only from where that stands. So until the positions had moved anybody
@@ -159,7 +182,7 @@ class Rewind:
         return _Move(told, stream, path, log, node.version)
 
     def _operation(self, move: _Move) -> Create | Set:
-        data = move.log.model_copy(update={"position": move.told.after}).to_bytes()
+        data = move.log.model_copy(update={"position": move.told.after, "batch": None}).to_bytes()
         return Create(move.path, data) if move.version is None else Set(move.path, data, move.version)
 
     def _make_room(self, path: str) -> None:

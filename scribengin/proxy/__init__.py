@@ -2,7 +2,17 @@
 
 from scribengin.proxy.client.namespace import ProxiedNamespace
 from scribengin.proxy.client.writer import ProxiedWriter
-from scribengin.proxy.config import ProxyClientConfig, ProxyConfig, RateConfig
+from scribengin.proxy.config import AccessConfig, CallerConfig, ProxyClientConfig, ProxyConfig, RateConfig, TlsConfig
 from scribengin.proxy.server import ProxyServer
 
-__all__ = ["ProxiedNamespace", "ProxiedWriter", "ProxyClientConfig", "ProxyConfig", "ProxyServer", "RateConfig"]
+__all__ = [
+    "AccessConfig",
+    "CallerConfig",
+    "ProxiedNamespace",
+    "ProxiedWriter",
+    "ProxyClientConfig",
+    "ProxyConfig",
+    "ProxyServer",
+    "RateConfig",
+    "TlsConfig",
+]

@@ -21,9 +21,13 @@ class ProxyDescriptor(Descriptor):
 
     name: str
     address: str
-    """Where clients reach it: `grpc://host:port`."""
+    """Where clients reach it: `grpc://host:port`, or `grpc+tls://host:port`."""
     takes_more: bool = True
     """Whether it takes logs that are nobody's. Not while it ends, nor in the node of an owner."""
+    logs: int = 0
+    """How many it writes, as of its last look at the others. 0 in the node of an owner, as is `load`."""
+    load: float = 0.0
+    """How much it does for them, in bytes a second."""
 
 
 class ProxyNodes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import uuid
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -12,10 +14,29 @@ from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid
 from scribengin.log import CommitThread, LogNamespace
-from scribengin.proxy.config import ProxyConfig
+from scribengin.proxy.access import rules_of
+from scribengin.proxy.config import ProxyConfig, TlsConfig
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
+from scribengin.proxy.wire.requests import TLS_SCHEME, TOKEN_HEADER
 from scribengin_registry.contract import Registry
+
+_BEARER = "Bearer "
+
+
+class _SentToken(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
+    """The token that came with a call, while it is under way."""
+
+    def __init__(self, token: str | None) -> None:
+        self.token = token
+
+
+class _TokenReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Flight shows the headers of a call nowhere else."""
+
+    def start_call(self, _info: object, headers: dict[str, list[str]]) -> _SentToken:
+        sent = next(iter(headers.get(TOKEN_HEADER, [])), "")
+        return _SentToken(sent.removeprefix(_BEARER) if sent.startswith(_BEARER) else None)
 
 
 class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -23,9 +44,10 @@ class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow h
 
     service: ProxyService
 
-    def do_action(self, _context: flight.ServerCallContext, action: flight.Action) -> list[object]:
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[object]:
         """Called by Flight, on a thread for each request that is under way."""
-        return list(self.service.handle(action.type, action.body))
+        sent = context.get_middleware(TOKEN_HEADER)
+        return list(self.service.handle(action.type, action.body, None if sent is None else sent.token))
 
 
 class ProxyServer(ClosedAtExit):
@@ -34,9 +56,11 @@ class ProxyServer(ClosedAtExit):
     def __init__(self, uri: str, registry: Registry, config: ProxyConfig | None = None) -> None:
         """`uri` as `LogNamespace.open` has it. `registry` is closed by whoever made it, after this.
 
-        Raises ConfigInvalid (the address cannot be listened at), and as `LogNamespace.open`.
+        Raises ConfigInvalid (the address cannot be listened at, a certificate or a token is none), ReferenceMissing,
+        and as `LogNamespace.open`.
         """
         config = config or ProxyConfig()
+        access = rules_of(config.access)
         self._server = _listening(config)
         self._threads = CommitThread()
         try:
@@ -47,10 +71,10 @@ class ProxyServer(ClosedAtExit):
             raise
         host = config.advertised_host or config.host
         host = f"[{host}]" if ":" in host else host
-        self.address = f"grpc://{host}:{self._server.port}"
+        self.address = f"{_scheme(config)}://{host}:{self._server.port}"
         """Where clients reach it."""
         proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address)
-        self.service = ProxyService(self._namespace, registry, proxy, config)
+        self.service = ProxyService(self._namespace, registry, proxy, config, access=access)
         self._server.service = self.service
         self._thread = background("proxy-server", self._server.serve)
         self._thread.start()
@@ -71,9 +95,30 @@ def _listening(config: ProxyConfig) -> _FlightServer:
     """Sockets of gRPC share a port with whoever lets them, and say on stderr why not: so the port is tried before."""
     at = f"[{config.host}]" if ":" in config.host else config.host
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    certificates = None if config.tls is None else [_certificate(config.tls)]
+    readers = None if config.access is None else {TOKEN_HEADER: _TokenReader()}
     try:
         socket.create_server((config.host, config.port), family=family).close()
-        return _FlightServer(f"grpc://{at}:{config.port}")
+        location = f"{_scheme(config)}://{at}:{config.port}"
+        return _FlightServer(location, tls_certificates=certificates, middleware=readers)
     except (OSError, pa.ArrowException) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigInvalid(f"cannot listen at {at}:{config.port}: {first}; name another host or port") from None
+
+
+def _scheme(config: ProxyConfig) -> str:
+    return "grpc" if config.tls is None else TLS_SCHEME
+
+
+def _certificate(tls: TlsConfig) -> tuple[bytes, bytes]:
+    """The certificate and its key. gRPC says on stderr what is wrong with them: so they are looked at before."""
+    certificate, key = (Path(file).expanduser() for file in (tls.certificate_file, tls.key_file))
+    try:
+        found = certificate.read_bytes(), key.read_bytes()
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        why = (error.reason or "no PEM").replace("_", " ").lower()
+        raise ConfigInvalid(f"{certificate} and {key} are no certificate and its key, as PEM ({why})") from None
+    except OSError as error:
+        raise ConfigInvalid(f"{error.filename} cannot be read ({error.strerror}): name the proxy's own file") from None
+    return found

@@ -20,6 +20,7 @@ from scribengin.base.closing import ClosedAtExit
 from scribengin.base.model import JsonObject
 from scribengin.base.threads import background
 from scribengin.errors import (
+    AccessDenied,
     Fenced,
     LogBusy,
     LogClosed,
@@ -32,9 +33,13 @@ from scribengin.errors import (
     SenderUnknown,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
-from scribengin.proxy.config import ProxyConfig
+from scribengin.log.metadata.names import check_log_name
+from scribengin.proxy.balancing import LogBalancer
+from scribengin.proxy.config import ProxyConfig, Right
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
 from scribengin.proxy.reading.segments import SegmentReads
+from scribengin.proxy.state.access import ANYBODY, AccessRules, Caller
+from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
 from scribengin.proxy.state.rates import RateMeter, TooMuch, admit
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
@@ -45,6 +50,8 @@ _PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryE
 """What another attempt, here or elsewhere, may not meet with."""
 
 _RETRY_S = 0.2
+_HANDED_S = 10.0
+"""So long a log that was given up is left to the proxy that is to have it."""
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +64,12 @@ class _OwnedLog:
     writer: LogWriter | None = None
     session: int = 0
     """The registry session in which it was claimed."""
+    load: LoadMeter = field(default_factory=LoadMeter)
+    taken_s: float = 0.0
+    """When it was claimed."""
+    handed_to: str | None = None
+    """The address of the proxy for which it was given up, and until when that one is to have taken it."""
+    handed_until_s: float = 0.0
 
 
 class ProxyService(ClosedAtExit):
@@ -69,13 +82,17 @@ class ProxyService(ClosedAtExit):
         proxy: ProxyDescriptor,
         config: ProxyConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        access: AccessRules | None = None,
     ) -> None:
-        """`namespace` is opened with a commit thread, best; both it and `registry` are closed by whoever made them."""
+        """`namespace` is opened with a commit thread, best; both it and `registry` are closed by whoever made them.
+        Without `access` it is open to anybody."""
         self._namespace = namespace
         self._registry = registry
         self._proxy = proxy
         self._config = config or ProxyConfig()
         self._clock = clock
+        self._access = access or AccessRules()
+        self._denied = 0
         self._rates = RateMeter(self._config.service_rates, "this proxy")
         self._nodes = ProxyNodes(registry, namespace.path)
         self._lock = threading.Lock()
@@ -84,17 +101,21 @@ class ProxyService(ClosedAtExit):
         self._announced = 0
         """The session in which clients find it."""
         self._renewing = threading.Event()
+        self._handed_over = 0
+        self.balancer = LogBalancer(proxy, self._nodes, self._loads, self._hand_over)
         self.reads = SegmentReads(registry, namespace, self._config)
-        self._asked: dict[str, Callable[[AskRequest], Answer]] = {
-            "open": self._open,
-            "create": self._create,
-            "delete": self._delete,
-            "truncate": self._truncate,
-            "seal": self._seal,
-            "release": self._release,
-            "info": self._info,
-            **self.reads.asked,
+        self._done_to_logs: dict[str, tuple[Right, Callable[[AskRequest], Answer]]] = {
+            "open": ("write", self._open),
+            "create": ("administer", self._create),
+            "delete": ("administer", self._delete),
+            "truncate": ("administer", self._truncate),
+            "seal": ("administer", self._seal),
+            "release": ("administer", self._release),
+            **{op: ("read", do) for op, do in self.reads.asked.items()},
         }
+        """What `ask` may ask for, and which right to the log it takes."""
+        self._told: dict[str, Callable[[AskRequest, Caller], Answer]] = {"names": self._names, "info": self._info}
+        """What every caller may ask for, and is told of the logs that it may read."""
 
     @property
     def logs(self) -> list[str]:
@@ -107,26 +128,33 @@ class ProxyService(ClosedAtExit):
         self._nodes.announce(self._proxy)
         self._announced = self._registry.session_id
         self._registry.on_session(self._on_session)
+        if self._config.balance_s:
+            self.balancer.start(self._config.balance_s)
 
-    def handle(self, kind: str, body: pa.Buffer) -> list[bytes | pa.Buffer]:
-        """The messages of the answer to a request, which is `kind` and `body`."""
-        return encode_answer(self.answer(kind, body))
+    def handle(self, kind: str, body: pa.Buffer, token: str | None = None) -> list[bytes | pa.Buffer]:
+        """The messages of the answer to a request, which is `kind` and `body`, and came with `token`."""
+        return encode_answer(self.answer(kind, body, token))
 
-    def answer(self, kind: str, body: pa.Buffer) -> Answer:
-        """The answer to a request."""
+    def answer(self, kind: str, body: pa.Buffer, token: str | None = None) -> Answer:
+        """The answer to a request. Nothing is looked at before it is known who asks."""
         try:
+            caller = self._access.caller(token)
             if kind == WRITE:
-                return self.write(decode_write(body))
+                return self.write(decode_write(body), caller)
             if kind == ASK:
-                return self.ask(decode_ask(body))
+                return self.ask(decode_ask(body), caller)
             raise MessageInvalid(f"a proxy knows nothing of '{kind}'; use a client of its version")
         except _PASSING as error:
             return TryAgain(error)
         except ScribenginError as error:
+            if isinstance(error, AccessDenied):
+                with self._lock:
+                    self._denied += 1
             return Refused(error)
 
-    def write(self, request: WriteRequest) -> Answer:
-        """Write the records that are not in the log yet, and say where all of them stand."""
+    def write(self, request: WriteRequest, caller: Caller = ANYBODY) -> Answer:
+        """Write the records that are not in the log yet, and say where all of them stand. Raises AccessDenied."""
+        caller.check(request.log, "write")
         log = self._log(request.log)
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
@@ -151,12 +179,15 @@ class ProxyService(ClosedAtExit):
             self._drop(log, writer)
             return TryAgain(error, maybe_written=True)
 
-    def ask(self, request: AskRequest) -> Answer:
-        """Do what a client asks for that are no records."""
-        do = self._asked.get(request.op)
-        if do is None:
-            raise MessageInvalid(f"a proxy knows nothing of '{request.op}'; use a client of its version")
+    def ask(self, request: AskRequest, caller: Caller = ANYBODY) -> Answer:
+        """Do what a client asks for that are no records. Raises AccessDenied."""
         try:
+            if (tell := self._told.get(request.op)) is not None:
+                return tell(request, caller)
+            if request.op not in self._done_to_logs:
+                raise MessageInvalid(f"a proxy knows nothing of '{request.op}'; use a client of its version")
+            right, do = self._done_to_logs[request.op]
+            caller.check(request.log, right)
             return do(request)
         except (KeyError, ValueError, TypeError) as error:
             raise MessageInvalid(f"'{request.op}' says {request.fields}: {error!r}") from None
@@ -170,6 +201,7 @@ class ProxyService(ClosedAtExit):
             logs = list(self._logs.values())
         self._registry.off_session(self._on_session)
         self._renewing.set()
+        self.balancer.close()
         self._nodes.announce(self._proxy.model_copy(update={"takes_more": False}))
         for log in logs:
             with log.lock:
@@ -195,14 +227,18 @@ class ProxyService(ClosedAtExit):
         with self._lock:
             log = self._logs.get(name)
             if log is None:
-                log = self._logs[name] = _OwnedLog(name, RateMeter(self._config.log_rates, f"log '{name}'"))
+                bare = check_log_name(name)  # whatever it is called, it has one owner
+                log = self._logs.setdefault(bare, _OwnedLog(bare, RateMeter(self._config.log_rates, f"log '{bare}'")))
             return log
 
     def _admit(self, log: _OwnedLog, request: WriteRequest) -> None:
         """Raises OverCapacity."""
         records = request.records
         with self._lock:
-            found = admit((log.rates, self._rates), records.num_rows, records.nbytes, self._clock.monotonic_s())
+            now_s = self._clock.monotonic_s()
+            found = admit((log.rates, self._rates), records.num_rows, records.nbytes, now_s)
+            if not isinstance(found, TooMuch):
+                log.load.add(records.nbytes, now_s)
         if isinstance(found, TooMuch):
             raise OverCapacity(f"log '{log.name}' is written too fast: {found.of}; write again in a moment")
         for rate in found.over:
@@ -239,6 +275,7 @@ class ProxyService(ClosedAtExit):
             logs=len(self.logs),
             logs_max=self._config.logs_max,
             others=others,
+            handed_to=log.handed_to if self._clock.monotonic_s() < log.handed_until_s else None,
         )
 
     def _serves(self, log: _OwnedLog) -> bool:
@@ -263,6 +300,9 @@ class ProxyService(ClosedAtExit):
                 log.name, timeout_s=self._config.acquire_timeout_s, senders=True, create=False
             )
             log.session = session
+            log.handed_to = None
+            log.taken_s = self._clock.monotonic_s()
+            log.load = LoadMeter()
         except BaseException:
             self._nodes.release(log.name, self._proxy)
             raise
@@ -290,6 +330,28 @@ class ProxyService(ClosedAtExit):
         with suppress(ScribenginError):  # what was not acknowledged is sent again, to whoever has the log next
             writer.close()
         self._nodes.release(log.name, self._proxy)
+
+    def _loads(self) -> list[LogLoad]:
+        """The logs that it writes, with what it does for them."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            return [
+                LogLoad(name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
+                for name, log in self._logs.items()
+                if log.writer is not None
+            ]
+
+    def _hand_over(self, move: HandOver) -> None:
+        """Give the log up, and send whoever asks for it to the proxy that is to have it."""
+        log = self._log(move.log)
+        with log.lock:
+            if not self._serves(log):
+                return
+            self._give_up(log)
+            log.handed_to = move.to
+            log.handed_until_s = self._clock.monotonic_s() + _HANDED_S
+        with self._lock:
+            self._handed_over += 1
 
     def _open(self, request: AskRequest) -> Answer:
         """Take the log, so that who opens a writer hears at once what is in the way."""
@@ -323,12 +385,19 @@ class ProxyService(ClosedAtExit):
     def _release(self, request: AskRequest) -> Answer:
         return self._alone(request, lambda: None)
 
-    def _info(self, _request: AskRequest) -> Answer:
-        said: JsonObject = {"name": self._proxy.name, "address": self._proxy.address, "logs": self.logs}
+    def _names(self, request: AskRequest, caller: Caller) -> Answer:
+        names = self._namespace.names(str(request.fields["prefix"]))
+        return AskDone({"names": [name for name in names if caller.may_read(name)]})
+
+    def _info(self, _request: AskRequest, caller: Caller) -> Answer:
+        logs = [log for log in self.logs if caller.may_read(log)]
+        said: JsonObject = {"name": self._proxy.name, "address": self._proxy.address, "logs": logs}
         with self._lock:
             meters = [self._rates, *(log.rates for log in self._logs.values())]
             said["requests_over_soft"] = sum(meter.requests_over_soft for meter in meters)
             said["requests_refused"] = sum(meter.requests_refused for meter in meters)
+            said["requests_denied"] = self._denied
+            said["logs_handed_over"] = self._handed_over
         return AskDone(said)
 
     def _alone(self, request: AskRequest, work: Callable[[], object]) -> Answer:

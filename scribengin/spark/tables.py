@@ -22,6 +22,7 @@ from scribengin.connectors.contract import RecordSplit
 from scribengin.connectors.spark.contract import RowSpan, SparkTable, WriteMode
 from scribengin.errors import SparkUnavailable, SystemUnreachable, TableFailed
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_kinds, one_line
+from scribengin.spark.session.session import session_beside
 from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.input import ArrowFileSplit, SparkTableSplit, conform
 from scribengin.spark.transform.output import arrow_files, mapped
@@ -37,8 +38,7 @@ class SessionTables:
 
     def __init__(self, session: SparkSession, directory: Path, *, files_are_shared: bool) -> None:
         """Files go below `directory`. `files_are_shared`: this session's executors see them as this process does."""
-        self._session = session.newSession()
-        self._session.conf.set("spark.sql.adaptive.enabled", "false")
+        self._session = session_beside(session)
         self._directory = directory
         self._files_are_shared = files_are_shared
 

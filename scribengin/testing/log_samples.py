@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scribengin.base.model import node_name
+from scribengin.errors import RangeGone
 from scribengin.log import DLSN, CommitThread, LogConfig, LogNamespace, LogReader
 from scribengin.log.format.entry import EncodedEntry, EntryHeader, EntryType, encode
 from scribengin.log.format.records import TXID_NONE, Record, body_of_records, control_entry
@@ -17,6 +18,7 @@ from scribengin.log.metadata.segments import SegmentDescriptor, SegmentsHead
 from scribengin.log.store.contract import SegmentName, Tail
 from scribengin.log.store.opening import open_store
 from scribengin.testing.memory.disk import disk_named
+from scribengin.testing.waiting import wait_until
 from scribengin_registry.client.batches import batches
 from scribengin_registry.contract import Create, Operation, Registry
 
@@ -47,6 +49,19 @@ def payloads_planned(reader: LogReader, start: DLSN, records_max: int, bytes_max
         ranges.append([value for split in plan.splits for batch in split.read() for value in payloads_of(batch)])
         start = plan.end
     return ranges
+
+
+def await_planned(planner: LogReader, payloads: list[bytes], what: str) -> None:
+    """Wait until one range of everything can be planned and read again, and has these payloads: until then `planner`
+    plans what has gone. `what` is waited for. Raises what `wait_until` does."""
+
+    def planned_again() -> bool:
+        try:
+            return payloads_planned(planner, DLSN.INITIAL, 1000) == [payloads]
+        except RangeGone:
+            return False
+
+    wait_until(planned_again, what=what)
 
 
 def payloads_of(batch: pa.RecordBatch) -> list[bytes]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 
 from scribengin.base.clock import Clock
 from scribengin.base.diagnostics import log_context, tagged
+from scribengin.base.text.counting import many
 from scribengin.base.threads import background
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import TaskAssignment
 from scribengin.dataflow.round.bad_records import Isolating
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.errors import ScribenginError
 from scribengin.worker import state
 from scribengin.worker.failures import Failure, Remedy, remedy_for
@@ -153,8 +154,8 @@ class Executor:
                     self._on_round(outcome)
             case state.MeasureLag(owned):
                 owner = self._owner(owned)
-                lags, ended, now_s = owner.lags(), owner.ended(), self._clock.monotonic_s()
-                self._tell(lambda: self._state.looked(owned, lags, ended=ended, now_s=now_s))
+                lags, ended, kept, now_s = owner.lags(), owner.ended(), owner.state(), self._clock.monotonic_s()
+                self._tell(lambda: self._state.looked(owned, lags, ended=ended, now_s=now_s, kept=kept))
             case state.Wait(owned, timeout_s):
                 readable = self._owner(owned).wait(timeout_s)
                 self._tell(lambda: self._state.waited(owned, readable=readable))
@@ -172,13 +173,12 @@ class Executor:
     def _isolating(self, owned: AssignedTask, step: Isolating) -> None:
         """What is told while a round goes on: at the begin and the end to the log, and always to the report."""
         self._tell(lambda: self._state.isolating(owned, self._clock.monotonic_s()))
+        records = many(step.records, "record")
         if not step.runs:
-            text = (
-                f"{owned.task}: a round of {step.records} records failed ({step.reason}); its bad records are isolated"
-            )
+            text = f"{owned.task}: a round of {records} failed ({step.reason}); its bad records are isolated"
             _LOG.info(text, extra=tagged("isolating", records=step.records, reason=step.reason))
         elif not step.pending:
-            text = f"{owned.task}: {step.bad} bad among {step.records} records, found with {step.runs} more runs"
+            text = f"{owned.task}: {step.bad} bad among {records}, found with {many(step.runs, 'more run')}"
             _LOG.info(text, extra=tagged("isolated", records=step.records, bad=step.bad, runs=step.runs))
         self._on_change()
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from scribengin.base.text.masking import masked_text
 from scribengin.errors import (
+    CheckpointMismatch,
     CommitTooLarge,
     ConfigError,
     DamagedEntry,
@@ -64,6 +65,7 @@ class Failure:
 
 # Trying again reads the same records, or finds the same damage.
 _FINAL = (
+    CheckpointMismatch,
     CommitTooLarge,
     ConfigError,
     DamagedEntry,

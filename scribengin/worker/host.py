@@ -11,12 +11,17 @@ from typing import NoReturn
 from scribengin.base.process.lifetime import end_at_once
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.round.runner import RoundTransform
+from scribengin.dataflow.round.stateful import StreamTransform
 from scribengin.errors import NotNarrow, TransformationFailed
 from scribengin.spark import runtime
+from scribengin.spark.stateful.transformation import load_transformation
 from scribengin.spark.transform.transformation import Transformation
 
+AnyTransform = RoundTransform | StreamTransform
+"""The user's transformation: record by record, or with state."""
 
-def start_spark(resources: OpenedDataflow, worker: str) -> RoundTransform:
+
+def start_spark(resources: OpenedDataflow, worker: str) -> AnyTransform:
     """A Spark session for `worker`, with the user's transformation in it. Raises what Spark and the user's code do."""
     config = resources.config
     session = runtime.start(
@@ -25,9 +30,10 @@ def start_spark(resources: OpenedDataflow, worker: str) -> RoundTransform:
         memory_mb=config.container.memory_mb,
         conf=config.spark.conf,
     )
-    transformation = Transformation.load(resources.transformation_spec(), session)
-    with contextlib.suppress(NotNarrow, TransformationFailed):
-        transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
+    transformation = load_transformation(resources.transformation_spec(), session)
+    if isinstance(transformation, Transformation):
+        with contextlib.suppress(NotNarrow, TransformationFailed):
+            transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
     return transformation
 
 
@@ -42,7 +48,7 @@ class WorkerHost:
 
     open_dataflow: OpenDataflow = OpenedDataflow
     """Opens the sources and sinks of a config."""
-    start_transform: Callable[[OpenedDataflow, str], RoundTransform] = start_spark
+    start_transform: Callable[[OpenedDataflow, str], AnyTransform] = start_spark
     """Starts what transforms, for the worker of that name."""
     on_termination: Callable[[Callable[[], None]], None] = on_sigterm
     """Has something called whenever the process is told to end."""

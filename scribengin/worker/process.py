@@ -32,12 +32,14 @@ from scribengin.dataflow.registry.descriptors import (
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.bad_records import Isolating
-from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
+from scribengin.dataflow.round.rounds import TaskParts
+from scribengin.dataflow.round.runner import RaisedBefore, RoundRunner
+from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform, state_of_task
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.metrics import observe_round
 from scribengin.worker.executor import Executor
 from scribengin.worker.failures import Failure
-from scribengin.worker.host import THIS_PROCESS, WorkerHost
+from scribengin.worker.host import THIS_PROCESS, AnyTransform, WorkerHost
 from scribengin.worker.monitoring import monitored
 from scribengin.worker.reporting import ReportSchedule
 from scribengin.worker.state import AssignedTask, ExecutorReport
@@ -89,6 +91,7 @@ class WorkerProcess:
             self._config = self._config.model_copy(update={"package": os.path.abspath(settings.package)})
         self._schedule = ReportSchedule()
         self._executors: list[Executor] = []
+        self._raised_before: RaisedBefore = {}
         self._ready = False
         self._leaving = False
         self._removed = False
@@ -140,7 +143,7 @@ class WorkerProcess:
             registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow, nodes=STREAM_NODES
         )
 
-    def _start_executors(self, resources: OpenedDataflow, transform: RoundTransform) -> None:
+    def _start_executors(self, resources: OpenedDataflow, transform: AnyTransform) -> None:
         for number in range(1, self._config.executors_per_worker + 1):
             name = f"executor-{number}"
 
@@ -164,24 +167,34 @@ class WorkerProcess:
         owned: AssignedTask,
         executor: str,
         resources: OpenedDataflow,
-        transform: RoundTransform,
+        transform: AnyTransform,
         isolating: Callable[[Isolating], None],
     ) -> TaskRunner:
+        config, name = self._config, self._settings.name
+        parts: TaskParts = {
+            "owner": f"{name}/{executor}",
+            "generation": owned.generation,
+            "sources": resources.sources,
+            "sinks": resources.sinks,
+            "round_config": config.round,
+            "errors": config.errors,
+            "clock": self._clock,
+            "paused": paused_sources(config),
+            "member": self._view.paths.worker(name),
+        }
+        dataflow, task = self._settings.dataflow, self._view.task(owned.task)
+        if isinstance(transform, StreamTransform):
+            assert config.state is not None, "only then there is such a transformation"
+            state = state_of_task(dataflow, task.name, config.state, config.container.cores)
+            return StatefulRunner(self._registry, dataflow, task, transform=transform, state=state, **parts)
         return RoundRunner(
             self._registry,
-            self._settings.dataflow,
-            self._view.task(owned.task),
-            owner=f"{self._settings.name}/{executor}",
-            generation=owned.generation,
-            sources=resources.sources,
-            sinks=resources.sinks,
+            dataflow,
+            task,
             transform=transform,
-            round_config=self._config.round,
-            errors=self._config.errors,
-            clock=self._clock,
-            paused=paused_sources(self._config),
-            member=self._view.paths.worker(self._settings.name),
             isolating=isolating,
+            raised_before=self._raised_before,
+            **parts,
         )
 
     def _stop_executors(self) -> None:

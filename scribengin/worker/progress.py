@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from scribengin.dataflow.registry.descriptors import LAG_STREAMS_MAX, EdgeRates, PhaseTimes, RoundTimes, StreamLag
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
+from scribengin.spark.transform.spec import StateReport
 
 RATE_SPAN_S = 10.0
 _RATE_AGE_MIN_S = 1.0
@@ -60,6 +61,7 @@ class Progress:
         self._looked_s: float | None = None
         self.times: RoundTimes | None = None
         self._lag: tuple[StreamLag, ...] = ()
+        self._kept: StateReport | None = None
         self._read = _RatesByName(now_s)
         self._written = _RatesByName(now_s)
         self._moved_s = now_s
@@ -77,8 +79,9 @@ class Progress:
         self._written.add(outcome.written, now_s)
         self._moved_s = now_s
 
-    def looked(self, lags: Sequence[StreamLag], now_s: float) -> None:
-        """So far is the task behind."""
+    def looked(self, lags: Sequence[StreamLag], now_s: float, kept: StateReport | None = None) -> None:
+        """So far is the task behind, and that is what state it keeps."""
+        self._kept = kept
         self._looked_s = now_s
         self.lag_records = sum(stream.records for stream in lags)
         self.lag_paused = sum(stream.records for stream in lags if stream.paused)
@@ -115,6 +118,7 @@ class Progress:
             "behind_s": round(now_s - self._moved_s, 1) if behind else 0.0,
             "lag": self._lag,
             "times": self.times,
+            "kept": self._kept,
         }
 
 

@@ -22,7 +22,8 @@ from typing import Literal, NamedTuple
 
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import EdgeRates, StreamLag, TaskAssignment, TaskReport, TaskState
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
+from scribengin.spark.transform.spec import StateReport
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.progress import Progress
 
@@ -228,10 +229,18 @@ class ExecutorState:
         if readable:
             self._run(owned).phase = "running"
 
-    def looked(self, owned: AssignedTask, lags: Sequence[StreamLag], *, ended: bool, now_s: float) -> None:
-        """How far the task is behind, and whether there will never be anything more to read."""
+    def looked(
+        self,
+        owned: AssignedTask,
+        lags: Sequence[StreamLag],
+        *,
+        ended: bool,
+        now_s: float,
+        kept: StateReport | None = None,
+    ) -> None:
+        """How far the task is behind, whether there will never be anything more to read, and what state it keeps."""
         run = self._run(owned)
-        run.progress.looked(lags, now_s)
+        run.progress.looked(lags, now_s, kept)
         run.ended = ended
         run.looked_s = now_s
         run.looked_rounds = run.progress.rounds

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.registry.descriptors import StreamLag
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
+from scribengin.spark.transform.spec import StateReport
 
 
 class TaskRunner(Protocol):
@@ -32,6 +33,10 @@ class TaskRunner(Protocol):
 
     def lags(self) -> Sequence[StreamLag]:
         """How many records each source stream of the task has left to read."""
+        ...
+
+    def state(self) -> StateReport | None:
+        """How much is kept from round to round; None: nothing."""
         ...
 
     def ended(self) -> bool:

@@ -23,6 +23,7 @@ _TITLE = re.compile(r'\btitle="([^"]*)"')
 
 TUTORIALS = (
     "analytics",
+    "asyncio",
     "atomic-writes",
     "messaging",
     "replicated-state-machine",
@@ -47,6 +48,9 @@ PAGE_TESTS: dict[str, str] = {
     "docs/guide/proxies.md": "tests/integration/docs/test_page_proxies.py::test_proxies_run_as_they_are_printed",
     "docs/guide/transformations.md": (
         "tests/integration/docs/test_page_dataflows.py::test_transformations_are_what_is_printed"
+    ),
+    "docs/internals/connectors.md": (
+        "tests/integration/docs/test_page_connectors.py::test_a_sink_of_ones_own_is_held_against_the_contract"
     ),
     **{f"docs/tutorials/{name}.md": _TUTORIALS for name in TUTORIALS},
 }

@@ -14,7 +14,7 @@ from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
 BELOW: dict[str, frozenset[str]] = {
     "scribengin_dev": frozenset({"scribengin_tools", "testing"}),
     "scribengin_tools": frozenset({"operations", "proxy", "scribengin_registry.embedded"}),
-    "testing": frozenset({"master", "worker"}),
+    "testing": frozenset({"master", "worker", "operations"}),
     "worker": frozenset({"monitoring"}),
     "master": frozenset({"monitoring"}),
     "operations": frozenset({"monitoring"}),
@@ -72,6 +72,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": (
         "scribengin.connectors.kafka",
         "scribengin.testing.memory.kafka",
+        "scribengin.testing.simulation.streams.kafka",
         "scribengin.testing.conformance.kafka",
         "scribengin_dev.servers.kafka_cluster",
     ),

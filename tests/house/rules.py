@@ -200,7 +200,7 @@ def _declared(tree: ast.Module) -> list[str] | None:
 
 def _offered(tree: ast.Module) -> set[str]:
     names: set[str] = set()
-    for node in tree.body:
+    for node in _at_hand(tree):
         if isinstance(node, ast.ImportFrom) and _is_ours(node):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -210,6 +210,16 @@ def _offered(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
     return {name for name in names if not name.startswith("_")}
+
+
+def _at_hand(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a module; of one that imports when it is asked (`__getattr__`), what it tells a type checker of
+    that, too."""
+    lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+    for node in tree.body:
+        yield node
+        if lazy and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
 
 
 def _is_ours(node: ast.ImportFrom) -> bool:

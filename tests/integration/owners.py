@@ -5,6 +5,7 @@ from __future__ import annotations
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
+from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform, state_of_task
 from scribengin_registry.contract import Registry
 
 
@@ -37,3 +38,32 @@ def owners_of(
         )
         for task in tasks
     ]
+
+
+def owner_with_state(
+    registry: Registry,
+    resources: OpenedDataflow,
+    transform: StreamTransform,
+    generation: int,
+    clock: Clock = SYSTEM_CLOCK,
+) -> StatefulRunner:
+    """The owner of the one task of a dataflow with state. As `owners_of`."""
+    [task] = resources.tasks()
+    config, state = resources.config, resources.config.state
+    assert state is not None, "the dataflow has state"
+    for name, streams in resources.sink_streams(1).items():
+        resources.sinks[name].create(streams)
+    return StatefulRunner(
+        registry,
+        config.name,
+        task,
+        transform=transform,
+        state=state_of_task(config.name, task.name, state, 1),
+        owner=f"owner-{generation}",
+        generation=generation,
+        sources=resources.sources,
+        sinks=resources.sinks,
+        round_config=config.round,
+        errors=config.errors,
+        clock=clock,
+    )

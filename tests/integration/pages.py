@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,6 +200,14 @@ def stand_in_for_sandbox(terminal: Terminal, registry: Registry) -> None:
     credentials.parent.mkdir(parents=True)
     credentials.write_text("")
     LogNamespace.bind("/logs", terminal.directory.parent / "logs", registry=registry)
+
+
+def end_background(terminal: Terminal) -> None:
+    """End what a page has started in the background and written down as `*.pid`: it does so itself, unless it fails
+    before."""
+    for file in terminal.directory.glob("*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGTERM)
 
 
 def _printed_address(process: subprocess.Popen[Any]) -> str:

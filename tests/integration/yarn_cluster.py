@@ -160,7 +160,7 @@ class YarnFlow(Flow):
 
     def words(self) -> str:
         """What YARN says, and the ends of the outputs that it keeps."""
-        logs = sorted(self.yarn.folder.glob("nodemanager-*/logs/application_*/*/stderr"))
+        logs = self.yarn.container_outputs("stderr")
         ours = [str(app["id"]) for app in self.applications()]
         ends = [f"--- {log}\n{log.read_text()[-2000:]}" for log in logs if any(name in str(log) for name in ours)]
         return "\n".join([json.dumps(self.applications(), indent=1), *ends])

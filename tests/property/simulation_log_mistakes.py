@@ -27,7 +27,7 @@ from scribengin.log.write import recovery
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.writer import LogWriter
 from scribengin.testing.memory.segments import MemoryAppender, MemorySegmentStore
-from scribengin.testing.simulation.plan import Fault, FaultKind, Plan, drawn
+from scribengin.testing.simulation.plan import Fault, FaultKind, Plan, Storage, drawn
 from scribengin_registry.contract import Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, RegistryUnreachable, VersionConflict
 from tests.property.simulation_mistakes import Mistake
@@ -210,7 +210,7 @@ def look_up_staged_rounds_as_a_stale_owner(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogSinkWriter, "_refuse_if_stale", lambda _self: None)
 
 
-_LASTING: tuple[FaultKind, ...] = ("stall", "zombie")
+LASTING: tuple[FaultKind, ...] = ("stall", "zombie")
 Where = tuple[tuple[FaultKind, str], ...]
 
 
@@ -224,29 +224,29 @@ class Aim:
 
 LOG_MISTAKES: dict[Mistake, Aim] = {
     look_before_the_fence: Aim(
-        38,
+        102,
         ("zombie", "log.segment_write:before"),
         ("zombie", "log.tail_write:after"),
         ("stall", "log.fence:before"),
         ("stall", "log.fence:before"),
     ),
-    never_fence_the_segment: Aim(8, ("stall", "log.segment_write:before")),
+    never_fence_the_segment: Aim(38, ("stall", "log.segment_write:before")),
     acknowledge_before_sync: Aim(0, ("power off", "log.segment_sync:after")),
-    show_before_sync: Aim(2, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
+    show_before_sync: Aim(6, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
     new_names_are_not_synced: Aim(0, ("power off", "log.segment_sync:after")),
     complete_what_is_not_durable: Aim(
         2, ("power off", "log.recovery_complete:after"), ("kill", "log.segment_write:after")
     ),
     roll_while_staged: Aim(0),
-    truncate_past_a_reader: Aim(0),
+    truncate_past_a_reader: Aim(1),
     readers_stand_where_the_log_ends: Aim(0),
-    complete_twice: Aim(0, ("kill", "round.commit:before")),
+    complete_twice: Aim(1, ("kill", "round.commit:before")),
     stage_again_what_was_committed: Aim(0, ("kill", "round.commit:after")),
     keep_whatever_is_staged: Aim(0, ("kill", "round.commit:before")),
     guess_that_a_change_was_applied: Aim(0, ("lose request", "log.segment_roll:before")),
     guess_that_a_change_was_not_applied: Aim(0, ("lose reply", "log.segment_roll:before")),
     look_up_staged_rounds_as_a_stale_owner: Aim(
-        2,
+        103,
         ("zombie", "ownership.fence:after"),
         ("kill", "round.commit:after"),
         ("kill", "log.control_write:before"),
@@ -258,8 +258,8 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
 }
 
 
-def aimed(seed: int, where: Where) -> Plan:
-    """The plan of a seed on logs, with faults that are likely to meet a mistake."""
-    chance, plan = random.Random(seed), drawn(seed, "logs")
-    faults = tuple(Fault(kind, at, chance.randint(1, 8), 3.5 if kind in _LASTING else 0.0) for kind, at in where)
+def aimed(seed: int, where: Where, storage: Storage = "logs") -> Plan:
+    """The plan of a seed, with faults that are likely to meet a mistake."""
+    chance, plan = random.Random(seed), drawn(seed, storage)
+    faults = tuple(Fault(kind, at, chance.randint(1, 8), 3.5 if kind in LASTING else 0.0) for kind, at in where)
     return replace(plan, records=30, faults=(*plan.faults, *faults))

@@ -23,7 +23,7 @@ from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.dataflow.round.runner import RoundRunner
 from scribengin.master import leadership
 from scribengin.master.leadership import Leadership
-from scribengin.testing.simulation.connectors import Outputs, _Writer
+from scribengin.testing.simulation.streams.connectors import Outputs, _Writer
 from scribengin.worker.process import WorkerProcess
 from scribengin.worker.state import ExecutorState
 from scribengin_registry.contract import ANY_VERSION, Operation, SessionState, Set
@@ -132,7 +132,7 @@ def take_an_unknown_outcome_for_failed(patch: pytest.MonkeyPatch) -> None:
         try:
             return real_round(self, planned, descriptors)
         except RolledBack:
-            for writer in self._owned.writers.values():
+            for writer in self._owned.stream_writers.values():
                 writer.rollback()
             self._owning = True
             return None

@@ -18,6 +18,7 @@ from scribengin.dafka.wire import (
     FrameDecoder,
     GetHeads,
     Head,
+    HeadsTold,
     LiveRecord,
     PeerBeacon,
     StoreAck,
@@ -42,7 +43,7 @@ MESSAGES = st.one_of(
     st.builds(Fetch, NAMES, NAMES, NAMES, SEQUENCES, st.integers(0, 2**32 - 1)),
     st.builds(StoreAck, NAMES, NAMES, SEQUENCES),
     st.builds(ConsumerHello, NAMES, NAMES, st.lists(NAMES, max_size=5).map(tuple)),
-    *(st.builds(kind, NAMES, NAMES) for kind in (GetHeads, StoreHello)),
+    *(st.builds(kind, NAMES, NAMES) for kind in (GetHeads, StoreHello, HeadsTold)),
 )
 ADDRESS = "66D4F828B9D74129BE679DDCED388225"
 SAMPLES = [
@@ -54,8 +55,10 @@ SAMPLES = [
     encode(GetHeads("hello", ADDRESS)),
     encode(ConsumerHello(ADDRESS, ADDRESS, ("hello", "grüße", ""))),
     encode(StoreHello(ADDRESS, ADDRESS)),
+    encode(HeadsTold(ADDRESS, ADDRESS)),
     encode_beacon(Beacon(ADDRESS, "10.0.0.3", 34879)),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879")),
+    encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879", "0123456789abcdef" * 4)),
 ]
 INTERESTING = (0, 1, 2, 4, 127, 128, 254, 255)
 
@@ -99,11 +102,13 @@ def test_100_000_mutations_are_refused_or_mean_exactly_their_bytes() -> None:
     random_ = random.Random(17)
     outcomes: Counter[str] = Counter()
     decoder = FrameDecoder(partitions_max=64)
-    readers: list[tuple[Callable, Callable]] = [(decode_beacon, encode_beacon), (decode_peer, encode_peer)]
+    of_peers: tuple[Callable, Callable] = (decode_peer, encode_peer)
+    readers: list[tuple[Callable, Callable]] = [(decode_beacon, encode_beacon), of_peers, of_peers]
     for _ in range(MUTATIONS):
         sample = random_.randrange(len(SAMPLES))
         frames = mutated(SAMPLES[sample], random_)
-        read, write = readers[sample - 8] if sample >= 8 else (decoder.decode, encode)
+        of_towers = sample - len(SAMPLES) + len(readers)
+        read, write = readers[of_towers] if of_towers >= 0 else (decoder.decode, encode)
         try:
             message = read(frames)
         except FrameInvalid:

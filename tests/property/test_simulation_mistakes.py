@@ -11,22 +11,36 @@ import pytest
 
 from scribengin.testing.simulation.plan import Plan, drawn
 from scribengin.testing.simulation.world import simulate
+from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
 from tests.property.simulation_log_mistakes import LOG_MISTAKES, aimed
 from tests.property.simulation_mistakes import MISTAKES, Mistake
+from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
 
 SEEDS_MAX = 500
+pytestmark = pytest.mark.schedules
 
 
-@pytest.mark.schedules
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_is_caught(mistake: Mistake) -> None:
-    _check_caught(mistake, MISTAKES[mistake], lambda seed: drawn(seed, "memory"))
+    _check_caught(mistake, MISTAKES[mistake], lambda seed: drawn(seed, "memory", rewound=False))
 
 
 @pytest.mark.parametrize("mistake", LOG_MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_of_the_log_is_caught(mistake: Mistake) -> None:
     aim = LOG_MISTAKES[mistake]
     _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where))
+
+
+@pytest.mark.parametrize("mistake", REWIND_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_about_rewinds_is_caught(mistake: Mistake) -> None:
+    aim = REWIND_MISTAKES[mistake]
+    _check_caught(mistake, aim.seed, aim.plan)
+
+
+@pytest.mark.parametrize("mistake", CONNECTOR_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_of_a_source_or_a_merge_is_caught(mistake: Mistake) -> None:
+    storage, aim = CONNECTOR_MISTAKES[mistake]
+    _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where, storage))
 
 
 def _check_caught(mistake: Mistake, last: int, plan_of: Callable[[int], Plan]) -> None:

@@ -15,7 +15,10 @@ from scribengin.dafka.state import (
     ConsumerState,
     DafkaPartition,
     Deliver,
+    FollowerState,
     HaltPartition,
+    HeldRecords,
+    HoldLimits,
     IntakeLimits,
     ProducerState,
     ReadStored,
@@ -42,6 +45,7 @@ from scribengin.dafka.wire import (
 TOPIC = "flights"
 LIMITS = IntakeLimits(fetch_records_max=7, early_records_max=5, early_bytes_max=200)
 """Small, so that few records go through every window and over every limit."""
+HELD = HoldLimits(records_max=12, bytes_max=60)
 
 
 @dataclass
@@ -75,6 +79,7 @@ class World:
     nodes: dict[str, Node] = field(default_factory=dict)
     producers: dict[str, ProducerState] = field(default_factory=dict)
     consumers: dict[str, ConsumerState] = field(default_factory=dict)
+    followers: dict[str, FollowerState] = field(default_factory=dict)
     stores: dict[str, StoreState] = field(default_factory=dict)
     disks: dict[str, dict[DafkaPartition, dict[int, bytes]]] = field(default_factory=dict)
     got: dict[str, dict[DafkaPartition, list[tuple[int, bytes]]]] = field(default_factory=dict)
@@ -117,6 +122,35 @@ class World:
             self._do(name, first)
         return state
 
+    def add_follower(self, name: str) -> FollowerState:
+        """A follower, whose reader takes nothing before it is told to."""
+        state = FollowerState(name, TOPIC, limits=HELD, intake_limits=LIMITS)
+        self.followers[name] = state
+        self.got[name] = defaultdict(list)
+        node = Node(
+            name,
+            state.prefixes(),
+            lambda message, _: state.messages([message], self.now_s),
+            lambda: state.tick(self.now_s),
+            state.subscription,
+        )
+        self._join(node)
+        return state
+
+    def take(self, name: str, records_max: int) -> None:
+        """Have the reader of a follower take so many records of each partition: what comes next of it."""
+        state = self.followers[name]
+        for partition in list(state.ends):
+            got = self.got[name][partition]
+            self.look(name, partition, len(got))
+            got += enumerate(state.held(partition, records_max, 10**6).contents, len(got))
+
+    def look(self, name: str, partition: DafkaPartition, sequence: int) -> HeldRecords:
+        """Have the reader of a follower go to that sequence: what is held there by now."""
+        state = self.followers[name]
+        self._do(name, state.follow(partition, sequence, self.now_s))
+        return state.held(partition, 10**6, 10**6)
+
     def add_store(self, name: str) -> StoreState:
         """A store that begins with what its disk holds: with nothing, if it never ran."""
         disk = self.disks.setdefault(name, {})
@@ -138,6 +172,8 @@ class World:
     def kill(self, name: str) -> None:
         """The role is gone, with all that it remembered."""
         self.producers.pop(name, None)
+        for follower in self.followers.values():
+            follower.peer_gone(f"{name}r")
         gone = {f"{name}w", f"{name}r"} if self.stores.pop(name, None) is not None else {name}
         for node in gone:
             self.nodes.pop(node, None)

@@ -1,17 +1,15 @@
-"""Every transcript in `dafka/` is what happens: who says what to whom, and what consumers get.
-
-A transcript is a list of blocks, as those of the master's: a line that says what happens, `----`, and what is sent and
-handed out, up to an empty line. `pytest tests/scenario --rewrite-transcripts` writes what happens now.
-"""
+"""Every transcript in `dafka/` is what happens: who says what to whom, and what consumers get."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from scribengin.dafka.wire import Message
 from tests.scenario.dafka_world import TOPIC, Faults, World
+from tests.scenario.transcripts import expect_transcript
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "dafka").glob("*.txt"))
 
@@ -50,29 +48,9 @@ def do(world: World, line: str) -> list[str]:
     return said or ["nothing"]
 
 
-def replay(transcript: str) -> str:
-    """The transcript with what happens now."""
-    world, written = World(), []
-    lines = iter(transcript.splitlines())
-    for line in lines:
-        written.append(line)
-        if not line or line.startswith("#"):
-            continue
-        for old in lines:
-            if not old:
-                break
-        written += ["----", *do(world, line), ""]
-    return "\n".join(written).rstrip("\n") + "\n"
-
-
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_a_transcript_is_what_happens(path: Path, request: pytest.FixtureRequest) -> None:
-    written = path.read_text()
-    happened = replay(written)
-    if request.config.getoption("--rewrite-transcripts", default=False):
-        path.write_text(happened)
-        return
-    assert happened == written, f"{path.name}: read the difference; if it is meant, --rewrite-transcripts"
+    expect_transcript(path, partial(do, World()), request.config)
 
 
 def test_there_are_transcripts_of_dafka() -> None:

@@ -155,6 +155,10 @@ class World:
             grown.append(self.tasks[task].model_copy(update={"sources": (*read, *streams)}))
         return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown)))
 
+    def do_registry_away(self, _: str, seconds: list[str]) -> list[str]:
+        """`registry-away 38`: it was away for so long, and answers again."""
+        return self._happen(ev.RegistryWasAway(float(seconds[0])))
+
     def do_maintenance(self, _: str, error: list[str]) -> list[str]:
         return self._happen(ev.JobDone("maintenance", " ".join(error) or None))
 
@@ -183,6 +187,7 @@ class World:
             "reads": self._reads,
             "leaves": lambda who, _: self._reports(who, leaving=True),
             "runs": lambda who, tasks: self._reports(who, state="running", tasks=tasks),
+            "isolates": lambda who, tasks: self._reports(who, state="isolating", tasks=tasks),
             "releases": lambda who, tasks: self._reports(who, state="released", tasks=tasks),
             "finishes": lambda who, tasks: self._reports(who, state="finished", tasks=tasks),
             "fails": lambda who, told: self._reports(who, state="failed", tasks=told[:1], error=" ".join(told[1:])),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
-from scribengin_dev.servers.hadoop.yarn import YarnServers
+from scribengin_dev.servers.hadoop.yarn import RUN_VARIABLE, YarnServers
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +22,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
 @pytest.fixture(scope="session")
 def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsServers) -> Iterator[YarnServers]:
     """YARN with two nodes on `hdfs`, for the whole run: leave its servers running, and end your applications."""
+    os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex)  # a run of pytest alone has no mark to look for
     patient = {"yarn.nm.liveness-monitor.expiry-interval-ms": 60_000}  # a slow node's containers are not to be lost
     with YarnServers(tmp_path_factory.mktemp("yarn"), hdfs=hdfs, settings=patient) as servers:
         yield servers

@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 
 from scribengin_dev.servers import containers
+from scribengin_dev.servers.machines import why_no_machines
 
 PROCESSES, CONTAINERS = "processes", "containers"
 PROVIDER_VARIABLE = "SCRIBENGIN_TEST_SERVERS"
@@ -81,7 +82,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what was chosen, and what cannot be run here."""
-    return [config.stash[_CHOSEN].line, f"servers in containers: {_untested(config.stash[_CHOSEN]) or 'tested, too'}"]
+    return [
+        config.stash[_CHOSEN].line,
+        f"servers in containers: {_untested(config.stash[_CHOSEN]) or 'tested, too'}",
+        f"several machines: {_no_machines() or 'tested, as namespaces'}",
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -92,8 +97,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_ignore_collect(collection_path: object, config: pytest.Config) -> bool | None:
-    """Leave out the tests of containers where none can be had: the header has said so."""
-    out = str(collection_path).endswith("test_servers_containers.py") and _untested(config.stash[_CHOSEN])
+    """Leave out the tests of containers, and of machines, where none can be had: the header has said so."""
+    path = str(collection_path)
+    out = path.endswith("test_servers_containers.py") and _untested(config.stash[_CHOSEN])
+    out = out or (path.endswith("tests/integration/machines") and _no_machines())
     return True if out else None
 
 
@@ -109,6 +116,13 @@ def _untested(provider: Provider) -> str:
         return "not tested, no Docker engine answers"
     missing = [] if provider.asked else [name for name in provider.images.values() if not _is_here(name)]
     return f"not tested, there is no image {missing[0]} here (--servers containers fetches it)" if missing else ""
+
+
+@cache
+def _no_machines() -> str:
+    """Why machines cannot be tried here, "" when they can."""
+    why = why_no_machines()
+    return f"not tested, {why}" if why else ""
 
 
 @cache

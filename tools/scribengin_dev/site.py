@@ -20,6 +20,7 @@ PUBLIC_MODULES = (
     "scribengin.spark.log_format",
     "scribengin.spark.session",
     "scribengin.testing",
+    "scribengin.testing.simulation",
     "scribengin_registry.contract",
     "scribengin_registry.embedded",
     "scribengin_registry.errors",

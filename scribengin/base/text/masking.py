@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -48,6 +49,22 @@ def masked(value: Any, name: str = "", *, hidden: bool = False) -> Any:
     if isinstance(value, str):
         return (MASK if without_references(value).strip("\\ ") else value) if hidden else masked_text(value)
     return MASK if hidden and isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def masked_places(value: Any) -> list[str]:
+    """Where in a JSON object `masked` hides something, as keys with dots between."""
+    return list(_differences(value, masked(value), ()))
+
+
+def _differences(value: Any, shown: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _differences(below, shown[key], (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for number, (below, seen) in enumerate(zip(value, shown, strict=True)):
+            yield from _differences(below, seen, (*path, str(number)))
+    elif value != shown:
+        yield ".".join(path)
 
 
 def _is_secret(name: str) -> bool:

@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, Self
 
 import pyarrow as pa
+from pydantic import Field, model_validator
 
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
@@ -20,6 +21,7 @@ from scribengin.base.names import a_few
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
     Attempt,
+    Division,
     Endpoint,
     PlannedRange,
     ReadBack,
@@ -114,6 +116,21 @@ class LogSinkConfig(SinkConfig):
     """Where the logs are: a node of the registry, or a whole URI as for sources."""
     create: bool = True
     """Create the logs that do not exist yet. False: they must be there."""
+    streams: int | None = Field(default=None, ge=1, le=STREAMS_TRIED)
+    """Divide the records among so many logs by `partition_by`: whoever reads one finds all records of a key there. It
+    goes with `tasks: 1`, which is the default then."""
+    partition_by: tuple[str, ...] = ()
+    """The columns of the output whose values say which log a record goes to, whatever machine or version writes it."""
+
+    @model_validator(mode="after")
+    def _streams_go_with_keys(self) -> Self:
+        if (self.streams is None) != (not self.partition_by):
+            raise ValueError("streams and partition_by go together: how many logs, and by which columns")
+        return self
+
+    @property
+    def division(self) -> Division | None:
+        return None if self.streams is None else Division(self.streams, self.partition_by)
 
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, self.namespace, self.log.strip("/"))

@@ -2,6 +2,7 @@
 
 from scribengin.dafka.state.consumer import EARLIEST, LATEST, ConsumerState, Positions, StartOf
 from scribengin.dafka.state.discovery import DiscoveryState, endpoint_of
+from scribengin.dafka.state.follower import FollowerState, HeldRecords, HoldLimits
 from scribengin.dafka.state.instructions import (
     Append,
     Connect,
@@ -10,6 +11,7 @@ from scribengin.dafka.state.instructions import (
     DisconnectPeer,
     HaltPartition,
     ReadStored,
+    SayTowersSilent,
     Send,
     SendBeacon,
     StoreInstruction,
@@ -28,12 +30,16 @@ __all__ = [
     "Deliver",
     "DisconnectPeer",
     "DiscoveryState",
+    "FollowerState",
     "HaltPartition",
+    "HeldRecords",
+    "HoldLimits",
     "IntakeLimits",
     "PartitionIntake",
     "Positions",
     "ProducerState",
     "ReadStored",
+    "SayTowersSilent",
     "Send",
     "SendBeacon",
     "StartOf",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from scribengin.dafka.state.heads import HeadsTimer
 from scribengin.dafka.state.instructions import ConsumerInstruction, DafkaPartition, Deliver, HaltPartition, Send
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
 from scribengin.dafka.wire import (
@@ -63,8 +64,7 @@ class ConsumerState:
         self._exact = exact
         self._skip_gone = skip_gone
         self._limits = limits or IntakeLimits()
-        self._heads_interval_s = heads_interval_s
-        self._heads_due_s: float | None = None
+        self._heads = HeadsTimer(heads_interval_s)
         self._partitions_max = partitions_max
         self._topics: dict[str, None] = {}
         self._intakes: dict[DafkaPartition, PartitionIntake] = {}
@@ -123,11 +123,8 @@ class ConsumerState:
 
     def tick(self, now_s: float) -> list[ConsumerInstruction]:
         """Time has passed."""
-        asked: list[ConsumerInstruction] = []
-        if self._heads_due_s is not None and now_s >= self._heads_due_s:
-            asked += [Send(GetHeads(topic, self.address)) for topic in self._topics]
-        if self._heads_due_s is None or asked:
-            self._heads_due_s = now_s + self._heads_interval_s
+        due = self._heads.is_due(now_s, wanted=bool(self._topics))
+        asked = [Send(GetHeads(topic, self.address)) for topic in self._topics if due]
         return [*asked, *self._fetches(now_s)]
 
     @property

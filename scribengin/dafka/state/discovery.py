@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from scribengin.dafka.state.instructions import Connect, DisconnectPeer, DiscoveryInstruction, SendBeacon
+from collections.abc import Collection
+
+from scribengin.dafka.state.instructions import (
+    Connect,
+    DisconnectPeer,
+    DiscoveryInstruction,
+    SayTowersSilent,
+    SendBeacon,
+)
 from scribengin.dafka.wire import Beacon, PeerBeacon
 
 _PEERS_MAX = 10_000
@@ -10,38 +18,51 @@ _LOOPBACK = "127.0.0.1"
 
 
 class DiscoveryState:
-    """The peers of one role, as the towers tell of them. A peer that several towers tell of is one peer."""
+    """The peers of one role, as the towers tell of them. A peer that several towers tell of is one peer. `allowed`: the
+    fingerprints of the keys that a peer may have; "" stands for no key."""
 
-    def __init__(self, address: str, *, interval_s: float = 1.0, timeout_s: float = 4.0) -> None:
+    def __init__(
+        self, address: str, *, interval_s: float = 1.0, timeout_s: float = 4.0, allowed: Collection[str] = ("",)
+    ) -> None:
         self._address = address
+        self._allowed = allowed
         self._interval_s = interval_s
         self._timeout_s = timeout_s
         self._due_s: float | None = None
-        self._peers: dict[str, str] = {}
+        self._silent_at_s: float | None = None
+        self._peers: dict[str, PeerBeacon] = {}
         self._seen_s: dict[str, float] = {}
+
+    @property
+    def peers(self) -> dict[str, PeerBeacon]:
+        """Those that it is connected to, by their addresses. Any thread may ask."""
+        return dict(self._peers)
 
     def start(self, now_s: float) -> list[DiscoveryInstruction]:
         """The role can be connected to. It says so now, and again every interval."""
         self._due_s = now_s + self._interval_s
+        self._silent_at_s = now_s + self._timeout_s
         return [SendBeacon()]
 
     def welcomed(self) -> list[DiscoveryInstruction]:
         """A tower has greeted: it knows nothing of this role yet."""
-        return [SendBeacon()] if self._due_s is not None else []
+        self._silent_at_s = None
+        return self._beacon()
 
     def peer(self, peer: PeerBeacon, now_s: float) -> list[DiscoveryInstruction]:
         """A tower tells where somebody is. Whoever is new does not know this role either: it is told at once."""
-        if peer.address == self._address:
+        self._silent_at_s = None
+        if peer.address == self._address or peer.fingerprint not in self._allowed:
             return []
         before = self._peers.get(peer.address)
         if before is None and len(self._peers) >= _PEERS_MAX:
             return []
         self._seen_s[peer.address] = now_s
-        if before == peer.endpoint:
+        if before == peer:
             return []
-        self._peers[peer.address] = peer.endpoint
-        gone = [DisconnectPeer(peer.address, before)] if before is not None else []
-        return [*gone, Connect(*peer), *self.welcomed()]
+        self._peers[peer.address] = peer
+        gone = [DisconnectPeer(before.address, before.endpoint)] if before is not None else []
+        return [*gone, Connect(*peer), *self._beacon()]
 
     def tick(self, now_s: float) -> list[DiscoveryInstruction]:
         """Time has passed."""
@@ -52,14 +73,21 @@ class DiscoveryState:
         silent = [address for address, seen_s in self._seen_s.items() if now_s - seen_s > self._timeout_s]
         for address in silent:
             del self._seen_s[address]
-            done.append(DisconnectPeer(address, self._peers.pop(address)))
+            done.append(DisconnectPeer(address, self._peers.pop(address).endpoint))
+        if self._silent_at_s is not None and now_s >= self._silent_at_s:
+            self._silent_at_s = None
+            done.append(SayTowersSilent())
         return done
 
+    def _beacon(self) -> list[DiscoveryInstruction]:
+        return [SendBeacon()] if self._due_s is not None else []
 
-def endpoint_of(beacon: Beacon, seen_from: str, tower_host: str | None) -> PeerBeacon:
+
+def endpoint_of(beacon: Beacon, seen_from: str, tower_host: str | None, fingerprint: str = "") -> PeerBeacon:
     """Where a tower says that a role is. `seen_from`: the host that its beacon came from. `tower_host`: the tower's own
-    address for other machines, which a role on its machine has, too; None: it has loopback only, and says so."""
+    address for other machines, which a role on its machine has, too; None: it has loopback only, and says so.
+    `fingerprint`: of the key that its beacon came with."""
     host = beacon.host or seen_from
     if host == _LOOPBACK and tower_host is not None:
         host = tower_host
-    return PeerBeacon(beacon.address, f"tcp://{host}:{beacon.port}")
+    return PeerBeacon(beacon.address, f"tcp://{host}:{beacon.port}", fingerprint)

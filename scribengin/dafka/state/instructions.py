@@ -56,10 +56,11 @@ class ReadStored(NamedTuple):
 
 
 class Connect(NamedTuple):
-    """Connect to a peer's socket."""
+    """Connect to a peer's socket. `fingerprint`: of the key that it must have; "": none."""
 
     address: str
     endpoint: str
+    fingerprint: str = ""
 
 
 class DisconnectPeer(NamedTuple):
@@ -73,6 +74,10 @@ class SendBeacon(NamedTuple):
     """Tell the towers where this role is."""
 
 
+class SayTowersSilent(NamedTuple):
+    """No tower has greeted this role, though it has waited for longer than it takes: say so to people, once."""
+
+
 ConsumerInstruction = Send | Deliver | HaltPartition
 StoreInstruction = Send | Append | ReadStored | HaltPartition
-DiscoveryInstruction = Connect | DisconnectPeer | SendBeacon
+DiscoveryInstruction = Connect | DisconnectPeer | SendBeacon | SayTowersSilent

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scribengin.dafka.wire.frames import COUNT_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
@@ -82,9 +84,9 @@ class PartitionIntake:
             self._end = max(self._end, first_kept)
             self._kept_from = min(first_kept, self._kept_from or first_kept)
 
-    def missing(self, now_s: float) -> tuple[int, int] | None:
-        """What to fetch now: first sequence, and how many. None: nothing is missing, or it is on its way, or nobody
-        keeps it (`halted_at`)."""
+    def missing(self, now_s: float, records_max: int | None = None) -> tuple[int, int] | None:
+        """What to fetch now: first sequence, and how many (`records_max`, if that is less). None: nothing is missing,
+        or it is on its way, or nobody keeps it (`halted_at`)."""
         if not self.is_behind:
             return None
         if self._due_s is not None and now_s < self._due_s and self._asked_end - 1 not in self._early:
@@ -93,7 +95,7 @@ class PartitionIntake:
             self.halted_at = self._kept_from
             return None
         end = min(self._early, default=self._end)
-        count = min(end - self.next, self._limits.fetch_records_max)
+        count = min(end - self.next, self._limits.fetch_records_max, records_max or COUNT_MAX)
         self._asked_end = self.next + count
         self._due_s = now_s + self._limits.retry_s
         return self.next, count
@@ -120,9 +122,3 @@ class PartitionIntake:
         if fits and sequence not in self._early:
             self._early_bytes += len(content)
             self._early[sequence] = content
-
-    def _has_room(self, content: bytes) -> bool:
-        limits = self._limits
-        return (
-            len(self._early) < limits.early_records_max and self._early_bytes + len(content) <= limits.early_bytes_max
-        )

@@ -28,6 +28,7 @@ from scribengin.dafka.wire import (
     Fetch,
     GetHeads,
     Head,
+    HeadsTold,
     LiveRecord,
     Message,
     StoreAck,
@@ -217,8 +218,9 @@ class StoreState:
     def _heads(self, to: str, topics: Iterable[str]) -> list[StoreInstruction]:
         """Of topics that begin as one that was asked for: a C program reads all of them, ours leave out the others."""
         begins = tuple(topics)
-        return [
+        heads = [
             Send(DirectHead(to, partition.address, partition.subject, stored.next - 1))
             for partition, stored in self._stored.items()
             if partition.subject.startswith(begins)
         ]
+        return [*heads, Send(HeadsTold(to, self.reader))]

@@ -1,11 +1,13 @@
 """Frames of the tower, through which roles find each other.
 
 A role tells every tower once an interval where it is (`Beacon`). The tower passes that on to all (`PeerBeacon`), and
-greets whoever connects with the single frame `W`, so that a role that comes late says at once where it is.
+greets whoever connects with the single frame `W`, so that a role that comes late says at once where it is. Where roles
+have keys, the tower adds a frame that the C programs do not know: the fingerprint of the key that a role has shown it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from scribengin.dafka.wire.frames import Frames
@@ -16,6 +18,7 @@ WELCOME = b"W"
 _BEACON = b"B"
 _FIELD_BYTES_MAX = 1024
 _PORT_MAX = 65_535
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
 
 
 class Beacon(NamedTuple):
@@ -27,10 +30,12 @@ class Beacon(NamedTuple):
 
 
 class PeerBeacon(NamedTuple):
-    """Where a role is, as the tower tells all: `endpoint` is what to connect to, `tcp://host:port`."""
+    """Where a role is, as the tower tells all: `endpoint` is what to connect to, `tcp://host:port`. `fingerprint` is
+    that of its key; "": it has none."""
 
     address: str
     endpoint: str
+    fingerprint: str = ""
 
 
 def encode_beacon(beacon: Beacon) -> list[bytes]:
@@ -40,7 +45,7 @@ def encode_beacon(beacon: Beacon) -> list[bytes]:
 
 def decode_beacon(frames: Frames) -> Beacon:
     """What a tower has got. Raises FrameInvalid."""
-    address, host, port = _fields(frames, 3)
+    address, host, port = _fields(frames, 3, 3)
     if not port.isascii() or not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= _PORT_MAX:
         raise FrameInvalid(f"a beacon of '{address}' has the port '{port[:8]}'")
     return Beacon(address, host, int(port))
@@ -48,20 +53,23 @@ def decode_beacon(frames: Frames) -> Beacon:
 
 def encode_peer(peer: PeerBeacon) -> list[bytes]:
     """What a tower sends to all."""
-    return [_BEACON, peer.address.encode(), peer.endpoint.encode()]
+    fields = peer if peer.fingerprint else peer[:2]
+    return [_BEACON, *(field.encode() for field in fields)]
 
 
 def decode_peer(frames: Frames) -> PeerBeacon:
     """What a role has got. Raises FrameInvalid."""
-    address, endpoint = _fields(frames, 2)
+    address, endpoint, *fingerprint = _fields(frames, 2, 3)
     if not endpoint.startswith("tcp://") or endpoint.count(":") < 2:
         raise FrameInvalid(f"a beacon of '{address}' has the endpoint '{endpoint[:80]}'")
-    return PeerBeacon(address, endpoint)
+    if fingerprint and not _FINGERPRINT.fullmatch(fingerprint[0]):
+        raise FrameInvalid(f"a beacon of '{address}' has a key's fingerprint that is none")
+    return PeerBeacon(address, endpoint, *fingerprint)
 
 
-def _fields(frames: Frames, count: int) -> list[str]:
-    if len(frames) != count + 1 or frames[0] != _BEACON:
-        raise FrameInvalid(f"{len(frames)} frames that are no beacon of {count + 1}")
+def _fields(frames: Frames, least: int, most: int) -> list[str]:
+    if not least < len(frames) <= most + 1 or frames[0] != _BEACON:
+        raise FrameInvalid(f"{len(frames)} frames that are no beacon of {least + 1}")
     if any(len(frame) > _FIELD_BYTES_MAX for frame in frames):
         raise FrameInvalid(f"a field of a beacon is longer than {_FIELD_BYTES_MAX} bytes")
     try:

@@ -19,9 +19,10 @@ stands there, and not among the fields. For direct messages the topic is the add
 | W  | ConsumerHello | the store          | address, count of subjects, longstr |
 | L  | StoreHello    | the consumer       | address                             |
 | T  | Truncated     | who has asked      | address, subject, sequence          |
+| Z  | HeadsTold     | who has asked      | address                             |
 
-`Truncated` is ours: C programs never subscribe to it, so it never reaches them. Every string is UTF-8. A frame that is
-longer than its fields is refused, as is any other version: nothing is guessed at.
+The last two are ours: C programs never subscribe to them, so they never reach these. Every string is UTF-8. A frame
+that is longer than its fields is refused, as is any other version: nothing is guessed at.
 """
 
 from __future__ import annotations
@@ -131,8 +132,25 @@ class Truncated(NamedTuple):
     sequence: int
 
 
+class HeadsTold(NamedTuple):
+    """The store `address` has told `to` of every partition that it was asked about."""
+
+    to: str
+    address: str
+
+
 Message = (
-    LiveRecord | DirectRecord | Fetch | StoreAck | Head | DirectHead | GetHeads | ConsumerHello | StoreHello | Truncated
+    LiveRecord
+    | DirectRecord
+    | Fetch
+    | StoreAck
+    | Head
+    | DirectHead
+    | GetHeads
+    | ConsumerHello
+    | StoreHello
+    | Truncated
+    | HeadsTold
 )
 
 IDS: dict[type[Message], bytes] = {
@@ -146,6 +164,7 @@ IDS: dict[type[Message], bytes] = {
     ConsumerHello: b"W",
     StoreHello: b"L",
     Truncated: b"T",
+    HeadsTold: b"Z",
 }
 """The letter that each message begins with."""
 _LETTERS = {letter: kind for kind, letter in IDS.items()}
@@ -195,7 +214,7 @@ def encode(message: Message) -> list[bytes]:
             return [
                 _start(ConsumerHello, message.to) + _string(message.address) + _count(len(message.subjects)) + subjects
             ]
-        case GetHeads() | StoreHello():
+        case GetHeads() | StoreHello() | HeadsTold():
             return [_start(type(message), message[0]) + _string(message.address)]
 
 
@@ -311,6 +330,7 @@ _DECODERS: dict[type[Message], Callable[..., Message]] = {
     ConsumerHello: lambda f: ConsumerHello(f.topic, f.string(), f.longstrs()),
     StoreHello: lambda f: StoreHello(f.topic, f.string()),
     Truncated: lambda f: Truncated(f.topic, f.string(), f.string(), f.sequence()),
+    HeadsTold: lambda f: HeadsTold(f.topic, f.string()),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from scribengin.base.model import Descriptor, JsonObject, Part
 from scribengin.connectors.contract import Guarantee, SinkStreamDescriptor, SourceStreamDescriptor
+from scribengin.spark.transform.spec import StateReport
 
 DataflowState = Literal[
     "starting", "running", "paused", "stopping", "stopped", "finished", "failed", "killed", "deleting"
@@ -227,6 +228,8 @@ class TaskReport(Descriptor):
     lag: tuple[StreamLag, ...] = ()
     """The same by stream, of LAG_STREAMS_MAX at most. Left out, as `times`, where a report has no room for it."""
     times: RoundTimes | None = None
+    kept: StateReport | None = None
+    """Of a task with state: how much there is."""
 
 
 class EdgeRates(Part):

@@ -1,15 +1,17 @@
 """Finding the records that a transformation cannot take, in a range that failed. Pure but for the runs.
 
 What cannot be decoded is found by one look at all records. If what is left fails, too, a second look says on which
-records a function of theirs raises. Each of these runs once more, alone, and all others together: one run a bad record,
-and one for the rest.
+records a function of theirs raises. Two of these run once more, alone. If both fail, the look is believed: the others
+are looked at by themselves, and who raises again is bad. All other records run once more, together.
 
 What still fails is cut until single records fail alone: where a failed run says at which record it stopped, there,
 which costs about three runs a bad record; else in halves, about 2 log2(n) runs. The ranges of one step are run side by
 side. The good parts come out in order, so the round delivers everything else.
 
-The second look and the place of a cut are only guesses: of what was decoded, no record is bad that has not failed
-alone.
+One look and the place of a cut are only guesses: of what was decoded, no record is bad that has not failed alone, or in
+two looks of which the first was right where it was tried. A run that fails is dear: Spark ends its Python workers, and
+starts others. So where looks were right in one round, the next begins with them, and tries nobody alone who raises in
+both.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ Run = Callable[[Mapping[str, pa.Table]], Outputs]
 """Transforms records in hand. Raises TransformationFailed. Several threads may call it at once."""
 Undecodable = Callable[[Mapping[str, pa.Table]], Mapping[str, Mapping[int, str]]]
 """By source, the rows that cannot be decoded, and why."""
-Suspects = Callable[[Mapping[str, pa.Table]], Mapping[str, Collection[int]]]
-"""By source, the rows on which a function of the transformation seems to raise."""
+Suspects = Callable[[Mapping[str, pa.Table]], Mapping[str, Mapping[int, str]]]
+"""By source, the rows on which a function of the transformation seems to raise, and what: "" where a row is a guess."""
 RUNS_AT_ONCE = 2
 SUSPECTS_AT_ONCE = 8
 """So many run alone before anybody is told: it must be seen to go on, and guesses that are wrong must cost little."""
+SUSPECTS_TRIED = RUNS_AT_ONCE
+"""So many run alone before the look that named them is believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +121,12 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class Isolated:
-    """What became of a failing range: the outputs of its good records, in order, and the bad ones."""
+    """What became of a failing range: the outputs of its good records, in order, and the bad ones. `believed`: looks
+    named the bad ones, all of them and nobody else, so the next round may begin with looks."""
 
     outputs: dict[str, list[pa.RecordBatch]]
     bad: list[BadRecord]
+    believed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +164,17 @@ def isolate(
     *,
     raising: Suspects,
     stop_at_first: bool,
+    believed: bool = False,
     reason: str = "",
     told: Callable[[Isolating], None] = lambda _: None,
 ) -> Isolated:
-    """Find the bad records of a range that failed as a whole (for `reason`), and what becomes of all others.
+    """Find the bad records of a range that failed as a whole (for `reason`), and what becomes of all others. If the
+    looks are `believed`, it need not have been run before.
 
     Raises TooManyBadRecords beyond `bad_max`; with `stop_at_first` the result has the first bad record only. `told` is
     called before each step, and at the end.
     """
-    search = _Search(pieces, run, raising, bad_max, reason, told)
+    search = _Search(pieces, run, raising, bad_max, reason, told, believed=believed)
     return search.search(undecodable, stop_at_first=stop_at_first)
 
 
@@ -181,6 +189,8 @@ class _Search:
         bad_max: int,
         reason: str,
         told: Callable[[Isolating], None],
+        *,
+        believed: bool,
     ) -> None:
         self._pieces = pieces
         self._run = run
@@ -193,6 +203,9 @@ class _Search:
         self._runs = 0
         self._reason = reason
         self._guessing = True
+        self._believed = believed
+        self._named_all = False
+        """Whether the last look named somebody, and was right of all of them."""
 
     def search(self, undecodable: Undecodable, *, stop_at_first: bool) -> Isolated:
         self._tell(1)
@@ -205,10 +218,11 @@ class _Search:
         self._rows = _without(held, found)
         if stop_at_first and self._bad:
             return self._result(stop_at_first=stop_at_first)
-        # Without any that cannot be decoded, it is as a whole that they have just failed.
-        pending = self._tried_whole() if self._bad else self._whole()
+        # Without any that cannot be decoded, it is as a whole that they have just failed; or nobody has tried them.
+        pending = self._tried_whole() if self._bad and not self._believed else self._whole()
         if pending:
             pending = self._from_the_first_suspect() if stop_at_first else self._without_suspects(pending)
+        believed = self._named_all and not pending
         while pending:
             narrow = stop_at_first or len(self._bad) + len(pending) > self._bad_max
             if narrow and self._bad and (not stop_at_first or min(self._bad) < self._good[pending[0].first]):
@@ -220,7 +234,7 @@ class _Search:
         self._tell(0)
         if len(self._bad) + len(pending) > self._bad_max and not stop_at_first:
             raise TooManyBadRecords(self._too_many())
-        return self._result(stop_at_first=stop_at_first)
+        return replace(self._result(stop_at_first=stop_at_first), believed=believed)
 
     def _whole(self, at: int | None = None) -> list[_Failed]:
         return [_Failed(0, len(self._good), at)] if self._good else []
@@ -235,7 +249,7 @@ class _Search:
     def _without_suspects(self, pending: list[_Failed]) -> list[_Failed]:
         """What of the good records, which failed together, still fails without the suspects that are bad: everything
         else has then been run. Asked again as long as all suspects are bad, and there are not too many."""
-        sure = True
+        sure, tried = True, not self._believed
         while pending and sure and len(self._bad) < self._bad_max and (suspects := self._suspects()):
             known = len(self._bad)
             sure = self._are_bad(suspects)
@@ -244,19 +258,40 @@ class _Search:
                 return []
             if len(self._bad) > known:
                 self._drop_bad()
-                pending = self._tried_whole()
-        return pending
+                pending, tried = self._tried_whole(), True
+        return pending if tried else self._tried_whole()
 
-    def _suspects(self) -> list[int]:
-        """Those of the good records on which a function seems to raise: their places among these."""
+    def _suspects(self) -> dict[int, str]:
+        """Those of the good records on which a function seems to raise: their places among these, in order."""
         guessed = self._raising(_tables(self._rows, 0, len(self._good)))
-        return sorted(_numbered(self._rows, {source: dict.fromkeys(rows, "") for source, rows in guessed.items()}))
+        return dict(sorted(_numbered(self._rows, guessed).items()))
 
-    def _are_bad(self, suspects: Sequence[int]) -> bool:
-        """Run the suspects alone, unless there are too many. Whether all of them failed; soon none more is tried."""
-        enough = suspects[: self._bad_max + 1 - len(self._bad)]
-        for first in range(0, len(enough), SUSPECTS_AT_ONCE):
-            chunk = enough[first : first + SUSPECTS_AT_ONCE]
+    def _are_bad(self, suspects: Mapping[int, str]) -> bool:
+        """Try the suspects, unless there are too many. Whether all of them are bad; soon none more is tried."""
+        enough = list(suspects)[: self._bad_max + 1 - len(self._bad)]
+        alone = 0 if self._believed else SUSPECTS_TRIED
+        tried, others = enough[:alone], enough[alone:]
+        if not self._fail_alone(tried):
+            return False
+        again = self._raising_again([at for at in others if suspects[at]])
+        self._bad |= {self._good[at]: why for at, why in again.items()}
+        others = [at for at in others if at not in again]
+        self._named_all = not others and all(suspects[at] for at in enough) and len(enough) >= max(alone, 1)
+        return self._fail_alone(others)
+
+    def _raising_again(self, suspects: Sequence[int]) -> dict[int, str]:
+        """Those of some suspects on which a function raises again where nobody else is, and what."""
+        if not suspects:
+            return {}
+        self._tell(1)
+        rows = _without(self._rows, set(range(len(self._good))).difference(suspects))
+        found = _numbered(rows, self._raising(_tables(rows, 0, len(suspects))))
+        return {suspects[n]: why for n, why in found.items() if why}
+
+    def _fail_alone(self, suspects: Sequence[int]) -> bool:
+        """Run them alone. Whether all of them failed; soon none more is tried."""
+        for first in range(0, len(suspects), SUSPECTS_AT_ONCE):
+            chunk = suspects[first : first + SUSPECTS_AT_ONCE]
             self._tell(1)
             self._tried([(at, at + 1) for at in chunk])
             if any(self._good[at] not in self._bad for at in chunk):

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from scribengin.base.commit_log import CommitLog, Decision, Resolution
+from scribengin.base.commit_log import CommitLog, Decision, QueryBatch, Resolution
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.dataflow.registry import paths
@@ -95,6 +95,19 @@ class TaskCommitLogs:
         with self._as_member(), failpoint("ownership.begin"):
             versions = self._registry.commit(self._by_member(operations))
         self._moved(moved, versions)
+
+    def name_checkpoint(self, checkpoint: str, streams: Sequence[str]) -> None:
+        """Write down in the commit logs of these source streams which checkpoint is the task's, before any batch.
+
+        Raises VersionConflict (this owner was fenced), OutcomeUnknown.
+        """
+        named = {
+            path: self._logs[path].model_copy(update={"batch": QueryBatch(checkpoint=checkpoint)}) for path in streams
+        }
+        operations = self._operations(named)
+        with self._as_member(), failpoint("ownership.name_checkpoint"):
+            versions = self._registry.commit(self._by_member(operations))
+        self._moved(named, versions)
 
     def commit(self, moved: Mapping[str, CommitLog]) -> None:
         """The round's commit: move these commit logs, all or none.

@@ -15,6 +15,7 @@ from scribengin.connectors.contract import Attempt, Sink, SinkStreamDescriptor, 
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.commit_logs import TaskCommitLogs
+from scribengin.dataflow.round.task_sink import TaskSink
 from scribengin.errors import ConfigInvalid, DecisionMissing, ScribenginError
 from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
@@ -50,7 +51,7 @@ class TaskOwner:
         """The paths of the commit logs, in the order of the task's streams."""
         self.sink_logs = tuple(paths.commit_log(path) for path in streams)
         self.ownership = TaskCommitLogs(registry, dataflow, task.name, owner, generation, [*sources, *streams], member)
-        self.writers: dict[str, SinkStreamWriter] = {}
+        self.writers: dict[str, TaskSink] = {}
         """By sink."""
         self.coordinator: TransactionCoordinator | None = None
 
@@ -71,8 +72,13 @@ class TaskOwner:
             attempt = Attempt(self.ownership.owner, self.ownership.epoch, log_path, self.coordinator)
             with suppress(*gone):
                 writer = self._sinks[stream.sink].open_writer(stream, attempt)
-                self.writers[stream.sink] = writer
+                self.writers.setdefault(stream.sink, TaskSink()).writers[log_path] = writer
                 writer.recover(self.logs[log_path].committed)
+
+    @property
+    def stream_writers(self) -> dict[str, SinkStreamWriter]:
+        """The writers of all sinks, by the path of the commit log."""
+        return {log_path: writer for sink in self.writers.values() for log_path, writer in sink.writers.items()}
 
     def _take_and_decide(self) -> None:
         self.disown()
@@ -81,7 +87,7 @@ class TaskOwner:
 
     def disown(self) -> None:
         """Close the writers and the transaction; what is staged or prepared stays for `take_over`. Idempotent."""
-        writers, self.writers = self.writers, {}
+        writers, self.writers = self.stream_writers, {}
         coordinator, self.coordinator = self.coordinator, None
         try:
             for writer in writers.values():

@@ -1,6 +1,7 @@
 """Clients over logs: several logs as one, positions that outlive their reader, logs made from logs. They use the
 public interface of `scribengin.log`. `recover_log` is for operators."""
 
+from scribengin.log.clients.asynchronous import AsyncLogReader, AsyncLogWriter, AsyncNamespace
 from scribengin.log.clients.balanced import BalancedWriter, MultiLogRange
 from scribengin.log.clients.bytestream import ByteStreamReader, ByteStreamWriter
 from scribengin.log.clients.multi import MULTI_SCHEMA, MultiReader, rewind
@@ -15,6 +16,9 @@ from scribengin.log.clients.transformer import Transform, Transformer, source_po
 
 __all__ = [
     "MULTI_SCHEMA",
+    "AsyncLogReader",
+    "AsyncLogWriter",
+    "AsyncNamespace",
     "BalancedWriter",
     "ByteStreamReader",
     "ByteStreamWriter",

@@ -47,7 +47,8 @@ def recover_log(namespace: LogNamespace, log: str, *, timeout_s: float = 10.0, s
         raise InconsistentLog(
             f"log '{log}': {metadata_check.findings[0]}; look at all of it with `scribengin log inspect`"
         )
-    if unfinished is None and not inspection.unnamed() and not inspection.missing():
+    gone = inspection.unnamed() or inspection.missing() or inspection.only_cold()
+    if unfinished is None and not gone:
         return None
     restored = namespace.recover(log, timeout_s=timeout_s, steal=steal)
     inspection = namespace.inspect(log)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from scribengin.errors import LogNotFound
+from scribengin.errors import LogNotFound, StoreUnreachable
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
 from scribengin.log.format.records import TXID_NONE
@@ -22,8 +22,10 @@ from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescr
 from scribengin.log.retention.holds import RegisteredReaders
 from scribengin.log.scan.audit import TXID_UNKNOWN, SegmentCheck
 from scribengin.log.scan.unfinished import scan
+from scribengin.log.store.cold import ColdLocation
 from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import EntryPlace, IndexRow, rows_of
+from scribengin.log.write.found_in_cold import cold_files, only_cold, segments_there
 from scribengin.log.write.restored import aside_of, holder_of, records_in, size_of, unnamed
 
 Progress = Callable[[int], None]
@@ -45,7 +47,7 @@ class SegmentReport:
 
     `end` is how far readers see it; `file_bytes` is the size of its file, None if that is missing. `entries` (by type),
     `records`, and the transaction ids are what could be read, sequence ids are [start_sequence, end.sequence). Of a
-    segment that has a compressed copy beside it, the copy's findings are among the others.
+    segment that has copies beside what readers open, compressed or cold, their findings are among the others.
     """
 
     segment: SegmentDescriptor
@@ -65,6 +67,12 @@ class SegmentReport:
     def checked_bytes(self) -> int:
         """Bytes that were looked at, in all its files."""
         return self.end.end if self.segment.in_progress else _bytes_of(self.segment)
+
+    @property
+    def cold_path(self) -> str | None:
+        """Where its copy in cold storage is; None: it has none."""
+        name = self.segment.cold_file
+        return None if name is None else str(ColdLocation(name))
 
     @property
     def bytes_beyond(self) -> int:
@@ -142,10 +150,21 @@ class LogInspection:
     def strays(self) -> list[SegmentName]:
         """Files of segments that the registry does not name: what a crash has left, which purging or the next writer
         removes, or a segment that is just being made. Not those that `unnamed` tells of."""
-        segments = self.metadata_check.segments
-        named = {segment.raw_file for segment in segments} | {segment.copy_file for segment in segments}
+        named = {name for segment in self.metadata_check.segments for name in _files_named(segment)}
         named |= set(self.unnamed())
-        return [name for name in self._store.names(self.metadata_check.log.directory) if name not in named]
+        there = [*self._store.names(self.metadata_check.log.directory), *self._in_cold()]
+        return [name for name in there if name not in named]
+
+    def _in_cold(self) -> list[SegmentName]:
+        """What cold storage has of the log; nothing where it does not answer, which a look at its segments tells."""
+        with suppress(StoreUnreachable):
+            return cold_files(self.metadata_check.head, self.metadata_check.log.config)
+        return []
+
+    def only_cold(self) -> list[SegmentName]:
+        """Files in cold storage that alone hold a segment, which the registry does not know: it went back. Raises
+        StoreUnreachable."""
+        return [name for _, name in only_cold(self._store, self._state(), self.metadata_check.log.config)]
 
     def unnamed(self) -> list[SegmentName]:
         """Files that hold bytes and that the registry should name: it went back behind them, as to an older backup."""
@@ -161,8 +180,8 @@ class LogInspection:
         return [name for name in holders if name is not None and (name.segment, name.epoch) not in moved] + aside
 
     def missing(self) -> list[SegmentDescriptor]:
-        """Completed segments that have no file, from the first on."""
-        there = {(name.segment, name.epoch) for name in self._store.names(self.metadata_check.log.directory)}
+        """Completed segments that have no file, from the first on. Raises StoreUnreachable."""
+        there = segments_there(self._store, self.metadata_check.head, self.metadata_check.log.config)
         return list(
             takewhile(lambda segment: (segment.segment, segment.epoch) not in there, self.metadata_check.segments)
         )
@@ -176,6 +195,13 @@ class LogInspection:
                     f"the file {self._store.location(name)} holds {records_in(self._store, name):,} records that the "
                     "registry does not name: it went back, as to an older backup; `scribengin log recover` takes them "
                     "back",
+                    name.segment,
+                )
+        with suppress(StoreUnreachable):  # which a look at its segments tells
+            for name in self.only_cold():
+                yield Finding(
+                    f"the segment is in cold storage alone ({self._store.location(name)}), which the registry does not "
+                    "know: it went back, as to an older backup; `scribengin log recover` takes it from there",
                     name.segment,
                 )
         yield from self._readers_out_of_place()
@@ -225,10 +251,14 @@ class LogInspection:
         self, segment: SegmentDescriptor, start_txid: int, *, bodies: bool, progress: Progress | None
     ) -> SegmentReport | None:
         path = str(self._store.location(segment.file))
-        view = self._opened(segment.file)
+        try:
+            view = self._opened(segment.file)
+        except StoreUnreachable as error:
+            return SegmentReport(segment, path, None, _said_end(segment), findings=(_unread(segment, error),))
         if view is None:
             now = self._metadata.completed_segment(segment.segment)
-            if now is None or now.node != segment.node:  # it was completed or removed, or is kept otherwise by now
+            if now is None or now.node != segment.node or now.file != segment.file:
+                # it was completed or removed, or is kept otherwise by now
                 return None if now is None else self._report(now, start_txid, bodies=bodies, progress=progress)
             return SegmentReport(segment, path, None, _said_end(segment), findings=(_missing(segment, path),))
         try:
@@ -254,21 +284,24 @@ class LogInspection:
     def _copy_findings(
         self, segment: SegmentDescriptor, start_txid: int, bodies: bool, progress: Progress | None
     ) -> Iterator[Finding]:
-        """What is wrong with the compressed copy beside a segment, if it has both."""
-        name, made = segment.copy_file, segment.compressed
-        if name is None or made is None or name == segment.file:
-            return
-        view = self._opened(name)
-        if view is None:
-            if self._metadata.completed_segment(segment.segment) is not None:
-                yield _missing(segment, str(self._store.location(name)), "its copy")
-            return
-        try:
-            audit = self._audit(segment, view, replace(_said_end(segment), end=made.bytes), start_txid, bodies=bodies)
-            for finding in _findings(audit, progress):
-                yield replace(finding, what=f"in its copy: {finding.what}")
-        finally:
-            view.close()
+        """What is wrong with the copies of a segment beside what readers open."""
+        for what, name, size in _beside(segment):
+            try:
+                view = self._opened(name)
+            except StoreUnreachable as error:
+                yield _unread(segment, error)
+                continue
+            if view is None:
+                now = self._metadata.completed_segment(segment.segment)
+                if now is not None and name in _files_named(now):
+                    yield _missing(segment, str(self._store.location(name)), what)
+                continue
+            try:
+                audit = self._audit(segment, view, replace(_said_end(segment), end=size), start_txid, bodies=bodies)
+                for finding in _findings(audit, progress):
+                    yield replace(finding, what=f"in {what}: {finding.what}")
+            finally:
+                view.close()
 
     def _audit(
         self, segment: SegmentDescriptor, view: SegmentView, end: Tail, start_txid: int, *, bodies: bool
@@ -308,10 +341,27 @@ def _missing(segment: SegmentDescriptor, path: str, what: str = "its file") -> F
     return Finding(f"{what} {path} is missing", segment.segment)
 
 
+def _unread(segment: SegmentDescriptor, error: StoreUnreachable) -> Finding:
+    return Finding(f"it cannot be read just now: {error}", segment.segment)
+
+
+def _files_named(segment: SegmentDescriptor) -> list[SegmentName]:
+    """All files that belong to a segment, in the store and in cold storage."""
+    return [name for name in (segment.raw_file, segment.copy_file, segment.cold_file) if name is not None]
+
+
+def _beside(segment: SegmentDescriptor) -> Iterator[tuple[str, SegmentName, int]]:
+    """The copies of a completed segment beside the file that readers open: what each is called, and its size."""
+    copy, cold = segment.copy_file, segment.cold_file
+    if copy is not None and segment.compressed is not None and segment.hot_dropped_ms is None and copy != segment.file:
+        yield "its copy", copy, segment.compressed.bytes
+    if cold is not None and segment.cold is not None and cold != segment.file:
+        yield "its cold copy", cold, segment.cold.bytes
+
+
 def _bytes_of(segment: SegmentDescriptor) -> int:
-    """Of a completed segment, and its copy beside it."""
-    beside = segment.compressed is not None and segment.copy_file != segment.file
-    return segment.file_bytes + (segment.compressed.bytes if beside and segment.compressed is not None else 0)
+    """Of a completed segment, and its copies beside it."""
+    return segment.file_bytes + sum(size for _what, _name, size in _beside(segment))
 
 
 def _said_end(segment: SegmentDescriptor) -> Tail:

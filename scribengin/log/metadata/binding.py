@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationInfo, field_validator
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.model import Descriptor
 from scribengin.base.process.machine import MachineIdentity, this_machine
 from scribengin.errors import ConfigInvalid, NamespaceNotBound, StoreElsewhere
 from scribengin.log.metadata.names import NamespaceUri
-from scribengin.log.metadata.segments import NamespaceDescriptor
 from scribengin.log.store.opening import DEFAULT_STORE, open_store, store_kind
 from scribengin_registry.compare_and_set import win_race
 from scribengin_registry.contract import Registry
@@ -39,6 +42,48 @@ def session_for(uri: str, registry: Registry | None) -> tuple[Registry, str, boo
     return registry, parsed.path.removeprefix(root), False
 
 
+class NewPlace(Descriptor):
+    """Where a namespace's logs are being moved to: what its node will say of its store."""
+
+    store: str
+    location: str
+    token: str
+
+
+class NamespaceDescriptor(Descriptor):
+    """What a namespace is bound to: a store, where it keeps its segments, and the token that the place holds, too.
+
+    `machine` has the directory of a store of files (None: another store, or nobody has said). Others open it only if it
+    is `shared`: a mount that they all see.
+    """
+
+    store: str
+    location: str
+    token: str
+    machine: MachineIdentity | None = None
+    shared: bool = False
+    moving: NewPlace | None = None
+    """Nobody opens the namespace until it is bound there (retention/migration.py)."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Where a store of files keeps them; None: this is no store of files."""
+        return Path(self.location) if self.store == DEFAULT_STORE else None
+
+    @field_validator("store")
+    @classmethod
+    def _is_there(cls, store: str) -> str:
+        store_kind(store)
+        return store
+
+    @field_validator("location")
+    @classmethod
+    def _is_a_place(cls, location: str, others: ValidationInfo) -> str:
+        if "store" in others.data:  # else that is refused
+            store_kind(others.data["store"]).check_location(location)
+        return location
+
+
 @dataclass(frozen=True, slots=True)
 class BindOptions:
     """What is said of a directory when a namespace is bound to it: that machines share it, or that it is on this one
@@ -58,6 +103,11 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
     store = NamespaceUri.parse(uri).store
     if store not in (None, descriptor.store):
         raise NamespaceNotBound(f"{uri} is bound to the store '{descriptor.store}', and not to '{store}'")
+    if descriptor.moving is not None:
+        raise NamespaceNotBound(
+            f"{uri} is being moved to {descriptor.moving.location}: wait for that, or if whoever did it has died, "
+            f"finish it by `scribengin log bind --migrate {descriptor.moving.location}`"
+        )
     if not anywhere:
         check_machine(descriptor, path)
     return descriptor
@@ -118,16 +168,19 @@ def _bind(registry: Registry, path: str, store: str, location: str, options: Bin
     if node is not None and node.data:
         there = NamespaceDescriptor.from_bytes(node.data, path=path)
         if (there.store, there.location) != (store, location):
-            raise NamespaceNotBound(f"{path} is bound to {there.location} already; use that, or another path")
+            raise NamespaceNotBound(
+                f"{path} is bound to {there.location} already: use that, or another path, or move its logs "
+                "(`scribengin log bind --migrate`)"
+            )
         open_store(store, location, there.token).check_mounted()
-        wanted = _told(there, options)
+        wanted = told(there, options)
         check_machine(wanted, path)
         if wanted != there:
             with failpoint("log.bind_machine"):
                 registry.set(path, wanted.to_bytes(), node.version)
         return wanted
     token = store_kind(store).prepare(location)  # first, so that a node never names a place that has no token
-    wanted = _told(NamespaceDescriptor(store=store, location=location, token=token), options)
+    wanted = told(NamespaceDescriptor(store=store, location=location, token=token), options)
     if node is None:
         with failpoint("log.bind_create"):
             registry.create(path, wanted.to_bytes(), parents=True)
@@ -137,7 +190,7 @@ def _bind(registry: Registry, path: str, store: str, location: str, options: Bin
     return wanted
 
 
-def _told(descriptor: NamespaceDescriptor, options: BindOptions) -> NamespaceDescriptor:
+def told(descriptor: NamespaceDescriptor, options: BindOptions) -> NamespaceDescriptor:
     """With what whoever binds it says of its machine."""
     if not store_kind(descriptor.store).on_one_machine:
         return descriptor

@@ -45,13 +45,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class MetadataCheck:
-    """One reading of a log's metadata. `segments` are all that could be read, in order; `writer` holds the lock."""
+    """One reading of a log's metadata. `segments` are all that could be read, in order; `writer` holds the lock;
+    `named`: the node is there that tells the log from others of its name."""
 
     log: LogDescriptor
     head: SegmentsHead
     head_version: int
     segments: tuple[SegmentDescriptor, ...]
     writer: str | None
+    named: bool
     findings: tuple[Finding, ...]
 
     @property
@@ -80,8 +82,11 @@ def check_metadata(metadata: LogMetadata) -> MetadataCheck:
     segments.sort(key=lambda segment: (segment.segment, segment.in_progress))
     if log.directory != head.directory:
         findings.append(Finding(f"the log's directory is {log.directory}, its head says {head.directory}"))
+    named = metadata.registry.find(metadata.same(head.directory).path) is not None
+    if not named:
+        findings.append(Finding(f"the empty node {head.directory} is missing: nobody can write the log without it"))
     findings.extend(contradictions(head, segments))
-    return MetadataCheck(log, head, version, tuple(segments), _writer(metadata, findings), tuple(findings))
+    return MetadataCheck(log, head, version, tuple(segments), _writer(metadata, findings), named, tuple(findings))
 
 
 def contradictions(head: SegmentsHead, segments: Sequence[SegmentDescriptor]) -> Iterator[Finding]:

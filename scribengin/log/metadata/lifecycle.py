@@ -17,10 +17,11 @@ from scribengin.log.metadata.segments import (
     LogMetadata,
     SegmentsHead,
 )
+from scribengin.log.store.cold import cold_names, remove_cold
 from scribengin.log.store.contract import SegmentStore
 from scribengin_registry.client.batches import batches
 from scribengin_registry.compare_and_set import LookAgain, win_race
-from scribengin_registry.contract import ANY_VERSION, Check, Create, Delete, Node, Operation, Registry, Set
+from scribengin_registry.contract import ANY_VERSION, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
 
@@ -40,6 +41,7 @@ def create_log(metadata: LogMetadata, store: SegmentStore, config: LogConfig, cl
     store.create_log(log.directory)
     operations = [
         Create(metadata.path, log.to_bytes()),
+        Create(metadata.same(log.directory).path),
         Create(metadata.segments_path, SegmentsHead(directory=log.directory).to_bytes()),
     ]
     try:
@@ -88,7 +90,7 @@ def _configure(metadata: LogMetadata, config: LogConfig, version: int | None) ->
     after = log.model_copy(update={"config": config, "config_version": log.config_version + 1})
     try:
         with failpoint("log.configure"):
-            metadata.registry.set(metadata.path, after.to_bytes(), node.version)
+            metadata.registry.commit([metadata.same(log.directory), Set(metadata.path, after.to_bytes(), node.version)])
     except OutcomeUnknown:
         metadata.registry.sync(metadata.path)
         if metadata.descriptor() != after:
@@ -100,9 +102,11 @@ def delete_log(metadata: LogMetadata, store: SegmentStore, *, force: bool) -> No
     """Delete the log's nodes, then its files. With `force`, whoever writes it is fenced, and a log whose metadata
     contradicts itself is deleted, too.
 
-    One transaction deletes it for everybody. Where its nodes are too many for one, that transaction only says so, and
-    the nodes follow: a crash in between leaves them to whoever deletes or creates a log of that name next.
-    Raises LogNotFound, LogBusy, InconsistentLog (not with `force`).
+    One transaction deletes it for everybody. Where its nodes are too many for one, or it has files in cold storage,
+    that transaction only says so; those files and the nodes follow. A crash in between leaves them to whoever deletes
+    or creates a log of that name next.
+    Raises LogNotFound, LogBusy, InconsistentLog (not with `force`), StoreUnreachable (cold storage is away: the log is
+    gone, and its files go when it is deleted or created again).
     """
     registry = metadata.registry
     if finish_deletion(metadata, store):
@@ -140,12 +144,13 @@ def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
     begun = metadata.find_descriptor()
     there = begun
     while there is not None and there[0].deleting:
-        check = Check(metadata.path, there[1])  # not one that was created since
+        log, version = there
         try:
-            for batch in batches(_deletes(metadata.registry, metadata, ANY_VERSION)):
-                last = batch[-1] == Delete(metadata.path)
+            _remove_cold(metadata)
+            for batch in batches(_deletes(metadata, log.directory, version, ANY_VERSION)):
+                same = [] if batch[0].path == metadata.path else [metadata.same(log.directory)]
                 with failpoint("log.delete_rest"):
-                    metadata.registry.commit([*([] if last else [check]), *batch[:-1], _versioned(batch[-1], check)])
+                    metadata.registry.commit([*same, *batch])
         except (NodeMissing, NodeNotEmpty, VersionConflict):
             pass  # somebody else deletes it, too
         except OutcomeUnknown:
@@ -155,6 +160,17 @@ def finish_deletion(metadata: LogMetadata, store: SegmentStore) -> bool:
         return False
     store.delete_log(begun[0].directory)
     return True
+
+
+def _remove_cold(metadata: LogMetadata) -> None:
+    """Remove what cold storage has of a log that is being deleted: its head names the places, so it goes after it."""
+    node = metadata.registry.find(metadata.segments_path)
+    if node is None:
+        return
+    head = SegmentsHead.from_bytes(node.data, path=metadata.segments_path)
+    for place in head.cold_places:
+        for name in cold_names(place, head.directory):
+            remove_cold(name)
 
 
 def standing(registry: Registry, logs_path: str, nodes: Sequence[str]) -> list[str]:
@@ -175,24 +191,22 @@ def _is_deleting(node: Node) -> bool:
         return False
 
 
-def _versioned(operation: Operation, check: Check) -> Operation:
-    return Delete(check.path, check.version) if operation == Delete(check.path) else operation
-
-
 def _delete_for_everybody(metadata: LogMetadata, found: MetadataCheck) -> None:
-    deletes = _deletes(metadata.registry, metadata, found.head_version)
-    if len(list(batches(deletes))) > 1:
-        there = metadata.find_descriptor()
-        if there is None:
-            return
-        log, version = there
+    there = metadata.find_descriptor()
+    if there is None:
+        return
+    log, version = there
+    same: list[Operation] = [metadata.same(found.head.directory)] if found.named else []
+    changes = _deletes(metadata, found.head.directory, version, found.head_version)
+    if len(list(batches(changes))) > 1 or found.head.cold_places:
         head = found.head.model_copy(update={"epoch": found.head.epoch + 1, "deleting": True})
-        deletes = [
+        same = same or [Create(metadata.same(found.head.directory).path)]
+        changes = [
             Set(metadata.path, log.model_copy(update={"deleting": True}).to_bytes(), version),
             Set(metadata.segments_path, head.to_bytes(), found.head_version),
         ]
     with failpoint("log.delete"):
-        metadata.registry.commit(deletes)
+        metadata.registry.commit([*same, *changes])
 
 
 def _refuse_if_written(metadata: LogMetadata) -> None:
@@ -207,14 +221,17 @@ def _refuse_if_inconsistent(found: MetadataCheck) -> None:
         raise InconsistentLog(f"log '{found.log.name}': {found.findings[0]}; look into it, or delete it by force")
 
 
-def _deletes(registry: Registry, metadata: LogMetadata, head_version: int) -> list[Operation]:
-    """Everything below the log's node, deepest first. The head's version makes it fail if a segment came or went."""
+def _deletes(metadata: LogMetadata, directory: str, version: int, head_version: int) -> list[Operation]:
+    """The log's node and everything below, deepest first; what tells it from others of its name goes last but one. The
+    versions make it fail if a segment came or went, or the log was made anew."""
     deletes: list[Operation] = []
+    versions = {metadata.path: version, metadata.segments_path: head_version}
+    same = metadata.same(directory).path
 
     def below(path: str) -> None:
-        for child in registry.children(path):
+        for child in sorted(metadata.registry.children(path), key=lambda child: f"{path}/{child}" == same):
             below(f"{path}/{child}")
-        deletes.append(Delete(path, head_version if path == metadata.segments_path else ANY_VERSION))
+        deletes.append(Delete(path, versions.get(path, ANY_VERSION)))
 
     below(metadata.path)
     return deletes

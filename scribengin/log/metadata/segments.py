@@ -1,10 +1,11 @@
 """The registry's view of logs: typed nodes, and the one way to change them.
 
-<namespace>                       NamespaceDescriptor; its `token` stands in the store's directory, too (mark.py)
+<namespace>                       NamespaceDescriptor (binding.py); its `token` stands in the store, too (mark.py)
   logs/<log>                      LogDescriptor
     lock                          ephemeral: LockDescriptor of the writer
     waiting/place-<number>        ephemeral: LockDescriptor of who waits to be the writer, in turn (waiting_line.py)
-    segments                      SegmentsHead: EVERY change below checks its version and so moves it
+    <directory>                   empty: which log of this name it is
+    segments                      SegmentsHead: EVERY change below checks its version, and the node of its directory
       inprogress_<18 digits>      SegmentDescriptor of the one segment that is being written
       logrecs_<18 digits>         SegmentDescriptor of a completed one
 
@@ -16,15 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
-
-from pydantic import ValidationInfo, field_validator
 
 from scribengin.base.commit_log import CommitLogPath
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor, EntryName, node_name
-from scribengin.base.process.machine import MachineIdentity
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -32,8 +29,7 @@ from scribengin.log.format.entry import DECODED_BYTES_MAX
 from scribengin.log.format.records import TXID_NONE
 from scribengin.log.metadata.segment_list import SegmentList
 from scribengin.log.store.contract import SegmentName
-from scribengin.log.store.opening import DEFAULT_STORE, store_kind
-from scribengin_registry.contract import Create, Delete, Operation, Registry, Set, Watch
+from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, Set, Watch
 from scribengin_registry.errors import (
     NodeExists,
     NodeMissing,
@@ -47,38 +43,6 @@ ATTEMPTS_MAX = 20
 """How often something is tried again that fails though nothing of the log seems to have moved. A race that was lost is
 no failure: whoever lost it looks again, however often."""
 _REVISED_KEPT = 64
-
-
-class NamespaceDescriptor(Descriptor):
-    """What a namespace is bound to: a store, where it keeps its segments, and the token that the place holds, too.
-
-    `machine` has the directory of a store of files (None: another store, or nobody has said). Others open it only if it
-    is `shared`: a mount that they all see.
-    """
-
-    store: str
-    location: str
-    token: str
-    machine: MachineIdentity | None = None
-    shared: bool = False
-
-    @property
-    def directory(self) -> Path | None:
-        """Where a store of files keeps them; None: this is no store of files."""
-        return Path(self.location) if self.store == DEFAULT_STORE else None
-
-    @field_validator("store")
-    @classmethod
-    def _is_there(cls, store: str) -> str:
-        store_kind(store)
-        return store
-
-    @field_validator("location")
-    @classmethod
-    def _is_a_place(cls, location: str, others: ValidationInfo) -> str:
-        if "store" in others.data:  # else that is refused
-            store_kind(others.data["store"]).check_location(location)
-        return location
 
 
 class LogDescriptor(Descriptor):
@@ -113,7 +77,8 @@ class SegmentsHead(Descriptor):
     senders are in the log (write/senders.py; 0: none does). `latest_ms` is the latest time at which one was
     completed. `revisions` counts the changes of descriptors of completed segments, `revised` are the segments of the
     last of these. Records before `first` were truncated: no record lies from `given_up_to` to `first`, so whoever had
-    read up to there, and no further, has lost nothing.
+    read up to there, and no further, has lost nothing. Cold copies of its segments are in `cold_places`, and nowhere
+    else: each stands here before the first file is made there (retention/offloading.py).
     """
 
     directory: EntryName
@@ -136,6 +101,7 @@ class SegmentsHead(Descriptor):
     given_up_segment: int = DLSN.INITIAL.segment
     given_up_entry: int = DLSN.INITIAL.entry
     given_up_slot: int = DLSN.INITIAL.slot
+    cold_places: tuple[str, ...] = ()
 
     @property
     def first(self) -> DLSN:
@@ -187,6 +153,15 @@ class CopyDescriptor(Descriptor):
     bytes: int
 
 
+class ColdDescriptor(Descriptor):
+    """A copy of a completed segment in cold storage (retention/offloading.py), in the directory that `place` names. It
+    has the bytes of the compressed copy, where there was one, else of the segment. `token` as that of a copy."""
+
+    place: str
+    token: str
+    bytes: int
+
+
 class SegmentDescriptor(Descriptor):
     """One segment. What is said of its end (bytes to last_txid) is set when it is completed.
 
@@ -194,7 +169,8 @@ class SegmentDescriptor(Descriptor):
     its staged entries (None: it holds none). With `senders`, its marks are all that is known of senders, unless it is
     empty. No body in it expands to more than `decoded_bytes_max`. `entries` counts
     control entries, `records` does not. `compressed` is a copy beside it; since `raw_dropped_ms` (None: not yet)
-    readers use that alone. `taken_from` is the file, set aside once, whose records it holds (restored.py).
+    readers use that alone. `cold` is a copy in cold storage; since `hot_dropped_ms` readers use that alone.
+    `taken_from` is the file, set aside once, whose records it holds (restored.py).
     `latest_ms` is the latest time at which it, or any before it, was completed (None: written before that was kept).
     It never decreases along the list, as `completed_ms` does where a clock went back.
     """
@@ -215,6 +191,8 @@ class SegmentDescriptor(Descriptor):
     last_txid: int = TXID_NONE
     compressed: CopyDescriptor | None = None
     raw_dropped_ms: int | None = None
+    cold: ColdDescriptor | None = None
+    hot_dropped_ms: int | None = None
     taken_from: str | None = None
     latest_ms: int | None = None
 
@@ -226,12 +204,17 @@ class SegmentDescriptor(Descriptor):
     @property
     def file(self) -> SegmentName:
         """What readers open."""
-        return self.raw_file if self.raw_dropped_ms is None or self.copy_file is None else self.copy_file
+        cold = None if self.hot_dropped_ms is None else self.cold_file
+        copy = None if self.raw_dropped_ms is None else self.copy_file
+        return cold or copy or self.raw_file
 
     @property
     def file_bytes(self) -> int:
         """Where `file` ends, once the segment is completed."""
-        return self.bytes if self.raw_dropped_ms is None or self.compressed is None else self.compressed.bytes
+        cold = None if self.hot_dropped_ms is None else self.cold
+        copy = None if self.raw_dropped_ms is None else self.compressed
+        kept = cold or copy
+        return self.bytes if kept is None else kept.bytes
 
     @property
     def raw_file(self) -> SegmentName:
@@ -243,6 +226,12 @@ class SegmentDescriptor(Descriptor):
         """Its compressed copy; None: it has none."""
         made = self.compressed
         return None if made is None else self.raw_file.copied(f"{made.codec}-{made.token}")
+
+    @property
+    def cold_file(self) -> SegmentName | None:
+        """Its copy in cold storage; None: it has none."""
+        made = self.cold
+        return None if made is None else self.raw_file.moved(made.place, made.token)
 
     @property
     def end_sequence(self) -> int:
@@ -312,6 +301,18 @@ class WriterEpoch:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class LogOperator:
+    """Who may change a log without being its writer: whoever looked at it while its directory was `directory`."""
+
+    directory: str
+
+    def check(self, log: str, head: SegmentsHead) -> None:
+        """Raises LogNotFound, unless `head` still is that log's."""
+        if head.directory != self.directory:
+            raise LogNotFound(f"log '{log}' was deleted meanwhile, and another one made in its place: look at that one")
+
+
 Change = Callable[[SegmentsHead], tuple[SegmentsHead, list[Operation]]]
 
 
@@ -325,6 +326,10 @@ class LogMetadata:
         self.path = f"{namespace}/logs/{node_name(log)}"
         self.lock_path = f"{self.path}/lock"
         self.segments_path = f"{self.path}/segments"
+
+    def same(self, directory: str) -> Check:
+        """Holds only while it is the log of that directory: versions of one that is made anew begin at 0 again."""
+        return Check(f"{self.path}/{directory}", 0)
 
     def descriptor(self) -> LogDescriptor:
         """Raises LogNotFound."""
@@ -417,9 +422,8 @@ class LogMetadata:
                 raise InconsistentLog(f"log '{self.log}': {path} describes segment {found[-1].segment}")
         return found
 
-    def change(self, owner: WriterEpoch | None, change: Change) -> SegmentsHead:
-        """Apply `change` to the head as `owner` (None: as an operator), in one transaction that checks the head's
-        version.
+    def change(self, owner: WriterEpoch | LogOperator, change: Change) -> SegmentsHead:
+        """Apply `change` to the head of the owner's log, in one transaction that checks the head's version.
 
         It is tried again whenever somebody else was faster, and after a lost reply: then a change that changes nothing
         any more has been applied. Raises Fenced, LogNotFound, InconsistentLog (it fails though the head stands still),
@@ -435,13 +439,13 @@ class LogMetadata:
                 head, version = self.head()
                 failures = failures if lost_reply is not None or version == tried else 0
                 tried = version
-                if owner is not None:
-                    owner.check(self.log, head)
+                owner.check(self.log, head)
                 after, operations = change(head)
                 if lost_reply is not None and after == head:
                     return head
                 with failpoint("log.metadata"):
-                    self.registry.commit([Set(self.segments_path, after.to_bytes(), version), *operations])
+                    head_after = Set(self.segments_path, after.to_bytes(), version)
+                    self.registry.commit([self.same(owner.directory), head_after, *operations])
                 return after
             except (VersionConflict, NodeMissing, NodeExists, SegmentsMoved):
                 failures += 1  # look again: `head` tells which of the two it was, a race or the end of the log

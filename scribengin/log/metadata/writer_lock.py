@@ -188,7 +188,10 @@ def release(metadata: LogMetadata, owner: WriterEpoch) -> None:
 def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> WriterEpoch | None:
     head, version = metadata.head()
     after = head.model_copy(update={"epoch": head.epoch + 1})
-    operations: list[Operation] = [Set(metadata.segments_path, after.to_bytes(), version)]
+    operations: list[Operation] = [
+        metadata.same(head.directory),
+        Set(metadata.segments_path, after.to_bytes(), version),
+    ]
     if held is not None:
         operations.append(Delete(metadata.lock_path, held.version))
     operations.append(Create(metadata.lock_path, lock.to_bytes(), ephemeral=True))

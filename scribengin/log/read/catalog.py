@@ -16,11 +16,20 @@ from typing import Literal, TypeVar
 import pyarrow as pa
 
 from scribengin.base.clock import Clock
-from scribengin.errors import DamagedEntry, InconsistentLog, LogNotFound, PositionTruncated, SegmentsMoved
+from scribengin.errors import (
+    ColdSegmentMissing,
+    DamagedEntry,
+    InconsistentLog,
+    LogError,
+    LogNotFound,
+    PositionTruncated,
+    SegmentsMoved,
+)
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, read_body
 from scribengin.log.metadata.segment_list import READ_AT_ONCE_MAX
 from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
+from scribengin.log.store.cold import ColdLocation
 from scribengin.log.store.contract import SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import DamagePlace, EntryPlace, SegmentIndex, walk
 from scribengin_registry.contract import SessionState
@@ -39,11 +48,13 @@ _RECHECK_S = 60.0
 minute, and not a reader that stands still for ever."""
 
 
-def damaged(log: str, segment: int, entry: int, offset: int, damage: Damage) -> DamagedEntry:
-    """The error of a reader that cannot go on."""
+def damaged(
+    log: str, segment: int, entry: int, offset: int, damage: Damage, cold: ColdLocation | None = None
+) -> DamagedEntry:
+    """The error of a reader that cannot go on. It names the file, where that is in `cold` storage."""
     return DamagedEntry(
         f"log '{log}': the entry at segment {segment}, entry {entry} (byte {offset}) is damaged: {damage.reason}; "
-        "restore the segment's file from a copy, or truncate the log behind it",
+        f"restore {cold or 'its file'} from a copy, or truncate the log behind it",
         position=str(DLSN(segment, entry, 0)),
         offset=offset,
     )
@@ -89,10 +100,10 @@ class SegmentReader:
         """
         for place in walk(self._view, offset, end):
             if isinstance(place, DamagePlace):
-                raise damaged(self._log, self.segment.segment, entry, place.offset, place.damage)
+                raise self._damaged(entry, place.offset, place.damage)
             wrong = misplaced(place.header, entry=entry, epoch=self.segment.epoch, sequence=sequence)
             if wrong is not None:
-                raise damaged(self._log, self.segment.segment, entry, place.offset, wrong)
+                raise self._damaged(entry, place.offset, wrong)
             yield place
             entry, sequence = entry + 1, place.header.end_sequence
 
@@ -111,8 +122,16 @@ class SegmentReader:
     def checked(self, place: EntryPlace, body: pa.RecordBatch | Damage) -> pa.RecordBatch:
         """`body`, which is that of the entry. Raises DamagedEntry."""
         if isinstance(body, Damage):
-            raise damaged(self._log, self.segment.segment, place.header.entry, place.offset, body)
+            raise self._damaged(place.header.entry, place.offset, body)
         return body
+
+    def _damaged(self, entry: int, offset: int, damage: Damage) -> DamagedEntry:
+        return damaged(self._log, self.segment.segment, entry, offset, damage, self.cold)
+
+    @property
+    def cold(self) -> ColdLocation | None:
+        """Where it is, if that is cold storage."""
+        return ColdLocation(self.segment.file) if self.segment.file.place else None
 
     def find_entry(self, entry: int, end: int) -> EntryPlace | None:
         """Where `entry` stands; None if the segment ends before it."""
@@ -285,6 +304,8 @@ class LogCatalog:
             except PositionTruncated:
                 if self.state().head.first == first:
                     raise
+            except ColdSegmentMissing as error:
+                raise self.gone(error) from None
 
     def kept(self, *, newest_first: bool = False) -> Iterator[SegmentDescriptor]:
         """All segments that may hold records that are kept, read as they are wanted. One that is given up meanwhile is
@@ -325,7 +346,7 @@ class LogCatalog:
     def reader(self, segment: SegmentDescriptor) -> SegmentReader:
         """A reader of the segment; the last few stay open. Raises LogNotFound if its file is gone."""
         reader = self._readers.pop(segment.segment, None)
-        if reader is not None and reader.segment.file != segment.file:  # readers use its compressed copy by now
+        if reader is not None and reader.segment.file != segment.file:  # readers use a copy of it alone by now
             reader.close()
             reader = None
         if reader is None:
@@ -336,14 +357,29 @@ class LogCatalog:
         return reader
 
     def _opened(self, segment: SegmentDescriptor) -> SegmentReader:
-        try:
-            return SegmentReader(self.log.name, self._store, segment)
-        except LogNotFound:
-            self._stale.set()  # it was purged, or is read as its compressed copy by now, and nobody has said so yet
-            now = self.segment(segment.segment)
-            if now is None or now.file == segment.file:
-                raise
-            return SegmentReader(self.log.name, self._store, now)
+        while True:
+            try:
+                return SegmentReader(self.log.name, self._store, segment)
+            except LogNotFound as error:
+                self._stale.set()  # it was purged, or a copy is read by now, and nobody has said so yet
+                now = self.segment(segment.segment)
+                if now is None or now.file == segment.file:
+                    raise self.gone(error) from None
+                segment = now
+
+    def gone(self, error: LogNotFound) -> LogError:
+        """The error of who misses a file of the log. Where cold storage has lost one, there still is the log, and who
+        reads it cannot go on, or the segment was truncated since."""
+        if not isinstance(error, ColdSegmentMissing):
+            return error
+        self._stale.set()
+        first = self.state().head.first
+        if error.segment < first.segment:
+            return self._truncated(DLSN(error.segment, 0, 0), first)
+        return DamagedEntry(
+            f"log '{self.log.name}', segment {error.segment}: {error}; or truncate the log behind it",
+            position=str(DLSN(error.segment, 0, 0)),
+        )
 
     def end(self, segment: SegmentDescriptor) -> Tail:
         """How far the segment may be read just now."""
@@ -422,6 +458,8 @@ class LogCatalog:
         end = self.end(segment)
         if position.entry >= end.entries:
             return end.sequence
+        if position == (segment.segment, 0, 0):
+            return segment.start_sequence  # nothing is read: it may be far away
         place = self.reader(segment).find_entry(position.entry, end.end)
         if place is None:
             return end.sequence

@@ -129,7 +129,7 @@ class EntryCursor:
             place = next(self._walk, None)
         if place is None:
             short = Damage(f"the segment ends here, but should hold {self._end.entries} entries")
-            raise damaged(self._catalog.log.name, self._segment, self._entry, self._end.end, short)
+            raise damaged(self._catalog.log.name, self._segment, self._entry, self._end.end, short, reader.cold)
         return place
 
     def _pass_over(self, reader: SegmentReader, error: DamagedEntry) -> None:

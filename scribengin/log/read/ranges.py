@@ -17,6 +17,7 @@ from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, read_body, to_records
 from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.log.read.catalog import LogCatalog, damaged, misplaced
+from scribengin.log.store.cold import ColdLocation
 from scribengin.log.store.contract import SegmentLocation, SegmentView
 from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 
@@ -106,9 +107,12 @@ class EntryRange:
         Raises as `read`.
         """
         try:
-            view = self.location.open()
+            yield from self._entries()
         except LogNotFound as error:
             raise RangeGone(f"log '{self.log}', segment {self.segment}: {error}; or plan the range again") from None
+
+    def _entries(self) -> Iterator[tuple[EntryHeader, int, pa.RecordBatch]]:
+        view = self.location.open()
         try:
             entry, records, sequence = self.first_entry, 0, None
             for place in walk(view, self.offset, self.end):
@@ -144,7 +148,8 @@ class EntryRange:
         return body if end - start == header.records else body.slice(start, end - start)
 
     def _damaged(self, entry: int, offset: int, damage: Damage) -> Exception:
-        return damaged(self.log, self.segment, entry, offset, damage)
+        cold = self.location if isinstance(self.location, ColdLocation) else None
+        return damaged(self.log, self.segment, entry, offset, damage, cold)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedAtExit
-from scribengin.errors import DamagedEntry, LogClosed, ReadCancelled, ReaderIdle, ScribenginError
+from scribengin.errors import ColdSegmentMissing, DamagedEntry, LogClosed, ReadCancelled, ReaderIdle, ScribenginError
 from scribengin.log.config import ReaderConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.records import LogRecord
@@ -222,7 +222,7 @@ class LogReader(ClosedAtExit):
             raise self._failure.with_traceback(None)
         begun = self._position
         try:
-            return self._await(lambda: self._next_batch(records_max, place=place), timeout_s)
+            return self._await(lambda: self._found_batch(records_max, place=place), timeout_s)
         except (ReadCancelled, RegistryUnreachable, SessionLost):
             raise  # nothing was read: the next call goes on
         except BaseException as error:  # whatever it is: what it happened to was not handed out
@@ -234,6 +234,12 @@ class LogReader(ClosedAtExit):
         return LogClosed(
             f"log '{self._catalog.log.name}': a read was interrupted; open a new reader at {self._position}"
         )
+
+    def _found_batch(self, records_max: int, *, place: bool) -> pa.RecordBatch | None:
+        try:
+            return self._next_batch(records_max, place=place)
+        except ColdSegmentMissing as error:
+            raise self._catalog.gone(error) from None
 
     def _next_batch(self, records_max: int, *, place: bool) -> pa.RecordBatch | None:
         if self._lock is not None:

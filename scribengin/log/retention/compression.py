@@ -28,11 +28,17 @@ from scribengin.errors import DamagedEntry, Fenced, LogNotFound, LogWriteFailed
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, HEADER_BYTES, Damage, EncodedEntry, encode, read_body
-from scribengin.log.metadata.check import Finding
-from scribengin.log.metadata.segments import CopyDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
+from scribengin.log.metadata.segments import (
+    CopyDescriptor,
+    LogMetadata,
+    LogOperator,
+    LogState,
+    SegmentDescriptor,
+    SegmentsHead,
+)
 from scribengin.log.read.catalog import damaged
-from scribengin.log.scan.audit import SegmentCheck
-from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView, Tail
+from scribengin.log.scan.audit import wrong_in
+from scribengin.log.store.contract import PlacedEntry, SegmentAppender, SegmentName, SegmentStore, SegmentView
 from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 from scribengin_registry.contract import Operation, Set
 
@@ -42,7 +48,6 @@ RAW_GRACE_MS = 180_000
 """How long a raw file stays after readers were told to use its copy: enough for a range that was planned before."""
 
 Codec = Literal["lz4", "zstd"]
-"""How a compressed copy is compressed."""
 """How a compressed copy is compressed."""
 Stopping = Callable[[], bool]
 
@@ -59,7 +64,8 @@ def compress_segments(
         if stopping():
             break
         kept = segment.segment >= state.head.first.segment
-        if not segment.in_progress and segment.compressed is None and segment.entries and kept:
+        wanted = segment.compressed is None and segment.cold is None and segment.entries
+        if not segment.in_progress and wanted and kept:
             made += _compress(metadata, store, segment, codec, stopping)
     return made
 
@@ -76,7 +82,9 @@ def drop_raw_segments(
         return
     failure: DamagedEntry | None = None
     for segment in state.segments:
-        if segment.completed_ms is None or segment.compressed is None or segment.raw_dropped_ms is not None:
+        if segment.completed_ms is None or segment.compressed is None:
+            continue
+        if segment.raw_dropped_ms is not None or segment.hot_dropped_ms is not None:
             continue
         if segment.completed_ms + hours * _MS_AN_HOUR > now_ms:
             continue
@@ -85,13 +93,16 @@ def drop_raw_segments(
         except DamagedEntry as error:
             failure = error
             continue
-        _revise(metadata, segment.segment, _dropping(segment.compressed, now_ms))
+        revise_segment(metadata, segment, _dropping(segment.compressed, now_ms))
     if failure is not None:
         raise failure
 
 
 def is_dead_copy(name: SegmentName, segment: SegmentDescriptor, now_ms: int) -> bool:
     """Whether nobody will ever open that file of a segment that is kept, whatever happens from now on."""
+    hot_dropped_ms = segment.hot_dropped_ms
+    if name.epoch == segment.epoch and hot_dropped_ms is not None and hot_dropped_ms + RAW_GRACE_MS <= now_ms:
+        return True  # it is read from cold storage alone
     if name.copy:
         return segment.copy_file is not None and segment.copy_file != name
     dropped_ms = segment.raw_dropped_ms
@@ -99,7 +110,11 @@ def is_dead_copy(name: SegmentName, segment: SegmentDescriptor, now_ms: int) -> 
 
 
 def _compress(
-    metadata: LogMetadata, store: SegmentStore, segment: SegmentDescriptor, codec: Codec, stopping: Stopping
+    metadata: LogMetadata,
+    store: SegmentStore,
+    segment: SegmentDescriptor,
+    codec: Codec,
+    stopping: Stopping,
 ) -> bool:
     named = CopyDescriptor(codec=codec, token=uuid.uuid4().hex[:12], bytes=0)
     name = segment.raw_file.copied(f"{named.codec}-{named.token}")
@@ -110,35 +125,38 @@ def _compress(
             return False
         named = named.model_copy(update={"bytes": size})
         wanted = True  # for all that is known once the request is on its way
-        _revise(metadata, segment.segment, _naming(named))
+        revise_segment(metadata, segment, _naming(named))
         now = metadata.completed_segment(segment.segment)
         wanted = now is not None and now.compressed == named
         return wanted
     except Fenced:  # the store's way to say that the file is gone: the log was deleted, or another copy was named
         return False
     except LogNotFound:
-        if metadata.completed_segment(segment.segment) is None:
-            return False  # it was purged meanwhile
+        now = metadata.completed_segment(segment.segment)
+        if now is None or now.directory != segment.directory:
+            return False  # it was purged meanwhile, or is another log's
         raise
     finally:
         if not wanted:
             store.remove(name)
 
 
-def _revise(
-    metadata: LogMetadata, number: int, revise: Callable[[SegmentDescriptor], SegmentDescriptor | None]
+def revise_segment(
+    metadata: LogMetadata,
+    segment: SegmentDescriptor,
+    revise: Callable[[SegmentDescriptor], SegmentDescriptor | None],
 ) -> None:
     """Replace the descriptor of a completed segment by what `revise` makes of it, if it still is there and that is not
-    None. After a lost reply nothing may have been done: look."""
+    None. After a lost reply nothing may have been done: look. Raises LogNotFound: it is another log by now."""
 
     def change(head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
-        before = metadata.completed_segment(number)
+        before = metadata.completed_segment(segment.segment)
         after = None if before is None else revise(before)
         if before is None or after is None:
             return head, []
         return head.revising(before, after), [Set(f"{metadata.segments_path}/{after.node}", after.to_bytes())]
 
-    metadata.change(None, change)
+    metadata.change(LogOperator(segment.directory), change)
 
 
 def _naming(named: CopyDescriptor) -> Callable[[SegmentDescriptor], SegmentDescriptor | None]:
@@ -262,17 +280,22 @@ def _check_copy(log: str, store: SegmentStore, segment: SegmentDescriptor) -> No
     """Read the whole copy. Raises DamagedEntry if anything in it does not hold."""
     assert segment.compressed is not None, "it has one"
     assert segment.copy_file is not None, "the same"
-    end = Tail(segment.compressed.bytes, segment.entries, segment.last_txid, segment.end_sequence)
     try:
-        view = store.open(segment.copy_file)
+        wrong = wrong_in(store, segment, segment.copy_file, segment.compressed.bytes)
     except LogNotFound as error:
         raise _refused(log, segment, str(error)) from None
-    try:
-        found = next((entry for entry in SegmentCheck(view, segment, end) if isinstance(entry, Finding)), None)
-    finally:
-        view.close()
-    if found is not None:
-        raise _refused(log, segment, str(found))
+    if wrong is not None:
+        raise _refused(log, segment, wrong)
+
+
+def hold_same_bytes(one: SegmentView, other: SegmentView, size: int) -> bool:
+    """Whether both begin with the same bytes, so many of them."""
+    for offset in range(0, size, _WRITE_BYTES):
+        length = min(_WRITE_BYTES, size - offset)
+        data = one.read(offset, length)
+        if data.size != length or not data.equals(other.read(offset, length)):
+            return False
+    return True
 
 
 def _refused(log: str, segment: SegmentDescriptor, why: str) -> DamagedEntry:

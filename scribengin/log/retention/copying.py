@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from scribengin.base.clock import Clock
@@ -26,13 +27,11 @@ from scribengin.log.config import LogConfig
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.metadata.lifecycle import finish_deletion
 from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
-from scribengin.log.retention.compression import bodies_of, write_entries
-from scribengin.log.store.contract import PlacedEntry, SegmentStore, SegmentView
+from scribengin.log.retention.compression import bodies_of, hold_same_bytes, write_entries
+from scribengin.log.store.contract import PlacedEntry, SegmentName, SegmentStore, SegmentView
 from scribengin_registry.client.batches import batches
-from scribengin_registry.contract import Check, Create, Operation, Set
+from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
-
-_COMPARED_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def copy_log(source: LogPlace, target: LogPlace, config: LogConfig | None, clock
     config = config or source.metadata.descriptor().config
     store = target.store.for_log(config)
     state = source.metadata.whole()
-    _refuse_unfinished(source.metadata.log, state)
+    refuse_unfinished(source.metadata.log, state)
     _refuse_existing(target)
     log = LogDescriptor(
         name=target.metadata.log,
@@ -83,7 +82,22 @@ def copy_log(source: LogPlace, target: LogPlace, config: LogConfig | None, clock
     return Copied(len(segments), sum(segment.bytes for segment in segments))
 
 
-def _refuse_unfinished(log: str, state: LogState) -> None:
+def repair_segments(metadata: LogMetadata, store: SegmentStore) -> int:
+    """Let the files of completed segments have all their copies again, where machines that had some are gone: of how
+    many segments copies were made. Raises as `SegmentStore.repair`."""
+    state = metadata.whole()
+    completed = {(segment.segment, segment.epoch) for segment in state.segments if not segment.in_progress}
+    repaired: set[int] = set()
+    for name in store.names(state.head.directory):
+        if (name.segment, name.epoch) in completed:
+            with suppress(LogNotFound):  # purged since
+                if store.repair(name):
+                    repaired.add(name.segment)
+    return len(repaired)
+
+
+def refuse_unfinished(log: str, state: LogState) -> None:
+    """Raises LogBusy."""
     if state.head.in_progress:
         raise LogBusy(
             f"log '{log}' is being written, or its writer has left segment {state.head.max_segment} unfinished: end "
@@ -108,6 +122,8 @@ def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, d
             "bytes": segment.file_bytes,
             "compressed": None,
             "raw_dropped_ms": None,
+            "cold": None,
+            "hot_dropped_ms": None,
             "taken_from": None,
             "fsync": True,
         }
@@ -115,20 +131,28 @@ def _copied(source: LogPlace, store: SegmentStore, segment: SegmentDescriptor, d
     log = source.metadata.log
     view = source.store.open(segment.file)
     try:
-        appender = store.create(copied.raw_file, fsync=True)
-        try:
-            write_entries(appender, _stored(log, view, segment), lambda: False)
-            appender.make_durable()
-        finally:
-            appender.close()
+        write_copy(log, view, segment, segment.file_bytes, store, copied.raw_file)
         _compare(log, view, store, copied)
     finally:
         view.close()
     return copied
 
 
-def _stored(log: str, view: SegmentView, segment: SegmentDescriptor) -> Iterator[PlacedEntry]:
-    for place, body, _ in bodies_of(log, view, segment, segment.file_bytes):
+def write_copy(
+    log: str, view: SegmentView, segment: SegmentDescriptor, end: int, store: SegmentStore, name: SegmentName
+) -> None:
+    """Write the entries in the first `end` bytes of a segment to a file of another store, as they stand: durable when
+    this returns. Raises DamagedEntry, LogWriteFailed."""
+    appender = store.create(name, fsync=True)
+    try:
+        write_entries(appender, _stored(log, view, segment, end), lambda: False)
+        appender.make_durable()
+    finally:
+        appender.close()
+
+
+def _stored(log: str, view: SegmentView, segment: SegmentDescriptor, end: int) -> Iterator[PlacedEntry]:
+    for place, body, _ in bodies_of(log, view, segment, end):
         yield PlacedEntry(place.offset, place.header, EncodedEntry.of_stored(place.header, body))
 
 
@@ -136,13 +160,11 @@ def _compare(log: str, view: SegmentView, store: SegmentStore, copied: SegmentDe
     """Raises LogWriteFailed unless both hold the same bytes."""
     written = store.open(copied.raw_file, from_disk=True)
     try:
-        for offset in range(0, copied.bytes, _COMPARED_BYTES):
-            length = min(_COMPARED_BYTES, copied.bytes - offset)
-            if not view.read(offset, length).equals(written.read(offset, length)):
-                raise LogWriteFailed(
-                    f"log '{log}': segment {copied.segment} does not hold in {store.location(copied.raw_file)} what "
-                    "was copied; nothing was kept of the copy: check the machine's memory and disk"
-                )
+        if not hold_same_bytes(view, written, copied.bytes):
+            raise LogWriteFailed(
+                f"log '{log}': segment {copied.segment} does not hold in {store.location(copied.raw_file)} what "
+                "was copied; nothing was kept of the copy: check the machine's memory and disk"
+            )
     finally:
         written.close()
 
@@ -162,20 +184,22 @@ def _name(
             registry.commit(
                 [
                     Create(path, log.model_copy(update=hidden).to_bytes()),
+                    Create(target.same(log.directory).path),
                     Create(segments_path, head.model_copy(update=hidden).to_bytes()),
                 ]
             )
         nodes: list[Operation] = [Create(f"{segments_path}/{one.node}", one.to_bytes()) for one in segments]
         for batch in batches(nodes):
             with failpoint("log.copy_segments"):
-                registry.commit([Check(path, 0), *batch])
+                registry.commit([target.same(log.directory), *batch])
         now, _version = source.metadata.head()
         if (now.max_segment, now.in_progress, now.first) != (state.head.max_segment, False, state.head.first):
             raise LogBusy(
                 f"log '{source.metadata.log}' has changed while it was copied: end what uses it, and try again"
             )
         with failpoint("log.copy_end"):
-            registry.commit([Set(path, log.to_bytes(), 0), Set(segments_path, head.to_bytes(), 0)])
+            shown = [Set(path, log.to_bytes(), 0), Set(segments_path, head.to_bytes(), 0)]
+            registry.commit([target.same(log.directory), *shown])
     except OutcomeUnknown:
         registry.sync(path)
         if not _is_named(target, log):
@@ -196,6 +220,7 @@ def _head_of(head: SegmentsHead, log: LogDescriptor, segments: list[SegmentDescr
             "senders": head.senders if head.senders in kept else 0,
             "revisions": 0,
             "revised": (),
+            "cold_places": (),
         }
     )
 

@@ -18,10 +18,10 @@ from scribengin.base.model import Descriptor, Part, from_node_name, node_name
 from scribengin.errors import DamagedEntry, InconsistentLog, LogBusy, LogError
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.metadata.names import check_reader_name
-from scribengin.log.metadata.segments import LogMetadata, SegmentsHead
+from scribengin.log.metadata.segments import LogMetadata, LogOperator, SegmentsHead
 from scribengin.log.read.catalog import LogCatalog
 from scribengin_registry.compare_and_set import LookAgain, win_race
-from scribengin_registry.contract import Create, Operation, Set
+from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict
 
 
@@ -98,9 +98,13 @@ class RegisteredReaders:
         check_reader_name(self._metadata.log, reader)
         check_commit_log(commit_log)
         wanted = position
+        operator: LogOperator | None = None
 
         def attempt() -> DLSN:
-            nonlocal wanted
+            nonlocal wanted, operator
+            head, _version = self._metadata.head()
+            operator = operator or LogOperator(head.directory)
+            operator.check(self._metadata.log, head)
             there, version = self._find(reader)
             if there is not None and wanted in (None, there.position):
                 return there.position
@@ -111,10 +115,11 @@ class RegisteredReaders:
                 )
             with closing(open_catalog()) as catalog:
                 wanted = catalog.state().head.first if wanted is None else check_visible(catalog, wanted)
-            if there is None:
-                self._add(reader, ReaderDescriptor.of(wanted, commit_log, hold))
+            if there is None or version is None:
+                self._add(operator, reader, ReaderDescriptor.of(wanted, commit_log, hold))
             else:
-                self._move(reader, ReaderDescriptor.of(wanted, hold=there.hold), version)
+                node = Set(self._node(reader), ReaderDescriptor.of(wanted, hold=there.hold).to_bytes(), version)
+                self._move(operator, node)
             raise LookAgain
 
         what = f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; give it another id"
@@ -123,16 +128,21 @@ class RegisteredReaders:
     def unregister(self, reader: str) -> bool:
         """Forget `reader`, and say whether it was there. Raises LogBusy while it holds its subscriber's lock."""
         known = False
+        directory: str | None = None
 
         def attempt() -> bool:
-            nonlocal known
+            nonlocal known, directory
+            now = self._metadata.find_descriptor()
+            if now is None or now[0].directory != (directory or now[0].directory):
+                return known
+            directory = now[0].directory
             descriptor, version = self._find(reader)
             known = known or descriptor is not None
             if version is None:
                 return known
             try:
                 with failpoint("log.reader_unregister"):
-                    self._registry.delete(self._node(reader), version)
+                    self._registry.commit([self._metadata.same(directory), Delete(self._node(reader), version)])
             except NodeNotEmpty:
                 raise LogBusy(
                     f"log '{self._metadata.log}': reader '{reader}' is reading just now; close it first"
@@ -174,7 +184,7 @@ class RegisteredReaders:
             return reader.position
         return DLSN(int(said["segment"]), int(said["entry"]), int(said["slot"]))
 
-    def _add(self, reader: str, wanted: ReaderDescriptor) -> None:
+    def _add(self, operator: LogOperator, reader: str, wanted: ReaderDescriptor) -> None:
         """Register it, unless its position has been truncated since that was looked at."""
         data, position = wanted.to_bytes(), wanted.position
 
@@ -191,12 +201,12 @@ class RegisteredReaders:
                 operations.append(Create(self._path))
             return head, [*operations, Create(self._node(reader), data)]
 
-        self._metadata.change(None, change)
+        self._metadata.change(operator, change)
 
-    def _move(self, reader: str, wanted: ReaderDescriptor, version: int | None) -> None:
+    def _move(self, operator: LogOperator, node: Set) -> None:
         try:
             with failpoint("log.reader_move"):
-                self._registry.set(self._node(reader), wanted.to_bytes(), -1 if version is None else version)
+                self._registry.commit([self._metadata.same(operator.directory), node])
         except (NodeMissing, VersionConflict, NodeExists):
             return  # look again
         except OutcomeUnknown:

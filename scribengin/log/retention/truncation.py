@@ -2,26 +2,28 @@
 
 Truncation is metadata, exact to the record. Purging takes whole segments, from the first on, and stops at the first one
 that holds anything that is kept: their nodes in one transaction that checks the version of the log's head, their files
-after it. A crash between the two leaves files that no node names; numbers only grow, so whoever purges next removes
-whatever is older than the first segment there is. Readers that have such a file open read on in it.
+after it, those in cold storage last. A crash between leaves files that no node names; numbers only grow, so whoever
+purges next removes whatever is older than the first segment there is. Readers that have such a file open in the store
+read on in it.
 
 Neither goes past a registered reader (retention/holds.py), unless a person forces it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from scribengin.base.clock import Clock
-from scribengin.errors import DamagedEntry, LogNotFound, PositionTruncated, ReaderBehind
+from scribengin.errors import DamagedEntry, LogError, LogNotFound, PositionTruncated, ReaderBehind
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
-from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor, SegmentsHead
+from scribengin.log.metadata.segments import LogMetadata, LogOperator, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.read.catalog import LogCatalog
 from scribengin.log.retention.compression import drop_raw_segments, is_dead_copy
 from scribengin.log.retention.holds import RegisteredReaders, check_visible
+from scribengin.log.retention.offloading import dead_cold, drop_hot_segments
 from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin_registry.client.batches import BATCH_OPERATIONS_MAX, batches
 from scribengin_registry.contract import Delete, Operation
@@ -63,9 +65,10 @@ def truncate_log(metadata: LogMetadata, open_catalog: OpenCatalog, before: DLSN,
         changed = True
         return head.truncated(before, given_up_to), []
 
-    if before <= metadata.head()[0].first:
+    now = metadata.head()[0]
+    if before <= now.first:
         return False
-    metadata.change(None, change)
+    metadata.change(LogOperator(now.directory), change)
     return changed
 
 
@@ -79,28 +82,53 @@ def purge_log(
     sweep: bool = True,
 ) -> Purged:
     """Remove the segments that lie wholly before the first record kept, or are older than the log's configuration wants
-    them, raw files that it wants only as their compressed copy, and with `sweep` (every file is
+    them, files in the store that it wants only as their compressed or cold copy, and with `sweep` (every file is
     looked at) what earlier purges have left. Idempotent; anybody may do it, at any time, several at once.
 
-    Raises LogNotFound, InconsistentLog, LogWriteFailed (a file could not be removed: the next purge tries again),
-    DamagedEntry (a compressed copy does not hold: its raw file is kept, all else was done).
+    Raises LogNotFound, InconsistentLog, LogWriteFailed, StoreUnreachable (a file could not be removed: the next purge
+    tries again), DamagedEntry (a copy does not hold: what it is of is kept, all else was done).
     """
     before = state.head.begin
     freed = 0
+    cold: list[SegmentName] = []
     while _droppable_now(metadata, state, clock):
         dropped, state = _drop(metadata, open_catalog, clock, state)
         freed += sum(store.remove(name) for segment in dropped for name in _files(segment))
-    now_ms = clock.now_ms()
-    try:
-        drop_raw_segments(metadata, store, state, metadata.descriptor().config, now_ms)
-    finally:
-        if sweep:
-            dead = [name for name in store.names(state.head.directory) if is_dead(name, state, now_ms)]
-            freed += sum(store.remove(name) for name in dead)
+        cold += [segment.cold_file for segment in dropped if segment.cold_file is not None]
+    now_ms, config = clock.now_ms(), metadata.descriptor().config
+
+    def remove(names: Iterable[SegmentName]) -> None:
+        nonlocal freed
+        for name in names:
+            freed += store.remove(name)
+
+    def dead() -> Iterable[SegmentName]:
+        return [name for name in store.names(state.head.directory) if is_dead(name, state, now_ms)] if sweep else []
+
+    all_tried(
+        lambda: drop_raw_segments(metadata, store, state, config, now_ms),
+        lambda: drop_hot_segments(metadata, store, state, config, now_ms),
+        lambda: remove(dead()),
+        lambda: remove(cold),
+        lambda: remove(list(dead_cold(state)) if sweep else ()),
+    )
     return Purged(state.head.begin - before, freed)
 
 
+def all_tried(*steps: Callable[[], object]) -> None:
+    """Take all steps, in order, also if one fails: the first failure is raised in the end."""
+    failure: LogError | None = None
+    for step in steps:
+        try:
+            step()
+        except LogError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
 def _files(segment: SegmentDescriptor) -> list[SegmentName]:
+    """Those in the store."""
     return [segment.raw_file] + ([] if segment.copy_file is None else [segment.copy_file])
 
 
@@ -155,7 +183,7 @@ def _drop(
         with closing(open_catalog()) as catalog:
             return _head_without(found, state.head, catalog), _deletes(metadata, found)
 
-    metadata.change(None, change)
+    metadata.change(LogOperator(state.head.directory), change)
     return dropped, metadata.state(state)
 
 

@@ -18,7 +18,7 @@ from scribengin.log.metadata.check import Finding
 from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.log.scan.resync import next_good_entry
 from scribengin.log.scan.unfinished import EntryFold
-from scribengin.log.store.contract import SegmentView, Tail
+from scribengin.log.store.contract import SegmentName, SegmentStore, SegmentView, Tail
 from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 
 TXID_UNKNOWN = -(2**63)
@@ -143,6 +143,18 @@ class SegmentCheck:
 
     def _finding(self, place: EntryPlace, what: str) -> Finding:
         return Finding(what, self._segment.segment, place.header.entry, place.offset)
+
+
+def wrong_in(store: SegmentStore, segment: SegmentDescriptor, name: SegmentName, size: int) -> str | None:
+    """Read the first `size` bytes of a file of a segment, which should be all of it: what does not hold, if anything
+    does not. Raises LogNotFound, LogWriteFailed."""
+    end = Tail(size, segment.entries, segment.last_txid, segment.end_sequence)
+    view = store.open(name)
+    try:
+        found = next((entry for entry in SegmentCheck(view, segment, end) if isinstance(entry, Finding)), None)
+    finally:
+        view.close()
+    return None if found is None else str(found)
 
 
 def _lost(entries: int, records: int) -> str:

@@ -33,21 +33,36 @@ IndexKind = Literal["positions", "keys"]
 """Where entries begin (index.py), and which keys stand where (read/key_index.py)."""
 
 
+COLD = "cold-"
+"""How the `copy` begins in the name of one in cold storage."""
+
+
 class SegmentName(NamedTuple):
     """A segment of one log, in the directory that the log's descriptor names. `copy` is empty for what its writer
-    wrote, and names a compressed copy (retention/compression.py) otherwise."""
+    wrote, and names a compressed copy (retention/compression.py) otherwise. With a `place`, it is a copy in cold
+    storage (store/cold.py), in the directory of that URL, and not in the store."""
 
     directory: str
     segment: int
     epoch: int
     copy: str = ""
+    place: str = ""
 
     def copied(self, copy: str) -> SegmentName:
         """The name of that copy of it."""
         return self._replace(copy=copy)
 
+    def moved(self, place: str, token: str) -> SegmentName:
+        """The name of its copy in cold storage that has that token."""
+        return self._replace(copy=f"{COLD}{token}", place=place)
+
+    @property
+    def file(self) -> str:
+        """What its files are called, wherever they are, without an ending."""
+        return f"{self.segment:018d}-{self.epoch}" + (f".{self.copy}" if self.copy else "")
+
     def __str__(self) -> str:
-        return f"{self.directory}/{self.segment:018d}-{self.epoch}" + (f".{self.copy}" if self.copy else "")
+        return f"{self.place or self.directory}/{self.file}"
 
 
 SEGMENT_MAX = 10**18 - 1
@@ -219,6 +234,12 @@ class SegmentStore(ABC):
         """Which machines hold the segment's bytes, for people. Empty: this store does not tell. Raises LogNotFound,
         LogWriteFailed."""
         return ()
+
+    def repair(self, name: SegmentName) -> int:
+        """Let a completed segment have all its copies again: how many machines that are gone were replaced by others.
+        0: none was, or this store leaves that to what it is on (HDFS), or has one copy. Idempotent. Raises
+        StoreUnreachable (too few machines), LogNotFound, LogWriteFailed."""
+        return 0
 
     @abstractmethod
     def load_index(self, name: SegmentName, kind: IndexKind = "positions") -> bytes:

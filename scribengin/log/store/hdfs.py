@@ -142,6 +142,13 @@ class HdfsSegmentStore(SegmentStore):
             raise LogWriteFailed(f"{self._named(path)} holds no token: another program's file? use another directory")
         return token
 
+    def unmark(self) -> None:
+        """Remove the token, if it stands there. Idempotent. Raises LogWriteFailed."""
+        path = f"{self._root}/{_MARK}"
+        with _refusals(f"remove {self._named(path)}"), failpoint("log.unmark"):
+            if self._read_mark() == self._token:
+                self._files.remove(path)
+
     def _read_mark(self) -> str | None:
         try:
             found = _TOKEN.search(self._files.read(f"{self._root}/{_MARK}", 0, 1024).decode("ascii", "replace"))

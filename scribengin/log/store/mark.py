@@ -60,6 +60,17 @@ def mark_directory(directory: Path) -> str:
     return token
 
 
+def unmark_directory(directory: Path, token: str) -> None:
+    """Remove the mark with that token, if it stands there. Idempotent. Raises LogWriteFailed."""
+    try:
+        if read_mark(directory) == token:
+            with failpoint("log.unmark"):
+                (directory / MARK).unlink()
+            sync_directory(directory)
+    except OSError as error:
+        raise LogWriteFailed(f"cannot remove {directory / MARK}: {error.strerror}") from error
+
+
 def check_mark(directory: Path, token: str) -> None:
     """Raises StoreNotMounted, unless this is the directory with that token, and nobody else's."""
     try:

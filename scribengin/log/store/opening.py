@@ -15,7 +15,8 @@ from scribengin.base.model import absolute_path
 from scribengin.errors import ConfigInvalid
 from scribengin.log.store.contract import SegmentStore
 from scribengin.log.store.file import FileSegmentStore
-from scribengin.log.store.mark import mark_directory
+from scribengin.log.store.mark import mark_directory, unmark_directory
+from scribengin.log.store.tiered import TieredStore
 
 if TYPE_CHECKING:
     from scribengin.log.store.hdfs import HdfsSegmentStore
@@ -45,6 +46,11 @@ class StoreKind(ABC):
         asked for. Raises LogWriteFailed."""
 
     @abstractmethod
+    def retire(self, location: str, token: str) -> None:
+        """Let the place hold that token no more: whoever opened it with that makes nothing there from now on.
+        Idempotent. What is kept there stays. Raises LogWriteFailed."""
+
+    @abstractmethod
     def open(self, location: str, token: str | None) -> SegmentStore:
         """The store at that place, which holds that token. Does not look: see `SegmentStore.check_mounted`."""
 
@@ -60,6 +66,9 @@ class _FileKind(StoreKind):
 
     def prepare(self, location: str) -> str:
         return mark_directory(Path(location))
+
+    def retire(self, location: str, token: str) -> None:
+        unmark_directory(Path(location), token)
 
     def open(self, location: str, token: str | None) -> SegmentStore:
         return FileSegmentStore(location, token)
@@ -86,6 +95,9 @@ class _HdfsKind(StoreKind):
 
     def prepare(self, location: str) -> str:
         return self._store(location, None).mark()
+
+    def retire(self, location: str, token: str) -> None:
+        self._store(location, token).unmark()
 
     def open(self, location: str, token: str | None) -> SegmentStore:
         return self._store(location, token)
@@ -119,6 +131,11 @@ class _BookKeeperKind(StoreKind):
 
         return BookKeeperSegmentStore(location).mark()
 
+    def retire(self, location: str, token: str) -> None:
+        from scribengin.log.store.bookkeeper.store import BookKeeperSegmentStore
+
+        BookKeeperSegmentStore(location, token).unmark()
+
     def open(self, location: str, token: str | None) -> SegmentStore:
         from scribengin.log.store.bookkeeper.store import BookKeeperSegmentStore
 
@@ -141,5 +158,6 @@ def store_kind(name: str) -> StoreKind:
 
 
 def open_store(kind: str, location: str, token: str | None = None) -> SegmentStore:
-    """The store of that kind at that place; with a `token`, only while that stands there. Raises ValueError."""
-    return store_kind(kind).open(location, token)
+    """The store of that kind at that place, with the cold storage of its logs; with a `token`, only while that stands
+    there. Raises ValueError."""
+    return TieredStore(store_kind(kind).open(location, token))

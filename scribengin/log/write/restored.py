@@ -19,7 +19,7 @@ order in which files were written, and no two ever have one name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -49,21 +49,23 @@ from scribengin_registry.client.batches import batches
 from scribengin_registry.contract import Delete, Operation
 
 _ASIDE = "aside"
-_TAKING = "taking-0"
+TAKING = "taking-0"
 """Marks a file as a copy that is being written: until it is registered, what it was taken from still stands."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What came of it: the segments that are part of the log again, which files could not be, and why, and how many
-    segments at its beginning were given up because their files are gone."""
+    """What came of it: the segments that are part of the log again, which files could not be, and why, how many
+    segments at its beginning were given up because their files are gone, and how many of those that are listed were
+    found in cold storage alone, and are read from there."""
 
     segments: tuple[SegmentDescriptor, ...] = ()
     refused: tuple[str, ...] = ()
     given_up: int = 0
+    from_cold: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.segments or self.refused or self.given_up)
+        return bool(self.segments or self.refused or self.given_up or self.from_cold)
 
 
 def aside_of(directory: str) -> str:
@@ -101,7 +103,7 @@ def holder_of(store: SegmentStore, files: Sequence[SegmentName]) -> SegmentName 
 
 def is_marker(name: SegmentName) -> bool:
     """Whether that file only says that another is being written."""
-    return name.copy == _TAKING
+    return name.copy == TAKING
 
 
 def _named(name: SegmentName, state: LogState) -> bool:
@@ -187,12 +189,14 @@ def records_in(store: SegmentStore, name: SegmentName) -> int:
         view.close()
 
 
-def give_up_missing(metadata: LogMetadata, store: SegmentStore, owner: WriterEpoch, state: LogState) -> int:
-    """Let the log begin with the first segment that has a file, and return how many segments went.
+def give_up_missing(
+    metadata: LogMetadata, owner: WriterEpoch, state: LogState, present: Container[tuple[int, int]]
+) -> int:
+    """Let the log begin with the first segment that has a file, and return how many segments went. `present` are those
+    that have one, by number and epoch.
 
     They were purged after the backup was made. A log none of whose files are there is left alone: its disk may be away.
     """
-    present = {(name.segment, name.epoch) for name in store.names(owner.directory)}
     gone = list(takewhile(lambda segment: (segment.segment, segment.epoch) not in present, state.segments))
     if len(gone) == len(state.segments):
         return 0
@@ -248,7 +252,7 @@ class Restoration:
         made: list[SegmentDescriptor] = []
         refused: list[str] = []
         for at, name in enumerate(waiting):
-            if _label(name) in taken:  # its records are there since a run that ended before this
+            if label(name) in taken:  # its records are there since a run that ended before this
                 self._store.remove(name)
                 continue
             try:
@@ -260,7 +264,7 @@ class Restoration:
             head = self._metadata.adopt_segment(self._owner, segment)
             self._last_epoch = segment.epoch
             if segment.taken_from is not None:
-                self._store.remove(segment.raw_file.copied(_TAKING))
+                self._store.remove(segment.raw_file.copied(TAKING))
                 self._store.remove(SegmentName(self._owner.directory, name.segment, name.epoch))
             made.append(segment)
         return TakenBack(tuple(made), tuple(refused))
@@ -338,10 +342,10 @@ class Restoration:
                 "segment": head.max_segment + 1,
                 "epoch": self._owner.epoch,
                 "start_sequence": head.next_sequence,
-                "taken_from": _label(source.raw_file),
+                "taken_from": label(source.raw_file),
             }
         )
-        store.create(copy.raw_file.copied(_TAKING), fsync=True).close()
+        store.create(copy.raw_file.copied(TAKING), fsync=True).close()
         appender, view = store.create(copy.raw_file, fsync=True), store.open(source.file)
         try:
             at = Tail(0, 0, head.last_txid, head.next_sequence)
@@ -370,7 +374,8 @@ class Restoration:
         return EncodedEntry.of_stored(header, stored).as_type(EntryType.RECORDS)
 
 
-def _label(name: SegmentName) -> str:
+def label(name: SegmentName) -> str:
+    """What a segment says that holds the records of that file (`SegmentDescriptor.taken_from`)."""
     return f"{name.segment:018d}-{name.epoch}"
 
 

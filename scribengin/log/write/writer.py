@@ -214,6 +214,11 @@ class LogWriter(ClosedOrAborted):
         """The largest payload that the log takes."""
         return self._config.record_bytes_max
 
+    @property
+    def pending_bytes_max(self) -> int:
+        """A call blocks while so much that was submitted is not written yet."""
+        return self._config.pending_bytes_max
+
     def refused(self, batch: pa.RecordBatch) -> tuple[RefusedRow, ...]:
         """The rows of `batch` that `stage` would refuse whatever stands beside them, and why. Writes nothing.
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scribengin.base.names import a_few, natural
+from scribengin.base.text.counting import many
 from scribengin.dataflow.edits import EditPlan, plan_edit
 from scribengin.dataflow.registry.descriptors import (
     FINAL_STATES,
@@ -230,7 +231,7 @@ class MasterState:
             return  # found for another config, or too late
         made = self.placement.found(event.tasks, event.grouped_for, anew=event.anew)
         if made:
-            self._telling.record("tasks_created", f"{made} tasks, {len(self.tasks)} in all")
+            self._telling.record("tasks_created", f"{many(made, 'task')}, {len(self.tasks)} in all")
         self.placement.grows(event.grown, event.grouped_for)
         self._lasting["guarantees"] = event.guarantees or self._lasting["guarantees"]
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from scribengin.base.names import natural
+from scribengin.base.text.counting import many
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
 from scribengin.dataflow.registry.view import Placement
 from scribengin.master.state import events as ev
@@ -208,7 +209,7 @@ class TaskPlacement:
         self._clean = (self._clean - changing) | {task.name for task in made}
         self.grouped_for = wanted
         self._to_come = None
-        return f"{before} tasks -> {len(to_come)}, {kept} of them untouched"
+        return f"{many(before, 'task')} -> {len(to_come)}, {kept} of them untouched"
 
     def was_read(self, drained: ev.Drained) -> None:
         """What these tasks have written was read by everybody who reads it."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
@@ -21,9 +23,18 @@ from scribengin.base.model import from_node_name
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
-from scribengin.errors import DataflowNotFound, DescriptorUnreadable, LogNotFound
+from scribengin.dataflow.round.checkpoints import (
+    MARKER,
+    CheckpointMark,
+    Checkpoints,
+    checkpoint_root,
+    named_checkpoints,
+    registry_begun_ms,
+)
+from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, LogNotFound
+from scribengin.filesystems.paths import durable_file_system
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace, NamespaceDescriptor, RetentionHold
+from scribengin.log import LogDescriptor, LogNamespace, NamespaceDescriptor, RetentionHold
 from scribengin.operations.chain.registry import chain_names, get_chain
 from scribengin.operations.registry.leftover_claims import asked_for, claim_remains, next_step_of, unclaimed_files
 from scribengin_registry.contract import Registry
@@ -61,6 +72,7 @@ def leftovers(registry: Registry, home: Path, clock: Clock = SYSTEM_CLOCK) -> It
     for path, descriptor in namespaces(registry):
         yield from _of_namespace(registry, path, descriptor, clock.now_ms() / 1000)
     yield from _containers(registry, home)
+    yield from _checkpoints(registry, home, clock.now_ms() / 1000)
 
 
 def namespaces(
@@ -127,6 +139,43 @@ def _unless_back(registry: Registry, dataflow: str, remove: Callable[[], object]
         remove()
 
 
+def _checkpoints(registry: Registry, home: Path, now_s: float) -> Iterator[Leftover]:
+    """State that no commit log of this registry names, and that is of this registry, on this machine."""
+    begun_ms = registry_begun_ms(registry)
+    there = {name: DataflowView(registry, name) for name in dataflow_names(registry)}
+    suspects = []
+    for root in sorted({str(home / "state"), *_checkpoint_roots(there.values())}):
+        for marker in sorted(Path(root).glob(f"*/*/*/{MARKER}")):
+            with suppress(OSError, ValidationError):
+                mark = CheckpointMark.model_validate_json(marker.read_bytes())
+                if mark.registry_ms == begun_ms and now_s - marker.stat().st_mtime >= SETTLED_S:
+                    suspects.append((mark, marker.parent.parent))
+    for mark, task in suspects:
+        dataflow = from_node_name(task.parent.name)
+        if mark.name not in _named(registry, dataflow):
+            remove = partial(_remove_checkpoint, registry, dataflow, task, mark.name)
+            yield Leftover("checkpoint", f"{mark.name} in {task}, which dataflow '{dataflow}' does not name", remove)
+
+
+def _checkpoint_roots(views: Iterable[DataflowView]) -> Iterator[str]:
+    for view in views:
+        with suppress(DataflowNotFound, DescriptorUnreadable, ConfigInvalid):
+            state = view.config_in_force().value.state
+            if state is not None:
+                yield checkpoint_root(state)
+
+
+def _named(registry: Registry, dataflow: str) -> set[str]:
+    with suppress(DataflowNotFound):
+        return {name for _task, name in named_checkpoints(DataflowView(registry, dataflow))}
+    return set()
+
+
+def _remove_checkpoint(registry: Registry, dataflow: str, task: Path, name: str) -> None:
+    if name not in _named(registry, dataflow):
+        Checkpoints(*durable_file_system(str(task))).remove(name)
+
+
 def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now_s: float) -> Iterator[Leftover]:
     store = bound.directory
     directories = sorted(entry for entry in store.glob("*") if entry.is_dir()) if store is not None else []
@@ -137,7 +186,12 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
             if hold.dataflow not in known:
                 what = f"log '{log}' of {path} keeps records for dataflow '{hold.dataflow}', which is not there"
                 yield Leftover("hold", what, partial(_let_go, registry, path, log, hold.reader))
-        named = {namespace.info(log).log.directory for log in namespace.names()}
+    named = set()
+    for log_descriptor, modified_s in _descriptors(registry, path):
+        named.add(log_descriptor.directory)
+        if log_descriptor.deleting and now_s - modified_s >= SETTLED_S:  # else it is, or is made as a copy, just now
+            what = f"the deletion of '{log_descriptor.name}' of {path} was cut short"
+            yield Leftover("log", what, partial(_end_deletion, registry, path, log_descriptor.name))
     for directory in directories:
         if directory.name not in named:
             yield from _stray_directory(directory, now_s)
@@ -145,6 +199,21 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
             yield from _index_drafts(directory, now_s)
     with LogNamespace.open(path, registry=registry) as namespace:
         yield from _spark_jobs(registry, namespace, now_s)
+
+
+def _descriptors(registry: Registry, path: str) -> Iterator[tuple[LogDescriptor, float]]:
+    """The logs of a namespace, those that are half deleted among them, and when each was last changed. Raises
+    DescriptorUnreadable."""
+    for child in _children(registry, f"{path}/logs"):
+        node = registry.find(f"{path}/logs/{child}")
+        if node is not None:
+            yield LogDescriptor.from_bytes(node.data, path=f"{path}/logs/{child}"), node.modified_ms / 1000
+
+
+def _end_deletion(registry: Registry, path: str, log: str) -> None:
+    with LogNamespace.open(path, registry=registry) as namespace, suppress(LogNotFound):
+        if not namespace.exists(log):  # else somebody has created it again
+            namespace.delete(log)
 
 
 def _holds(namespace: LogNamespace, log: str) -> list[RetentionHold]:

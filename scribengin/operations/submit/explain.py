@@ -27,7 +27,7 @@ from scribengin.errors import (
     ScribenginError,
     SystemUnreachable,
 )
-from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
+from scribengin.spark.transform.spec import CheckedPlan, StateOperator, TransformationSpec
 from scribengin_registry.contract import Registry
 
 _TOLD = (ConfigError, LogError, DataflowError, SystemUnreachable)
@@ -51,7 +51,9 @@ class Explanation(Descriptor):
     outputs: dict[str, str] = {}
     """The columns that the transformation gives each sink, as DDL."""
     operators: list[str] = []
-    """The operators of the executed plan."""
+    """The operators of the executed plan; of a transformation with state, those that keep it."""
+    state: list[StateOperator] = []
+    """What keeps state, by which key, and what bounds it."""
     problems: list[str] = []
     """What is wrong, a line each. Empty: it can be submitted."""
 
@@ -112,7 +114,12 @@ def explain(
                 return _with_problems(found, errors), errors
             plan = check_transformation(resources.transformation_spec)
             found = found.model_copy(
-                update={"inputs": plan.inputs, "outputs": plan.outputs, "operators": list(plan.operators)}
+                update={
+                    "inputs": plan.inputs,
+                    "outputs": plan.outputs,
+                    "operators": list(plan.operators),
+                    "state": list(plan.state),
+                }
             )
     return _with_problems(found, errors), errors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.text.masking import MASK, masked
+from scribengin.base.text.masking import masked_places
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import dataflow_names
@@ -89,9 +89,9 @@ def told(archive: EnvironmentArchive) -> str:
 
 
 def secrets_in_the_clear(config: DataflowConfig) -> list[str]:
-    """The variables of `yarn.environment` that look like secrets, and are no references: YARN tells whoever may see the
-    application."""
-    return [name for name, value in config.yarn.environment.items() if masked(value, name) == MASK]
+    """The keys whose values look like secrets, and are no references: whoever reaches the registry can read them, and
+    of `yarn.environment` whoever may see the application."""
+    return masked_places(config.model_dump(mode="json"))
 
 
 def named_by_dataflows(registry: Registry, urls: Sequence[str]) -> set[str]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.threads import pause as wait_a_while
 from scribengin.errors import (
+    ConfigInvalid,
     LogClosed,
     MessageInvalid,
     ProxyUnreachable,
@@ -156,6 +157,8 @@ class ProxyDelivery:
         except (ProxyUnreachable, MessageInvalid) as error:
             self._failed(address)
             return TryAgain(error, maybe_written=True)
+        except ConfigInvalid as error:  # it was not asked: this client must not, or cannot
+            return Refused(error)
         if once and isinstance(answer, TryAgain):
             self._failed(address)
         return answer

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Container
+from typing import Any, NoReturn
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.names import PROXIED_SCHEME
 from scribengin.errors import ConfigInvalid, LogExists, LogNotFound
 from scribengin.log import DLSN, LogConfig, LogDescriptor, LogNamespace, NamespaceDescriptor
 from scribengin.log.metadata.binding import bound, session_for
 from scribengin.log.store.opening import open_store
+from scribengin.proxy.client.credentials import ProxyCredentials, says_token
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.segments import ProxiedSegmentStore, SegmentQuestions
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
@@ -39,8 +42,9 @@ class ProxiedNamespace(LogNamespace):
         create_if_missing: bool,
         delivery: ProxyDelivery,
         questions: SegmentQuestions | None,
+        names_by_proxies: bool,
     ) -> None:
-        """With `questions`, segments are asked for at proxies."""
+        """With `questions`, segments are asked for at proxies; with `names_by_proxies` the names of logs are, too."""
         store = None
         if questions is not None:
             store = ProxiedSegmentStore(questions, descriptor.store, delivery.config)
@@ -49,6 +53,7 @@ class ProxiedNamespace(LogNamespace):
         )
         self._delivery = delivery
         self._questions = questions
+        self._names_by_proxies = names_by_proxies
 
     @classmethod
     def open(  # type: ignore[override]  # a client has neither limits nor a thread for all writers: the proxy has
@@ -62,16 +67,19 @@ class ProxiedNamespace(LogNamespace):
         client: ProxyClientConfig | None = None,
         transport: ProxyTransport | None = None,
     ) -> ProxiedNamespace:
-        """As LogNamespace.open, by the same URI. `transport` carries requests (None: Arrow Flight).
+        """As LogNamespace.open, by the same URI. `transport` carries requests (None: Arrow Flight). By a URI of proxies
+        (`distributedlog-proxy://HOSTS/PATH`) readers ask them too, unless `client` says otherwise.
 
-        Raises ConfigInvalid, RegistryUnreachable, NamespaceNotBound, and StoreNotMounted and StoreElsewhere where it is
-        to read the store itself.
+        Raises ConfigInvalid, ReferenceMissing, RegistryUnreachable, NamespaceNotBound, and StoreNotMounted and
+        StoreElsewhere where it is to read the store itself.
         """
+        proxied = uri.startswith(PROXIED_SCHEME)
+        client = client or ProxyClientConfig(reads="proxy" if proxied else "auto")
+        uri = uri.replace(PROXIED_SCHEME, "distributedlog://", 1) if proxied else uri
         session, path, own = session_for(uri, registry)
         try:
-            client = client or ProxyClientConfig()
             descriptor = bound(session, path, uri, anywhere=client.reads != "store")
-            transport = transport or FlightTransport()
+            transport = transport or FlightTransport(ProxyCredentials.of(client))
             nodes = ProxyNodes(session, path)
             delivery = ProxyDelivery(nodes, transport, client, clock)
             questions = None
@@ -90,6 +98,7 @@ class ProxiedNamespace(LogNamespace):
                 create_if_missing=create_if_missing,
                 delivery=delivery,
                 questions=questions,
+                names_by_proxies=says_token(client),
             )
         except BaseException:
             if own:
@@ -101,14 +110,21 @@ class ProxiedNamespace(LogNamespace):
         name: str,
         *,
         timeout_s: float = 10.0,
+        steal: bool = False,
         create: bool | None = None,
         cancel: threading.Event | None = None,
     ) -> ProxiedWriter:
         """A writer of a log, beside those of other clients. Waits until a proxy has the log.
 
-        Raises LogNotFound, EndOfStream, OwnershipAcquireFailed (somebody who is no proxy writes it), ProxyUnreachable,
-        and what else is in the way of the proxy after `timeout_s`.
+        Raises ConfigInvalid (nobody can `steal` it through a proxy), LogNotFound, EndOfStream, ProxyUnreachable,
+        OwnershipAcquireFailed (somebody who is no proxy writes it), AccessDenied, and what else is in the way of the
+        proxy after `timeout_s`.
         """
+        if steal:
+            raise ConfigInvalid(
+                f"log '{name}': to steal takes a log from everybody, proxies too; do it with LogNamespace, or let the "
+                "proxies wait for its writer"
+            )
         metadata = self._metadata(name)
         if self._create_if_missing if create is None else create:
             self._create_missing(name)
@@ -128,6 +144,15 @@ class ProxiedNamespace(LogNamespace):
         log = self._metadata(name).log
         self._delivery.ask(AskRequest("delete", log, {"force": force}), done_if=LogNotFound)
 
+    def names(self, prefix: str = "", known: Container[str] = ()) -> list[str]:
+        """As LogNamespace.names. A client with a token asks proxies, and is told of the logs that it may read. Raises
+        CallerUnknown, StoreUnreachable, too."""
+        if not self._names_by_proxies:
+            return super().names(prefix, known)
+        self._check_open()
+        names: list[str] = self._delivery.ask_any("names", AskRequest("names", fields={"prefix": prefix})).said["names"]
+        return names
+
     def truncate(self, name: str, before: DLSN, *, force: bool = False) -> bool:
         """As LogNamespace.truncate. Raises ProxyUnreachable, too."""
         request = AskRequest("truncate", self._metadata(name).log, {"before": list(before), "force": force})
@@ -138,9 +163,17 @@ class ProxiedNamespace(LogNamespace):
         wherever that comes. Raises ProxyUnreachable."""
         self._delivery.ask(AskRequest("release", self._metadata(name).log))
 
-    def recover(self, name: str, **_options: Any) -> Any:
+    def recover(self, name: str, **_options: Any) -> NoReturn:
         """Raises ConfigInvalid."""
-        raise ConfigInvalid(f"log '{name}' is recovered on the machine of its store: use LogNamespace there")
+        _refuse(name, "recovered")
+
+    def purge(self, name: str) -> NoReturn:
+        """Raises ConfigInvalid: its writers purge it."""
+        _refuse(name, "purged")
+
+    def compress(self, name: str, *_codec: Any, **_options: Any) -> NoReturn:
+        """Raises ConfigInvalid: its writers compress it."""
+        _refuse(name, "compressed")
 
     def close(self) -> None:
         """As LogNamespace.close."""
@@ -153,3 +186,7 @@ class ProxiedNamespace(LogNamespace):
 def _reads_through_proxies(descriptor: NamespaceDescriptor, client: ProxyClientConfig) -> bool:
     here = descriptor.machine is not None and descriptor.machine.is_this()
     return client.reads == "proxy" or (client.reads == "auto" and not here)
+
+
+def _refuse(log: str, what: str) -> NoReturn:
+    raise ConfigInvalid(f"log '{log}' is {what} on the machine of its store: use LogNamespace, or its path, there")

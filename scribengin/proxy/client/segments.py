@@ -24,6 +24,7 @@ from scribengin.log.store.contract import (
     SegmentView,
     Tail,
 )
+from scribengin.proxy.client.credentials import ProxyCredentials
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.tail_poll import TailPoll
 from scribengin.proxy.client.transport import FlightTransport
@@ -167,14 +168,16 @@ class _KnownProxies:
 
 @dataclass(frozen=True, slots=True)
 class ProxiedLocation(SegmentLocation):
-    """A segment's name, and the proxies that were there when somebody planned to read it."""
+    """A segment's name, and the proxies that were there when somebody planned to read it. Whoever reads it has a token
+    of its own: from where `client` says, on its machine."""
 
     segment: SegmentName
     addresses: tuple[str, ...]
     client: ProxyClientConfig
 
     def open(self) -> SegmentView:
-        delivery = ProxyDelivery(_KnownProxies(self.addresses), FlightTransport(), self.client)
+        transport = FlightTransport(ProxyCredentials.of(self.client))
+        delivery = ProxyDelivery(_KnownProxies(self.addresses), transport, self.client)
         questions = SegmentQuestions(delivery)
 
         def close() -> None:
@@ -252,6 +255,9 @@ class ProxiedSegmentStore(SegmentStore):
 
     def move(self, name: SegmentName, to: SegmentName) -> None:
         self._refuse("moved")
+
+    def repair(self, name: SegmentName) -> int:
+        self._refuse("repaired")
 
     def _refuse(self, what: str) -> NoReturn:
         raise ConfigInvalid(

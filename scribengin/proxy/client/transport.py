@@ -10,6 +10,9 @@ import pyarrow.flight as flight
 
 from scribengin.base.closing import ClosedAtExit
 from scribengin.errors import ProxyUnreachable
+from scribengin.proxy.client.credentials import ProxyCredentials
+from scribengin.proxy.config import CA_VARIABLE
+from scribengin.proxy.wire.requests import TOKEN_HEADER
 
 
 class ProxyTransport(ClosedAtExit, ABC):
@@ -17,25 +20,31 @@ class ProxyTransport(ClosedAtExit, ABC):
 
     @abstractmethod
     def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
-        """The messages of the answer. Raises ProxyUnreachable: the proxy may have done what was asked."""
+        """The messages of the answer. Raises ProxyUnreachable (the proxy may have done what was asked), ConfigInvalid
+        (it was not asked)."""
 
 
 class FlightTransport(ProxyTransport):
     """The one for real networks: a connection for each proxy."""
 
-    def __init__(self) -> None:
+    def __init__(self, credentials: ProxyCredentials | None = None) -> None:
+        """`credentials`: of None, proxies are not told who asks."""
+        self._credentials = credentials or ProxyCredentials()
+        token = self._credentials.token
+        self._headers = [] if token is None else [(TOKEN_HEADER.encode(), f"Bearer {token}".encode())]
         self._lock = threading.Lock()
         self._clients: dict[str, flight.FlightClient] = {}
         self._closed = False
 
     def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+        self._credentials.check(address)
         try:
             client = self._client(address)
-            options = flight.FlightCallOptions(timeout=timeout_s)
+            options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
             return [result.body for result in client.do_action(flight.Action(kind, body), options)]
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ProxyUnreachable(f"the proxy {address} does not answer: {first}") from error
+            raise ProxyUnreachable(f"the proxy {address} does not answer: {_mended(first)}") from error
 
     def close(self) -> None:
         with self._lock:
@@ -51,5 +60,14 @@ class FlightTransport(ProxyTransport):
                 raise ProxyUnreachable(f"the proxy {address} is not asked any more: the namespace was closed")
             client = self._clients.get(address)
             if client is None:
-                client = self._clients[address] = flight.connect(address)
+                client = self._clients[address] = flight.connect(address, tls_root_certs=self._credentials.authorities)
             return client
+
+
+def _mended(why: str) -> str:
+    """With what to do, where gRPC only says what is wrong."""
+    if "certificate verify failed" in why:
+        return f"{why}; name the authority that its certificate is of: `ca_file`, or {CA_VARIABLE}"
+    if "is not in peer certificate" in why:
+        return f"{why}; have its certificate name the host by which it is reached"
+    return why

@@ -71,6 +71,11 @@ class ProxiedWriter(ClosedOrAborted):
         """The largest payload that the log takes."""
         return self._config.record_bytes_max
 
+    @property
+    def pending_bytes_max(self) -> int:
+        """A call blocks while so much that was submitted is not written yet."""
+        return self._config.pending_bytes_max
+
     def write(
         self,
         payload: bytes | bytearray | memoryview,

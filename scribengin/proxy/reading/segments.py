@@ -24,7 +24,7 @@ from scribengin.errors import InconsistentLog, LogNotFound, RegistryError, Segme
 from scribengin.log import LogNamespace
 from scribengin.log.metadata.names import check_log_name
 from scribengin.log.metadata.segments import LogMetadata, SegmentDescriptor
-from scribengin.log.store.contract import SegmentName, SegmentView
+from scribengin.log.store.contract import COLD, SegmentName, SegmentView
 from scribengin.log.store.opening import open_store
 from scribengin.proxy.config import ProxyConfig
 from scribengin.proxy.reading.blocks import BLOCK_BYTES, BlockCache
@@ -169,12 +169,27 @@ class SegmentReads(ClosedAtExit):
 
     def _checked(self, request: AskRequest) -> SegmentName:
         """The segment that a question is about, which belongs to the log that it names. Raises LogNotFound."""
-        name = wire.segment_asked(request)
+        name = self._in_place(request, wire.segment_asked(request))
         if not self._is_open(name) and self._metadata(request.log).descriptor().directory != name.directory:
             raise LogNotFound(f"log '{request.log}' has no segments in {name.directory}: it was deleted; list the logs")
         if wire.log_of(name) != request.log:
             raise ValueError(f"{name} is no segment of '{request.log}'")
         return name
+
+    def _in_place(self, request: AskRequest, name: SegmentName) -> SegmentName:
+        """The name with its place, if it is in cold storage: the one that the registry says, whatever anybody asks
+        for. Raises LogNotFound."""
+        if not name.copy.startswith(COLD):
+            return name
+        with self._lock:
+            known = next((one for one in self._open if one[:4] == name[:4]), None)
+        if known is not None:
+            return known
+        listed = self._metadata(request.log).completed_segment(name.segment)
+        named = None if listed is None else listed.cold_file
+        if named is None or named[:4] != name[:4]:
+            raise LogNotFound(f"log '{request.log}' has no cold segment {name} any more; look at the log again")
+        return named
 
     def _metadata(self, log: str) -> LogMetadata:
         return LogMetadata(self._registry, self._path, check_log_name(log))
@@ -211,12 +226,15 @@ class SegmentReads(ClosedAtExit):
 
 
 def _end_of(segment: SegmentDescriptor, name: SegmentName) -> int | None:
-    """Where the file of that name ends, which is the segment's, or its compressed copy."""
+    """Where the file of that name ends, which is the segment's, or a copy of it."""
     if segment.in_progress:
         return None
-    if name == segment.raw_file:
-        return segment.bytes
-    return None if segment.compressed is None or name != segment.copy_file else segment.compressed.bytes
+    ends = {segment.raw_file: segment.bytes}
+    if segment.copy_file is not None and segment.compressed is not None:
+        ends[segment.copy_file] = segment.compressed.bytes
+    if segment.cold_file is not None and segment.cold is not None:
+        ends[segment.cold_file] = segment.cold.bytes
+    return ends.get(name)
 
 
 def _close(segment: _OpenSegment) -> None:

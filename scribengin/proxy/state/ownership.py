@@ -19,6 +19,8 @@ class LogSight:
     logs_max: int
     others: Sequence[str] = ()
     """Addresses of proxies that take more logs."""
+    handed_to: str | None = None
+    """The address of the proxy for which we have just given it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ def next_step(sight: LogSight) -> Step:
         return Serve()
     if sight.owner not in (None, sight.us):
         return SendTo(str(sight.owner))
+    if sight.handed_to in sight.others:
+        return SendTo(str(sight.handed_to))
     full = sight.owner is None and sight.logs >= sight.logs_max
     if not sight.ending and not full:
         return TakeLog()

@@ -14,6 +14,8 @@ checksums. Little-endian:
 | 44 | | the name, padded with zeros to a multiple of 64 bytes, then the entry |
 
 `ask` is JSON: `op`, `log`, and what the operation takes.
+
+Who asks stands in no request: the token comes with each call, as HTTP has it: `authorization: Bearer <token>`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ from scribengin.log.format.sender_marks import SENDER_BYTES
 
 WRITE = "write"
 ASK = "ask"
+TOKEN_HEADER = "authorization"
+TLS_SCHEME = "grpc+tls"
+"""With which the address of a proxy begins that encrypts."""
 _MAGIC = b"prxwrt01"
 _HEAD = struct.Struct("<8s16sQQHH")
 

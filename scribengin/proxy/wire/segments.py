@@ -31,7 +31,7 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 def about_segment(op: str, name: SegmentName, **fields: object) -> AskRequest:
     """The question."""
-    return AskRequest(op, log_of(name), {"segment": list(name), **fields})
+    return AskRequest(op, log_of(name), {"segment": list(name[:4]), **fields})
 
 
 def log_of(name: SegmentName) -> str:

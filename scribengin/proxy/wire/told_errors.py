@@ -8,6 +8,7 @@ from scribengin.base.model import JsonObject
 from scribengin.errors import LogError, RegistryError, ScribenginError
 
 FIELDS: dict[type[ScribenginError], tuple[str, ...]] = {
+    errors.ColdSegmentMissing: ("segment",),
     errors.DamagedEntry: ("position", "offset"),
     RegistryError: ("path",),
 }

@@ -129,7 +129,11 @@ def cause_of(causes: Sequence[Cause], doing: str) -> TransformationFailed | Spar
 
 
 def _causes(error: BaseException) -> Iterator[Cause]:
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    yield from java_causes(getattr(error, "java_exception", None) or getattr(error, "_origin", None))
+
+
+def java_causes(java: Any) -> Iterator[Cause]:
+    """An exception of Java and its causes, outermost first; none for None."""
     while java is not None:
         yield Cause(java.getClass().getSimpleName(), java.getMessage() or "")
         java = java.getCause()

@@ -141,6 +141,15 @@ def stop_session() -> None:
             running.scratch.remove()
 
 
+def session_beside(session: SparkSession, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Another session of the same JVM, with `settings`. Its views and settings are its own; the JVM and what is
+    broadcast are not. Its plans stay as they were checked."""
+    beside = session.newSession()
+    for key, value in {"spark.sql.adaptive.enabled": "false", **(settings or {})}.items():
+        beside.conf.set(key, value)
+    return beside
+
+
 def activate(session: SparkSession) -> None:
     """Make `session` the one that calls without a session mean in this thread (`getActiveSession`, data sources by
     name). Else it is the one that last made a DataFrame from Python values here, which may be another."""

@@ -7,15 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from scribengin.connectors.contract import PAYLOAD
+from scribengin.connectors.contract import DIVIDED_BY, PAYLOAD
 from scribengin.errors import ConfigInvalid
-from scribengin.spark.transform.spec import InputSpec, OutputSpec
+from scribengin.spark.session.failures import one_line
+from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec
 
 BESIDE = "_"
 """What stands before the name of a column beside the payload, in a `json` format."""
@@ -24,6 +35,7 @@ _PARSED = "scribengin parsed"  # no name that a column of the user's would have
 # One document a record: single quotes are no JSON, and a second document behind the first would vanish (see _pair).
 _FROM_JSON = {"mode": "FAILFAST", "allowSingleQuotes": "false"}
 _TO_JSON = {"ignoreNullFields": "false"}
+_BETWEEN_KEYS = "\x1f"
 NO_DOCUMENT = "the payload is not one JSON object"
 NO_PAYLOAD = "the output's payload is null"
 
@@ -53,6 +65,18 @@ def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
     documents = pairs.select(_document(F.col(quoted(_PARSED))).alias(_PARSED), *names)
     # A generator of one row a document: Spark moves no filter of the user's below it, where it would parse again.
     return documents.select(F.inline(F.array(quoted(_PARSED))), *names)
+
+
+def watermarked(frame: DataFrame, source: str, state: StateSpec | None) -> DataFrame:
+    """An input with the watermark that its source has by the configuration. Raises ConfigInvalid for a column that it
+    lacks, or that is no time."""
+    watermark = None if state is None else state.watermarks.get(source)
+    if watermark is None:
+        return frame
+    try:
+        return frame.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
+    except (PySparkException, Py4JJavaError) as error:
+        raise ConfigInvalid(f"state.watermarks.{source}: {one_line(error)}") from error
 
 
 def undecodable(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:
@@ -126,7 +150,7 @@ def _encode_raw(frame: DataFrame, spec: OutputSpec) -> DataFrame:
             f"output '{spec.name}': 'payload' is {kind.simpleString()}, but records are string or binary: cast it, or "
             f"set format: json for sink '{spec.name}'"
         )
-    return frame.select(_required(F.col(PAYLOAD)), *_carried(frame, spec, ""))
+    return frame.select(_required(F.col(PAYLOAD)), *_carried(frame, spec, ""), *_divided_by(frame, spec))
 
 
 def _encode_json(frame: DataFrame, spec: OutputSpec) -> DataFrame:
@@ -135,7 +159,7 @@ def _encode_json(frame: DataFrame, spec: OutputSpec) -> DataFrame:
     if not own:
         raise ConfigInvalid(f"output '{spec.name}' has no columns to make a JSON object of")
     document = F.to_json(F.struct(*(F.col(quoted(name)) for name in own)), _TO_JSON)
-    return frame.select(_required(document), *_carried(frame, spec, BESIDE))
+    return frame.select(_required(document), *_carried(frame, spec, BESIDE), *_divided_by(frame, spec))
 
 
 def _encode_columns(frame: DataFrame, spec: OutputSpec) -> DataFrame:
@@ -155,6 +179,40 @@ def _carried(frame: DataFrame, spec: OutputSpec, prefix: str) -> list[Column]:
         for field in kinds
         if prefix + field.name in frame.columns
     ]
+
+
+def _divided_by(frame: DataFrame, spec: OutputSpec) -> list[Column]:
+    """A record's key in a divided sink: its columns as text, those that are not null. Logs that are written were
+    divided by it: never change it."""
+    if spec.division is None:
+        return []
+    keys = [_key(frame, spec, name) for name in spec.division.columns]
+    key = keys[0] if len(keys) == 1 else F.concat_ws(_BETWEEN_KEYS, *(key.cast(StringType()) for key in keys))
+    return [F.coalesce(key.cast(BinaryType()), F.lit(b"")).alias(DIVIDED_BY)]
+
+
+def _key(frame: DataFrame, spec: OutputSpec, name: str) -> Column:
+    """A column of a key: whole numbers give equal text whatever width they have. Floating point is none: its text
+    differs from one Java to the next."""
+    where = f"sinks.{spec.name}.partition_by"
+    if name not in frame.columns:
+        raise ConfigInvalid(
+            f"{where} names '{name}', which the output has not (it has {', '.join(frame.columns)}): name one of these"
+        )
+    column, kind = F.col(quoted(name)), frame.schema[name].dataType
+    match kind:
+        case StringType() | BinaryType():
+            return column
+        case IntegralType() | BooleanType():
+            return column.cast(StringType())
+        case DateType():
+            return F.unix_date(column).cast(StringType())
+        case TimestampType():
+            return F.unix_micros(column).cast(StringType())
+    raise ConfigInvalid(
+        f"{where}: '{name}' is {kind.simpleString()}, and keys are text, binary, whole numbers, booleans, dates and "
+        "timestamps: cast it in the transformation"
+    )
 
 
 def quoted(name: str) -> str:

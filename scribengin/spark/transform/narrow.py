@@ -64,7 +64,7 @@ _STATEFUL = {
     "Expand": "grouping sets",
     _CACHE: "a cached input (cache, persist), which would show the records of an earlier round",
 }
-_LATER = "stateful transformations come with a later version; until then, write it record by record"
+_WITH_STATE = "give the dataflow a `state:` section, or write it record by record"
 _PLACE_DEPENDENT = {
     "MonotonicallyIncreasingID": "monotonically_increasing_id",
     "SparkPartitionID": "spark_partition_id",
@@ -123,7 +123,7 @@ def walk(root: PlanOperator) -> Iterator[PlanOperator]:
 def _problem(operator: PlanOperator) -> tuple[int, str] | None:
     """What is wrong with an operator on the records' way, and how far from what the user wrote it is."""
     if any(subquery.reads_input for subquery in operator.subqueries):
-        return 0, f"needs all records of a source at once, in a subquery ({operator.description}): {_LATER}"
+        return 0, f"needs all records of a source at once, in a subquery ({operator.description}): {_WITH_STATE}"
     if operator.kind in _JOINS:
         return _join_problem(operator)
     if "Join" in operator.kind or operator.kind == "CartesianProductExec":
@@ -133,13 +133,13 @@ def _problem(operator: PlanOperator) -> tuple[int, str] | None:
     if operator.kind in _NARROW:
         return None
     name = next((text for part, text in _STATEFUL.items() if part in operator.kind), f"the operator {operator.kind}")
-    return (2 if "Exchange" in operator.kind else 1), f"needs {name} [{operator.description}]: {_LATER}"
+    return (2 if "Exchange" in operator.kind else 1), f"needs {name} [{operator.description}]: {_WITH_STATE}"
 
 
 def _join_problem(join: PlanOperator) -> tuple[int, str] | None:
     left, right = join.below
     if left.reads_input and right.reads_input:
-        return 0, f"joins records with records [{join.description}]: {_LATER}"
+        return 0, f"joins records with records [{join.description}]: {_WITH_STATE}"
     if any(side.reads_input and _is_broadcast(side) for side in join.below):
         return 0, f"broadcasts the records [{join.description}]: broadcast the static table instead"
     kept = {"Left": left, "Exis": left, "Righ": right}.get(join.join_type[:4])
@@ -159,7 +159,7 @@ def _is_broadcast(operator: PlanOperator) -> bool:
 
 def _unbroadcast(join: PlanOperator) -> str:
     if all(operator.reads_input for operator in join.below):
-        return f"joins records with records [{join.description}]: {_LATER}"
+        return f"joins records with records [{join.description}]: {_WITH_STATE}"
     return (
         f"joins a static table that is not broadcast [{join.description}]: broadcast it, as in "
         "inputs['source'].join(broadcast(table), ...) or SELECT /*+ BROADCAST(table) */ ..."

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from scribengin.errors import ConfigError, ConfigInvalid, NotNarrow, PackageInvalid, ScribenginError, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line
 from scribengin.spark.transform import narrow
-from scribengin.spark.transform.encoding import decode, encode
+from scribengin.spark.transform.encoding import decode, encode, watermarked
 from scribengin.spark.transform.spec import TransformationSpec
 from scribengin.spark.transform.user_package import UserPackage, user_traceback
 from scribengin_registry.references import resolved_all
@@ -86,7 +86,10 @@ class PlanBuilder:
         Raises PackageInvalid (the function raises, or gives other outputs than there are sinks), ConfigInvalid (the
         SQL, or columns that do not fit a format), SparkUnavailable.
         """
-        decoded = {name: decode(frame, self.spec.inputs[name]) for name, frame in inputs.items()}
+        decoded = {
+            name: watermarked(decode(frame, self.spec.inputs[name]), name, self.spec.state)
+            for name, frame in inputs.items()
+        }
         with self._context():
             given = self._by_sql(session, decoded) if self._function is None else self._by_function(session, decoded)
         return Built(decoded, given, {name: encode(frame, self.spec.outputs[name]) for name, frame in given.items()})

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import SparkUnavailable, TransformationFailed
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, records_read
-from scribengin.spark.session.session import activate
+from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.transform.input import FORMAT, InputBinding, RoundSource, SparkTableSplit, spark_schema
 from scribengin.spark.transform.output import (
     FileCollector,
@@ -48,9 +48,7 @@ class CompiledPlan:
         self._directory = directory
         self._bindings = {name: self._binding(index) for index, name in enumerate(builder.spec.inputs)}
         with builder.planning():
-            # Views and settings of the user's are private to a session; the JVM and what is broadcast are not.
-            self._session = session.newSession()
-            self._session.conf.set("spark.sql.adaptive.enabled", "false")
+            self._session = session_beside(session)
             activate(self._session)
             self._session.dataSource.register(RoundSource)
             self._inputs = {name: self._load(name) for name in builder.spec.inputs}

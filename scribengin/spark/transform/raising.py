@@ -28,7 +28,7 @@ from scribengin.spark.transform.encoding import BESIDE, quoted
 from scribengin.spark.transform.plan_builder import PlanBuilder
 from scribengin.spark.transform.plan_pool import PlanPool, Shape
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, TransformationSpec
-from scribengin.spark.transform.watched import KINDS, NUMBER, OF_BATCHES, Rows
+from scribengin.spark.transform.watched import KINDS, NUMBER, OF_BATCHES, Raised
 
 _PYTHON_OPERATORS = ("EvalPython", "MapIn")
 
@@ -40,13 +40,13 @@ class RaisingRecords:
         """`directory` is empty and this object's own."""
         self._lock = threading.Lock()
         self._sources = builder.spec.inputs
-        self._raised: Accumulator[Rows] = session.sparkContext.accumulator([], _Concatenated())
+        self._raised: Accumulator[Raised] = session.sparkContext.accumulator([], _Concatenated())
         self._numbered = self._plans(builder, session, directory / "numbered", numbered=True)
         self._counted = self._plans(builder, session, directory / "counted", numbered=False)
 
-    def find(self, inputs: Mapping[str, pa.Table], shape: Shape) -> dict[str, Rows]:
-        """The rows of each source on which a function seems to raise: none where that cannot be told, or where nothing
-        of the plan is Python. `shape` has one partition: only there rows have the order of records.
+    def find(self, inputs: Mapping[str, pa.Table], shape: Shape) -> dict[str, dict[int, str]]:
+        """The rows of each source on which a function seems to raise, and what: none where that cannot be told, or
+        where nothing of the plan is Python. Rows that were counted have "": that is right only for some plans.
 
         Raises SparkUnavailable.
         """
@@ -61,7 +61,7 @@ class RaisingRecords:
         watch = _Watch(self._raised, numbered=numbered)
         return PlanPool(builder.within(lambda: _watching(watch), spec), session, directory)
 
-    def _rows(self, source: str, table: pa.Table, shape: Shape) -> Rows:
+    def _rows(self, source: str, table: pa.Table, shape: Shape) -> dict[int, str]:
         numbers = pa.array(range(table.num_rows), pa.int64())
         numbered = table.append_column(_number_field(self._sources[source]), numbers)
         try:
@@ -69,23 +69,26 @@ class RaisingRecords:
         except (TransformationFailed, ConfigError):  # their code has no place for one more column
             pass
         try:
-            return self._run(self._counted, source, table, shape)
+            # Only in one partition have rows the order of records.
+            return dict.fromkeys(self._run(self._counted, source, table, replace(shape, partitions=1)), "")
         except (TransformationFailed, ConfigError):  # it was no call of a function, or none that can be watched
-            return []
+            return {}
 
-    def _run(self, plans: PlanPool, source: str, table: pa.Table, shape: Shape) -> Rows:
+    def _run(self, plans: PlanPool, source: str, table: pa.Table, shape: Shape) -> dict[int, str]:
         self._raised.value = []
         with plans.take(shape) as plan:
             if any(part in operator for operator in plan.operators for part in _PYTHON_OPERATORS):
                 plan.run_tables({source: table})
-        return sorted({row for row in self._raised.value if row < table.num_rows})
+        # Of a row on which several functions raise, the first one counts: the others may have got what it did not give.
+        first = dict(reversed(self._raised.value))
+        return {row: first[row] for row in sorted(first) if row < table.num_rows}
 
 
-class _Concatenated(AccumulatorParam[Rows]):
-    def zero(self, value: Rows) -> Rows:
+class _Concatenated(AccumulatorParam[Raised]):
+    def zero(self, value: Raised) -> Raised:
         return []
 
-    def addInPlace(self, value1: Rows, value2: Rows) -> Rows:  # noqa: N802  as Spark calls it
+    def addInPlace(self, value1: Raised, value2: Raised) -> Raised:  # noqa: N802  as Spark calls it
         value1.extend(value2)
         return value1
 
@@ -111,7 +114,7 @@ def _number_field(source: InputSpec) -> pa.Field:
 class _Watch:
     """Where the numbers of records go, and whether they are a column, or counted."""
 
-    raised: Accumulator[Rows]
+    raised: Accumulator[Raised]
     numbered: bool
 
 

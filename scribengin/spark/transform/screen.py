@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scribengin.connectors.contract import PAYLOAD
 from scribengin.spark.session.failures import SPARK_ERRORS, failure
-from scribengin.spark.session.session import activate
+from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.transform.encoding import NO_DOCUMENT, undecodable
 from scribengin.spark.transform.input import FORMAT, InputBinding, RoundSource, spark_schema
 from scribengin.spark.transform.spec import InputSpec
@@ -29,8 +29,7 @@ class Screen:
         self._schema = pa.schema([pa.field(_ROW, pa.int64()), pa.field(PAYLOAD, pa.binary())])
         self._binding = InputBinding(directory, partitions, remote)
         self._lock = threading.Lock()
-        self._session = session.newSession()
-        self._session.conf.set("spark.sql.adaptive.enabled", "false")
+        self._session = session_beside(session)
         self._frame: DataFrame | None = None
 
     def undecodable(self, table: pa.Table) -> dict[int, str]:

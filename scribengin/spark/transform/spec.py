@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import SIDE_COLUMNS
+from scribengin.base.model import Part
+from scribengin.connectors.contract import SIDE_COLUMNS, Division
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,36 @@ class OutputSpec:
     name: str
     format: str = "raw"
     side_columns: pa.Schema = SIDE_COLUMNS
+    division: Division | None = None
+    """Has the column DIVIDED_BY made beside the payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkSpec:
+    """Of a source: which of its columns says when a record happened, and how much later than others it may come."""
+
+    column: str
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """What a transformation keeps from record to record: into how many partitions, what of it stays in memory."""
+
+    partitions: int
+    memory_mb: int
+    watermarks: Mapping[str, WatermarkSpec]
+    """By source."""
+    unbounded: tuple[str, ...] = ()
+    """The names of operators whose state may grow for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformationSpec:
     """One dataflow's transformation: a `module:function` of the package, or one SQL statement an output.
 
-    `inputs` and `outputs` are keyed by the names of sources and sinks (without the error route).
+    `inputs` and `outputs` are keyed by the names of sources and sinks (without the error route). `state` None: it is
+    to be narrow.
     """
 
     dataflow: str
@@ -56,12 +81,62 @@ class TransformationSpec:
     settings: Mapping[str, Any]
     inputs: Mapping[str, InputSpec]
     outputs: Mapping[str, OutputSpec]
+    state: StateSpec | None = None
+
+
+class StateOperator(Part):
+    """An operator of a streaming plan that keeps something from batch to batch."""
+
+    name: str
+    """What users call it."""
+    kind: str
+    """`aggregate`, `session`, `join`, `duplicates`, `limit`."""
+    spark: str
+    """What Spark's checkpoint calls it."""
+    key: tuple[str, ...]
+    bound: str | None
+    """What keeps it from growing for ever, in words. None: nothing."""
+    pinned: dict[str, str] = {}
+    """Spark's settings that its checkpoint keeps for ever, as they are now."""
+
+
+class StateReport(Part):
+    """How much state there is, and what becomes of it."""
+
+    rows: dict[str, int] = {}
+    """By operator."""
+    bytes: int = 0
+    """On disk and in memory, as Spark estimates it."""
+    watermark_ms: int | None = None
+    held_back_by: str | None = None
+    """The source whose watermark is the earliest one."""
+    late: int = 0
+    """How many rows came later than the watermark, and were dropped."""
+
+    @classmethod
+    def total(cls, reports: Sequence[StateReport]) -> StateReport | None:
+        """Of several tasks together; None of none."""
+        if not reports:
+            return None
+        rows: Counter[str] = Counter()
+        for report in reports:
+            rows.update(report.rows)
+        first = min(reports, key=lambda one: one.watermark_ms or 0)
+        return cls(
+            rows=dict(rows),
+            bytes=sum(one.bytes for one in reports),
+            watermark_ms=first.watermark_ms,
+            held_back_by=first.held_back_by,
+            late=sum(one.late for one in reports),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """A narrow transformation: the columns (DDL) of inputs and outputs, and the operators of the executed plan."""
+    """A transformation that can run: the columns (DDL) of inputs and outputs, and the operators of its plan."""
 
     inputs: dict[str, str]
     outputs: dict[str, str]
     operators: tuple[str, ...]
+    state: tuple[StateOperator, ...] = ()
+    """Those that keep state, numbered as a checkpoint numbers them."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,16 +118,17 @@ class Transformation:
                 found[name] = self._screen(name).undecodable(table)
         return found
 
-    def raising(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
-        """By source, the rows on which a Python function of the plan seems to raise: one job a source, for all its
-        rows. A guess: what becomes of such a row alone, or of all others, only a run says.
+    def raising(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        """By source, the rows on which a Python function of the plan seems to raise, and what: one job a source, for
+        all its rows. A guess: what becomes of such a row alone, or of all others, only a run says. Where rows had to be
+        counted, it does not say what.
 
         Raises SparkUnavailable.
         """
         if self.spec.function is None:
             return {}
         records, size_bytes = sum(t.num_rows for t in inputs.values()), sum(t.nbytes for t in inputs.values())
-        return self._watched().find(inputs, replace(self._shape(records, size_bytes), partitions=1))
+        return self._watched().find(inputs, self._shape(records, size_bytes))
 
     def _watched(self) -> RaisingRecords:
         with self._lock:

@@ -9,6 +9,7 @@ A function of columns or batches that raises is called again with their halves, 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,13 +19,15 @@ from pyspark.util import PythonEvalType
 
 NUMBER = "_scribengin record"
 """The column of the record's number. No column of a source would have that name."""
-Rows = list[int]
+REASON_CHARACTERS_MAX = 500
+Raised = list[tuple[int, str]]
+"""The numbers of records, each with what was raised."""
 
 
 class _Watched:
     """One function in one task. `raised` gets the numbers of its records on which it raises."""
 
-    def __init__(self, function: Callable[..., Any], raised: Accumulator[Rows], *, numbered: bool) -> None:
+    def __init__(self, function: Callable[..., Any], raised: Accumulator[Raised], *, numbered: bool) -> None:
         """If `numbered`, the last argument is the record's number. A batch has its column, or not."""
         self._function = function
         self._raised = raised
@@ -45,9 +48,9 @@ class _Watched:
         """What `call` makes of columns, piece by piece, in order; of a row on which it raises, None."""
         try:
             return [call(*columns)]
-        except Exception:  # noqa: BLE001  whatever their code raises
+        except Exception as error:  # noqa: BLE001  whatever their code raises
             if len(numbers) <= 1:
-                self._raised.add(list(numbers))
+                self._raised.add([(number, _told(error)) for number in numbers])
                 return [None]
         half = len(numbers) // 2
         halves = [(0, half), (half, len(numbers))]
@@ -66,8 +69,8 @@ class _OfValues(_Watched):
             number = self._counted(1)[0]
         try:
             return self._function(*values, **named)
-        except Exception:  # noqa: BLE001  whatever their code raises
-            self._raised.add([number])
+        except Exception as error:  # noqa: BLE001  whatever their code raises
+            self._raised.add([(number, _told(error))])
             return None
 
 
@@ -97,6 +100,12 @@ class _OfBatches(_Watched):
                 numbers, rows = self._counted(len(batch)), batch
             for piece in self._pieces(lambda rows: list(self._function(iter([rows]))), [rows], numbers):
                 yield from piece or ()
+
+
+def _told(error: Exception) -> str:
+    """As the last line of a traceback tells it, which is what a run that fails says."""
+    lines = (line for line in traceback.format_exception_only(error) if not line.startswith(" "))
+    return next(lines).partition("\n")[0][:REASON_CHARACTERS_MAX]
 
 
 def _is_arrow(column: Any) -> bool:

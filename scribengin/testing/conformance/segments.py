@@ -346,6 +346,17 @@ def a_view_reads_the_same_bytes_from_the_same_memory(store: SegmentStore, log: s
     expect_equal(view.read(0, 100).address, view.read(0, 100).address, "where the same bytes are read to")
 
 
+def a_whole_segment_needs_no_repair(store: SegmentStore, log: str) -> None:
+    """Nor does one that another process may be completing."""
+    name = SegmentName(log, 1, 1)
+    writing = Writing(store.create(name, fsync=True))
+    writing.append(records_entry([b"x"]))
+    expect_equal(store.repair(name), 0, "how many machines were replaced under a writer")
+    writing.append(records_entry([b"y"]))
+    writing.appender.close()
+    expect_equal(store.repair(name), 0, "how many machines were replaced")
+
+
 SEGMENT_STORE_CHECKS: tuple[Check, ...] = (
     what_was_written_is_read_as_far_as_the_tail_says,
     a_large_group_is_written_whole,
@@ -367,6 +378,7 @@ SEGMENT_STORE_CHECKS: tuple[Check, ...] = (
     a_reader_never_sees_a_tail_that_was_not_written,
     a_watch_tells_of_every_tail,
     a_view_reads_the_same_bytes_from_the_same_memory,
+    a_whole_segment_needs_no_repair,
 )
 
 

@@ -63,6 +63,8 @@ class MemoryDisk:
         """A disk that is empty. It can be found by its name from now on, and no other of that name."""
         self.name = name
         self.mounted = True
+        self.retired = 0
+        """How many namespaces were moved away from it: each was bound by another token."""
         """Whether it is there: an empty directory is seen in its place else."""
         self.room_bytes: int | None = None
         """How many bytes its files may still grow by; None: there is no limit."""

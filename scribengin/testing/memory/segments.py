@@ -66,6 +66,12 @@ class MemoryKind(StoreKind):
         with failpoint("log.mark"):
             return _token(disk_named(location))
 
+    def retire(self, location: str, token: str) -> None:
+        disk = disk_named(location)
+        if _token(disk) == token:
+            with failpoint("log.unmark"):
+                disk.retired += 1
+
     def open(self, location: str, token: str | None) -> SegmentStore:
         return MemorySegmentStore(disk_named(location), token)
 
@@ -404,7 +410,7 @@ def _file(name: SegmentName, suffix: str = ".log") -> str:
 
 
 def _token(disk: MemoryDisk) -> str:
-    return f"{zlib.crc32(disk.name.encode()):032x}"
+    return f"{zlib.crc32(disk.name.encode()) + disk.retired:032x}"
 
 
 add_store_kind(MEMORY_STORE, MemoryKind())

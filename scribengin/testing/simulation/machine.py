@@ -24,6 +24,7 @@ from scribengin.launcher.contract import (
 from scribengin.master.leadership import MasterSettings
 from scribengin.master.process import Master
 from scribengin.testing.simulation.registry import SimulatedSession
+from scribengin.testing.simulation.rewinding import PROGRAM
 from scribengin.testing.simulation.scheduler import ProcessEnded, SimulatedProcess, SimulatedThread
 from scribengin.worker.host import WorkerHost
 from scribengin.worker.process import EXIT_SESSION_LOST, WorkerProcess, WorkerSettings
@@ -125,10 +126,16 @@ class Machine:
     def _part_of(self, container: Container) -> Callable[[Container, SimulatedSession], int]:
         if container.is_master:
             return self._be_master
+        if PROGRAM in container.request.argv:
+            return self._be_rewinder
         return self._be_worker if "scribengin.worker" in container.request.argv else self._be_client
 
     def _be_client(self, container: Container, session: SimulatedSession) -> int:
         self.world.streams.be_client(container, session)
+        return 0
+
+    def _be_rewinder(self, container: Container, session: SimulatedSession) -> int:
+        self.world.rewinding.be_one(container, session)
         return 0
 
     def _be_worker(self, container: Container, session: SimulatedSession) -> int:

@@ -23,28 +23,60 @@ class Violation(AssertionError):
 class SeenRecords:
     """What readers of the sink have seen so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_all_streams: bool = True) -> None:
+        """`of_all_streams`: they see everything at once, so that order holds over all streams. Else in each."""
         self.payloads: list[bytes] = []
-        self._seen: set[bytes] = set()
-        self._last: dict[str, int] = {}
+        self._seen: set[tuple[int, bytes]] = set()
+        self._last: dict[tuple[str, str], tuple[int, int]] = {}
+        self._laps: dict[str, list[range]] = {}
+        """Of each source that was rewound: which of its records are read, time after time."""
+        self._of_all_streams = of_all_streams
+
+    def rewound(self, source: str, read: int, first: int) -> None:
+        """So many records of a source were read, and it is read on from another one. Those that are read again have to
+        become visible again; those that are passed over need not."""
+        laps = self._laps.setdefault(source, [range(_ENDLESS)])
+        laps[-1] = range(laps[-1].start, max(read, laps[-1].start))
+        laps.append(range(first, _ENDLESS))
+
+    def read_once(self, source: str) -> int:
+        """How many records of a source were read before it was rewound."""
+        return max((lap.stop for lap in self._laps.get(source, ())[:-1]), default=0)
 
     def add(self, stream: str, payloads: Sequence[bytes]) -> None:
         """These are visible from now on. Raises Violation."""
         for payload in payloads:
-            if payload in self._seen:
-                raise Violation("nothing is seen twice", f"{payload.decode()} became visible in {stream} once more")
-            self._seen.add(payload)
-            self.payloads.append(payload)
             source, number = source_of(payload)
-            if number < self._last.get(source, -1):
-                raise Violation(
-                    "records keep their order", f"{payload.decode()} became visible after {self._last[source]}"
-                )
-            self._last[source] = number
+            laps = self._laps_of(source)
+            lap = next((n for n, lap in enumerate(laps) if number in lap and (n, payload) not in self._seen), None)
+            if lap is None:
+                raise Violation("nothing is seen twice", f"{payload.decode()} became visible in {stream} once more")
+            self._seen.add((lap, payload))
+            self.payloads.append(payload)
+            where = ("" if self._of_all_streams else stream, source)
+            last = self._last.get(where, (0, -1))
+            if (lap, number) < last:
+                raise Violation("records keep their order", f"{payload.decode()} became visible after {last[1]}")
+            self._last[where] = (lap, number)
 
     def missing(self, acknowledged: Sequence[bytes]) -> list[bytes]:
-        """What was acknowledged and is not visible."""
-        return [payload for payload in acknowledged if payload not in self._seen]
+        """What was acknowledged and is not visible, as often as it has to be."""
+        seen = self._seen
+        if not self._laps:
+            return [payload for payload in acknowledged if (0, payload) not in seen]
+        missing = []
+        for payload in acknowledged:
+            source, number = source_of(payload)
+            laps = enumerate(self._laps_of(source))
+            missing += [payload for n, lap in laps if number in lap and (n, payload) not in seen]
+        return missing
+
+    def _laps_of(self, source: str) -> list[range]:
+        return self._laps.get(source, _ONE_LAP)
+
+
+_ENDLESS = 2**62
+_ONE_LAP = [range(_ENDLESS)]
 
 
 def payload_of(stream: str, number: int) -> bytes:
@@ -56,6 +88,12 @@ def source_of(payload: bytes) -> tuple[str, int]:
     """The stream and the number of a record."""
     stream, _, number = payload.decode().rpartition(":")
     return stream, int(number)
+
+
+def told(payloads: Sequence[bytes]) -> str:
+    """Records, for people."""
+    names = [repr(payload)[2:-1] for payload in payloads]
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]}, ... {names[-1]} ({len(names)})"
 
 
 def check_commit_log(path: str, before: CommitLog | None, after: CommitLog) -> None:
@@ -80,6 +118,19 @@ def check_commit_log(path: str, before: CommitLog | None, after: CommitLog) -> N
         raise Violation("rounds go forward", f"{path}: round {before.round} became {after.round}")
 
 
+def is_moved(before: CommitLog | None, after: CommitLog) -> bool:
+    """Whether a commit log's position was changed by somebody who commits no round."""
+    if before is None:
+        return after.position is not None
+    return (after.epoch, after.round) == (before.epoch, before.round) and after.position != before.position
+
+
+def check_moved_together(moves: set[str], looked: Sequence[set[str]]) -> None:
+    """Positions that were moved in one transaction are all that one rewind has looked at. Raises Violation."""
+    if moves not in looked:
+        raise Violation("streams are rewound as one", "; ".join(sorted(moves)))
+
+
 def check_nothing_lost(missing: Sequence[bytes]) -> None:
     """At the end. Raises Violation."""
     if missing:
@@ -99,6 +150,29 @@ def check_recovered(stream: str, count: int, acknowledged: int) -> None:
     if count < acknowledged:
         what = f"{stream} was recovered with {count} records, {acknowledged} were acknowledged"
         raise Violation("nothing acknowledged is lost", what)
+
+
+def check_extended(stream: str, seen: Sequence[bytes], found: Sequence[bytes]) -> None:
+    """At every look: readers of a stream find what they have seen, in that order, and then more. Raises Violation."""
+    if list(found[: len(seen)]) != list(seen):
+        same = next((n for n, pair in enumerate(zip(seen, found, strict=False)) if pair[0] != pair[1]), len(found))
+        instead = told(found[same : same + 1]) or "nothing"
+        what = f"record {same} was {told(seen[same : same + 1])}, and {instead} is there instead"
+        raise Violation("what is seen stays", f"{stream}: {what}")
+
+
+def check_written(stream: str, payloads: Sequence[bytes], written: Sequence[bytes]) -> None:
+    """What becomes visible was a record of the input. Raises Violation."""
+    other = [payload for payload in payloads if payload not in set(written)]
+    if other:
+        raise Violation("records stay as they are", f"{stream}: {told(other)} was never written")
+
+
+def check_committed(stream: str, payloads: Sequence[bytes], committed: Mapping[str, int]) -> None:
+    """What becomes visible was committed: each input stream was, or is being, up to there. Raises Violation."""
+    early = [payload for payload in payloads if source_of(payload)[1] >= committed.get(source_of(payload)[0], 0)]
+    if early:
+        raise Violation("nothing is seen before it is committed", f"{told(early)} became visible in {stream}")
 
 
 def check_still_there(stream: str, seen: Sequence[bytes], there: Sequence[bytes]) -> None:

@@ -7,19 +7,24 @@ reader of a transcript finds it: "the 3rd time that anybody passes round.commit:
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away"]
 DiskFault = Literal["lose unsynced", "disk full"]
-FaultKind = Literal["kill", "stall", "zombie", "power off", RegistryFault, DiskFault]
-Storage = Literal["memory", "logs"]
+FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault]
+Storage = Literal["memory", "logs", "kafka", "files", "sink"]
+RewindTo = Literal["earliest", "earlier", "latest"]
 
 SESSION_TIMEOUT_S = 2.0
 ZOMBIE_S = 3.0
 """A zombie is stalled for so long, which its session does not outlive; then it hears of that only after `seconds`."""
 FAULTS_END_S = 14.0
 """Later than that nothing is disturbed any more."""
+_REWOUND = 0.25
+"""Of so many plans the first dataflow is rewound."""
+_NOT_REWOUND = frozenset({"sink", "logs"})
 
 _KINDS: tuple[FaultKind, ...] = (
     *("kill", "kill", "stall", "stall", "zombie", "zombie"),
@@ -30,6 +35,11 @@ _OF_A_DISK: tuple[FaultKind, ...] = ("power off", "power off", "power off", "los
 _EDITS = (
     *("workers=1", "workers=3", "workers=0", "executors_per_worker=2", "tasks=1", "tasks=2", "tasks=3"),
     *("desired_state=paused", "sources.in.paused=true", "rebalance=1", "round.records_max=3"),
+)
+_REWINDS: tuple[RewindTo, ...] = ("earliest", "earlier", "latest")
+_OF_A_REWIND = (
+    *("rewind.commit:before", "rewind.commit:after", "rewind.looked:after", "rewind.create:after"),
+    *("rewind.back:before", "rewind.back:after"),
 )
 _OF_A_ROUND = (
     "round.commit:before",
@@ -56,10 +66,55 @@ _OF_A_LOG = (
     *("log.control_write:before", "log.control_write:after", "log.control_sync:after", "log.round_show:after"),
     *("log.metadata:before", "log.metadata:after", "log.segment_remove:after"),
 )
+_OF_A_GIVEN_SINK = (
+    *("sink.open_writer:after", "sink.recover:before", "sink.recover:after", "sink.write:after"),
+    *("sink.prepare_commit:before", "sink.prepare_commit:after", "sink.rollback:before", "sink.rollback:after"),
+    *("sink.complete_commit:before", "sink.complete_commit:after"),
+)
+_OF_KAFKA = ("sink.prepare:after", "sink.commit:before", "sink.commit:after", "sink.establish:after")
+_OF_FILES = (
+    *("files.merge_write:after", "files.merge_decide:before", "files.merge_decide:after", "files.merge_place:before"),
+    *("files.merge_place:after", "files.merge_remove:before", "files.merge_remove:after", "files.merge_finish:before"),
+    *("files.complete:before", "files.complete:after"),
+)
 _ANY = ("registry.", "")
 _WRITES = ("registry.commit", "registry.commit", "registry.set", "registry.create", "registry.delete")
 _ROUND_WRITE = "round.commit:before"
 _LOG_WRITES = ("log.metadata:before", "log.segment_roll:before", "log.recovery_complete:before", "log.lock:before")
+_SINK_CALLS = (
+    *("sink.recover:before", "sink.write:before", "sink.prepare_commit:before", "sink.prepare_commit:before"),
+    *("sink.complete_commit:before", "sink.complete_commit:before", "sink.open_writer:before", "sink.create:before"),
+    *("sink.commit:before", "sink.recover_decision:before"),
+)
+_KINDS_OF: dict[Storage, tuple[FaultKind, ...]] = {
+    "memory": _KINDS,
+    "logs": (*_KINDS, *_OF_A_DISK),
+    "kafka": (*_KINDS, "power off", "system away"),
+    "files": (*_KINDS, "power off", "power off", "system away"),
+    "sink": (*_KINDS, "power off"),
+}
+_STOPS_OF: dict[Storage, tuple[str, ...]] = {
+    "memory": (*_OF_A_ROUND, *_OF_A_SINK),
+    "logs": (*_OF_A_ROUND, *_OF_A_LOG),
+    "kafka": (*_OF_A_ROUND, *_OF_A_GIVEN_SINK, *_OF_KAFKA),
+    "files": (*_OF_A_ROUND, *_OF_A_GIVEN_SINK, *_OF_FILES, *_OF_FILES),
+    "sink": (*_OF_A_ROUND, *_OF_A_GIVEN_SINK),
+}
+_WRITES_OF: dict[Storage, tuple[str, ...]] = {
+    "memory": _WRITES,
+    "logs": (*_WRITES, *_LOG_WRITES),
+    "kafka": (*_WRITES, *_SINK_CALLS),
+    "files": (*_WRITES, *_SINK_CALLS),
+    "sink": (*_WRITES, *_SINK_CALLS),
+}
+"""What may be lost on its way, or its answer."""
+
+
+_READ_AND_WRITTEN: dict[Storage, str] = {
+    "kafka": "from a topic to a topic",
+    "files": "from files to files",
+    "sink": "into the sink that was given",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +138,8 @@ class Plan:
 
     seed: int
     storage: Storage = "memory"
-    """What is read and written: streams of the simulation's own, or logs."""
+    """What is read and written: streams of the simulation's own, logs, topics, or files. `sink`: a sink that somebody
+    gives, from streams of the simulation's own."""
     flows: int = 1
     """How many dataflows, each reading what the one before writes. Of logs only."""
     streams: int = 2
@@ -94,6 +150,9 @@ class Plan:
     standbys: int = 1
     edits: tuple[tuple[float, str], ...] = ()
     """When, and what of the config is changed: `workers=1`, `desired_state=paused`, `rebalance=1`."""
+    rewinds: tuple[tuple[float, RewindTo], ...] = ()
+    """When somebody has the first dataflow read from another place: where its streams begin, some seconds ago, or
+    where they end."""
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -101,15 +160,19 @@ class Plan:
         lines = [f"seed {self.seed}: {size}, {self.standbys} standbys"]
         if self.storage == "logs":
             lines.append(f"  on logs, {self.flows} dataflows")
+        if self.storage in _READ_AND_WRITTEN:
+            lines.append(f"  {_READ_AND_WRITTEN[self.storage]}")
         lines += [f"  at {at_s:.2f} s: {what}" for at_s, what in self.edits]
+        lines += [f"  at {at_s:.2f} s: rewind to {where}" for at_s, where in self.rewinds]
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
 
-def drawn(seed: int, storage: Storage | None = None) -> Plan:
-    """The plan of a seed. Without `storage`, one of eight is on logs: they take four times as long."""
+def drawn(seed: int, storage: Storage | None = None, stops: Sequence[str] = (), *, rewound: bool = True) -> Plan:
+    """The plan of a seed. Without `storage`, one of eight is on logs, which take four times as long; Kafka and files
+    are asked for. Faults happen at `stops`, too. `rewound`: some are rewound, of those that are not on logs."""
     chance = random.Random(seed)
     storage = storage or ("logs" if seed % 8 == 7 else "memory")
-    return Plan(
+    plan = Plan(
         seed,
         storage,
         flows=chance.choice((1, 1, 1, 2)) if storage == "logs" else 1,
@@ -119,8 +182,19 @@ def drawn(seed: int, storage: Storage | None = None) -> Plan:
         executors=chance.choice((1, 1, 2)),
         standbys=chance.choice((0, 1, 1)),
         edits=tuple(sorted(_edit(chance) for _ in range(chance.choice((0, 0, 1, 2))))),
-        faults=tuple(_fault(chance, storage) for _ in range(chance.choice((0, 1, 2, 3, 4, 6)))),
+        faults=tuple(_fault(chance, storage, stops) for _ in range(chance.choice((0, 1, 2, 3, 4, 6)))),
     )
+    rewinds = rewound and storage not in _NOT_REWOUND and chance.random() <= _REWOUND
+    return _with_rewinds(plan, chance) if rewinds else plan
+
+
+def _with_rewinds(plan: Plan, chance: random.Random) -> Plan:
+    """The same, rewound once or twice, with a fault where that may be disturbed."""
+    rewinds = tuple(
+        sorted((round(chance.uniform(3.0, 10.0), 3), chance.choice(_REWINDS)) for _ in range(chance.choice((1, 1, 2))))
+    )
+    at_one = _drawn_fault(chance, chance.choice(_KINDS), _OF_A_REWIND, 2)
+    return replace(plan, rewinds=rewinds, faults=(*plan.faults, *chance.choice(((), (at_one,)))))
 
 
 def _edit(chance: random.Random) -> tuple[float, str]:
@@ -128,22 +202,29 @@ def _edit(chance: random.Random) -> tuple[float, str]:
     return round(chance.uniform(2.0, 10.0), 3), what
 
 
-def _fault(chance: random.Random, storage: Storage) -> Fault:
-    kind: FaultKind = chance.choice((*_KINDS, *_OF_A_DISK) if storage == "logs" else _KINDS)
-    seconds = 0.0
-    if kind in ("stall", "cut off", "quorum away", "zombie", "disk full"):
-        seconds = round(chance.choice((0.3, 1.0, 2.5, 4.0)) * chance.uniform(0.5, 1.5), 3)
+def _fault(chance: random.Random, storage: Storage, stops: Sequence[str]) -> Fault:
+    kind = chance.choice(_KINDS_OF[storage])
+    seconds = _seconds(chance, kind)
     if kind in ("lose request", "lose reply"):
-        writes = _WRITES if storage == "memory" else (*_WRITES, *_LOG_WRITES)
-        at = _ROUND_WRITE if chance.random() < 0.4 else chance.choice(writes)
+        at = _ROUND_WRITE if chance.random() < 0.4 else chance.choice(_WRITES_OF[storage])
         return Fault(kind, at, _count(chance, 40 if at in _WRITES else 12))
     if chance.random() < 0.65:
-        return Fault(kind, chance.choice(_stops(storage)), _count(chance, 10), seconds)
+        return Fault(kind, chance.choice((*_STOPS_OF[storage], *stops)), _count(chance, 10), seconds)
     return Fault(kind, chance.choice(_ANY), _count(chance, 600), seconds)
 
 
-def _stops(storage: Storage) -> tuple[str, ...]:
-    return (*_OF_A_ROUND, *(_OF_A_SINK if storage == "memory" else _OF_A_LOG))
+def _drawn_fault(chance: random.Random, kind: FaultKind, stops: Sequence[str], most: int) -> Fault:
+    """One of that kind, at the first passings of one of these stops."""
+    at = chance.choice(stops)
+    if kind in ("lose request", "lose reply"):
+        at = at.replace(":after", ":before")
+    return Fault(kind, at, chance.randint(1, most), _seconds(chance, kind))
+
+
+def _seconds(chance: random.Random, kind: FaultKind) -> float:
+    if kind not in ("stall", "cut off", "quorum away", "zombie", "disk full", "system away"):
+        return 0.0
+    return round(chance.choice((0.3, 1.0, 2.5, 4.0)) * chance.uniform(0.5, 1.5), 3)
 
 
 def _count(chance: random.Random, most: int) -> int:

@@ -108,6 +108,16 @@ class SimulatedRLock(SimulatedLock):
 
     _again = True
 
+    def release(self) -> None:
+        """As threading's. What ended while it waited for its condition has not taken it again, and leaves it alone:
+        what several processes share may be held by one of the others now."""
+        running = self._waiters.scheduler.running
+        if self._holder is not running:
+            if running is not None and running.process.ended:
+                return
+            raise RuntimeError("cannot release a lock that another thread holds, or nobody")
+        super().release()
+
     def release_all(self) -> int:
         """For a condition: how often it was held."""
         held, self._held = self._held, 1

@@ -7,8 +7,7 @@ went on late is told when it asks, as a client is whose connection was closed me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scribengin.base.clock import Clock
@@ -50,7 +49,7 @@ class SimulatedSession(Registry):
         self._world = world
         self._process = process
         self._ensemble = world.ensemble
-        with self._at_once():
+        with self._world.scheduler.at_once():
             self._inner = world.ensemble.connect(session_timeout_s=session_timeout_s)
 
     # -- what becomes of it
@@ -60,7 +59,7 @@ class SimulatedSession(Registry):
         session_id = self._inner.session_id
         if self._inner.state is not SessionState.CONNECTED:
             return
-        with self._at_once():
+        with self._world.scheduler.at_once():
             self._ensemble.suspend(self._inner)
         if seconds > self.session_timeout_s:
             self._world.later(self.session_timeout_s, "expiry", lambda: self._expire(session_id))
@@ -76,18 +75,18 @@ class SimulatedSession(Registry):
     def _expire(self, session_id: int) -> None:
         if self._inner.session_id == session_id and self._ensemble.knows(session_id):
             self._world.tell(f"the session of {self._process.name} has expired")
-            with self._at_once():
+            with self._world.scheduler.at_once():
                 self._ensemble.expire(self._inner)
 
     def _forget(self, session_id: int) -> None:
         if self._ensemble.knows(session_id):
             self._world.tell(f"the session of {self._process.name} has expired")
-            with self._at_once():
+            with self._world.scheduler.at_once():
                 self._ensemble.leave(session_id)
 
     def _resume(self) -> None:
         if self._inner.state is SessionState.SUSPENDED:
-            with self._at_once():
+            with self._world.scheduler.at_once():
                 if not self._ensemble.knows(self._inner.session_id):  # it expired as one of a process that stood still
                     self._inner.was_expired()
                 self._ensemble.resume(self._inner)
@@ -99,7 +98,7 @@ class SimulatedSession(Registry):
         """Hear of an expiry, as a client that finds its connection closed: whether there was one."""
         if self._inner.state is not SessionState.CONNECTED or self._ensemble.knows(self._inner.session_id):
             return False
-        with self._at_once():
+        with self._world.scheduler.at_once():
             self._inner.was_expired()
         return True
 
@@ -164,7 +163,7 @@ class SimulatedSession(Registry):
 
     def close(self) -> None:
         self._world.scheduler.refuse_ended()
-        with self._at_once():
+        with self._world.scheduler.at_once():
             self._inner.close()
 
     # -- how requests go
@@ -172,7 +171,7 @@ class SimulatedSession(Registry):
     def _read(self, act: str, path: str, ask: Callable[[], _T]) -> _T:
         self._world.passed(f"registry.{act}", path)
         self._notice()
-        with self._at_once():
+        with self._world.scheduler.at_once():
             answer = ask()
         self._world.passed(f"registry.{act}:answered", path)
         return answer
@@ -182,20 +181,7 @@ class SimulatedSession(Registry):
         self._world.passed(f"registry.{act}", path)
         if self._notice() or self._inner.session_id != session_id:
             raise OutcomeUnknown(f"the session expired while asking to {act} {path}: sync and read", path=path)
-        with self._at_once():
+        with self._world.scheduler.at_once():
             answer = ask()
         self._world.passed(f"registry.{act}:answered", path)
         return answer
-
-    @contextmanager
-    def _at_once(self) -> Iterator[None]:
-        """The servers do one thing after the other."""
-        thread = self._world.scheduler.running
-        before = thread is not None and thread.atomic
-        if thread is not None:
-            thread.atomic = True
-        try:
-            yield
-        finally:
-            if thread is not None:
-                thread.atomic = before

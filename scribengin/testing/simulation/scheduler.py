@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from greenlet import getcurrent, greenlet
@@ -170,6 +171,19 @@ class Scheduler:
         self._alive()
         self._ready.append(thread)
         self._switch()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What the running thread does in the block, it does at one moment: it is overtaken only where it waits."""
+        thread = self.running
+        before = thread is not None and thread.atomic
+        if thread is not None:
+            thread.atomic = True
+        try:
+            yield
+        finally:
+            if thread is not None:
+                thread.atomic = before
 
     def pass_time(self, seconds: float) -> None:
         """Let so much time pass for the running thread; it may be overtaken meanwhile."""

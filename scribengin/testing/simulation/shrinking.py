@@ -1,8 +1,8 @@
-"""A failing plan, made as small as it still fails: fewer faults, fewer edits, fewer records, fewer processes."""
+"""A failing plan, made as small as it still fails: fewer faults, edits and rewinds, fewer records, fewer processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from scribengin.testing.simulation.plan import Plan
@@ -11,8 +11,8 @@ from scribengin.testing.simulation.world import Outcome, simulate
 TRIES_MAX = 200
 
 
-def shrunk(failing: Outcome, tries_max: int = TRIES_MAX) -> Outcome:
-    """The smallest simulation found that breaks the same promise. Runs some dozens of them."""
+def shrunk(failing: Outcome, tries_max: int = TRIES_MAX, run: Callable[[Plan], Outcome] = simulate) -> Outcome:
+    """The smallest simulation found that breaks the same promise. Runs some dozens of them, each by `run`."""
     smallest = failing
     tries = 0
     while True:
@@ -20,7 +20,7 @@ def shrunk(failing: Outcome, tries_max: int = TRIES_MAX) -> Outcome:
             tries += 1
             if tries > tries_max:
                 return smallest
-            outcome = simulate(plan)
+            outcome = run(plan)
             if outcome.promise == failing.promise:
                 smallest = outcome
                 break
@@ -34,6 +34,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, faults=plan.faults[:number] + plan.faults[number + 1 :])
     for number in range(len(plan.edits)):
         yield replace(plan, edits=plan.edits[:number] + plan.edits[number + 1 :])
+    for number in range(len(plan.rewinds)):
+        yield replace(plan, rewinds=plan.rewinds[:number] + plan.rewinds[number + 1 :])
     for name, least in (("streams", 1), ("workers", 1), ("executors", 1), ("standbys", 0)):
         if getattr(plan, name) > least:
             yield replace(plan, **{name: getattr(plan, name) - 1})

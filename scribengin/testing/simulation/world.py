@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import yaml
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import set_hook
+from scribengin.base.model import Position
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import PAYLOAD, RecordSplit
 from scribengin.dataflow.config import DataflowConfig
@@ -30,19 +30,21 @@ from scribengin.errors import ScribenginError
 from scribengin.launcher.contract import ContainerExit
 from scribengin.testing.memory.registry import Loss
 from scribengin.testing.simulation import oracle
-from scribengin.testing.simulation.logs import LogStreams
 from scribengin.testing.simulation.machine import Container, Machine
-from scribengin.testing.simulation.plan import FAULTS_END_S, SESSION_TIMEOUT_S, ZOMBIE_S, Fault, Plan
+from scribengin.testing.simulation.plan import FAULTS_END_S, SESSION_TIMEOUT_S, ZOMBIE_S, Fault, Plan, Storage
 from scribengin.testing.simulation.registry import SimulatedEnsemble, SimulatedSession
+from scribengin.testing.simulation.rewinding import Rewinding, edit
 from scribengin.testing.simulation.scheduler import Scheduler, SimulatedProcess, SimulationStuck
-from scribengin.testing.simulation.streams import MemoryStreams, SimulatedStreams
+from scribengin.testing.simulation.streams.contract import FLOWS, SimulatedStreams
+from scribengin.testing.simulation.streams.files import FilesInMemory, FileStreams
+from scribengin.testing.simulation.streams.logs import LogStreams
+from scribengin.testing.simulation.streams.memory import MemoryStreams
+from scribengin.testing.simulation.streams.sinks import SinkStreams, SinkSystem
 from scribengin.testing.simulation.takeover import EPOCH_S, taken_over
 from scribengin_registry.contract import Create as CreateNode
 from scribengin_registry.contract import Operation, Set
-from scribengin_registry.errors import VersionConflict
 
-FLOWS = ("flow", "next")
-"""The dataflows of a chain, from its beginning on."""
+MakeSystem = Callable[[], SinkSystem]
 WATCHES = "memory-registry"
 """The thread on which a process hears of its session and of what it watches."""
 PROGRESS_MAX_S = 90.0
@@ -110,12 +112,17 @@ class Outcome:
         return "\n".join([str(self.plan), *map(str, self.lines), ended]) + "\n"
 
 
-def simulate(plan: Plan, *, every_stop: bool = False) -> Outcome:
-    """Run a plan to its end, in this thread. `every_stop`: the transcript has a line for each stop that is passed."""
+def simulate(plan: Plan, *, every_stop: bool = False, make_system: MakeSystem | None = None) -> Outcome:
+    """Run a plan to its end, in this thread. `every_stop`: the transcript has a line for each stop that is passed.
+    `make_system` makes what a plan for a sink writes to."""
     scheduler = Scheduler(plan.seed)
+    make_system = make_system or _own_system(plan.storage)  # imported before it is taken over
     failure: Exception | None = None
-    with taken_over(scheduler), _logging_told() as told:
-        world = World(plan, scheduler, every_stop=every_stop)
+    with taken_over(scheduler), ExitStack() as systems, _logging_told() as told:
+        system = None if make_system is None else make_system()
+        if system is not None:
+            systems.callback(system.close)
+        world = World(plan, scheduler, every_stop=every_stop, system=system)
         told.append(world.tell)
         set_hook(world.passed)
         try:
@@ -128,10 +135,19 @@ def simulate(plan: Plan, *, every_stop: bool = False) -> Outcome:
     return Outcome(plan, tuple(world.lines), failure, scheduler.steps, scheduler.now_s)
 
 
+def _own_system(storage: Storage) -> MakeSystem | None:
+    """What plans of our own read and write. Kafka's client is not installed everywhere."""
+    if storage == "kafka":
+        from scribengin.testing.simulation.streams.kafka import KafkaInMemory
+
+        return KafkaInMemory
+    return FilesInMemory if storage == "files" else None
+
+
 class World:
     """The cluster of one plan."""
 
-    def __init__(self, plan: Plan, scheduler: Scheduler, *, every_stop: bool) -> None:
+    def __init__(self, plan: Plan, scheduler: Scheduler, *, every_stop: bool, system: SinkSystem | None) -> None:
         self.plan = plan
         self.scheduler = scheduler
         self.clock = SimulatedClock(scheduler)
@@ -144,15 +160,35 @@ class World:
         self.processes: list[SimulatedProcess] = []
         self.lines: list[Line] = []
         self.errors: list[BaseException] = []
-        self.seen = oracle.SeenRecords()
+        self.seen = oracle.SeenRecords(of_all_streams=plan.storage in ("memory", "logs"))
         self.machine = Machine(self)
-        self.streams: SimulatedStreams = MemoryStreams(self) if plan.storage == "memory" else LogStreams(self)
+        self.rewinding = Rewinding(self)
+        self._views: list[DataflowView] = []
+        self.streams = self._streams(system)
         self._every_stop = every_stop
         self._people = self.process("cluster")
         self._commit_logs: dict[str, CommitLog] = {}
         self._passed: dict[str, int] = {}
         self._losses: dict[object, Loss] = {}
         self._over = False
+
+    def _streams(self, system: SinkSystem | None) -> SimulatedStreams:
+        match self.plan.storage:
+            case "memory":
+                return MemoryStreams(self)
+            case "logs":
+                return LogStreams(self)
+            case "kafka":
+                from scribengin.testing.simulation.streams.kafka import KafkaInMemory, KafkaStreams
+
+                assert isinstance(system, KafkaInMemory)
+                return KafkaStreams(self, system)
+            case "files":
+                assert isinstance(system, FilesInMemory)
+                return FileStreams(self, system)
+            case "sink":
+                assert system is not None, "a plan for a sink needs what it writes to"
+                return SinkStreams(self, system)
 
     # -- what happens in it
 
@@ -164,10 +200,13 @@ class World:
     def _operate(self) -> None:
         session = SimulatedSession(self, self._people, 1_000.0)
         self.streams.begin(session)
-        views = [self._submit(session, flow) for flow in range(self.plan.flows)]
-        for at_s, edit in self.plan.edits:
-            self.later(at_s, "editor", partial(self._edit, views[0], *edit.split("=")))
+        views = self._views = [self._submit(session, flow) for flow in range(self.plan.flows)]
+        for at_s, change in self.plan.edits:
+            self.later(at_s, "editor", partial(self.edit, *change.split("=")))
+        for at_s, to in self.plan.rewinds:
+            self.later(at_s, "operator", partial(self.rewinding.start, session.hosts, to))
         self.scheduler.pass_time(FAULTS_END_S)
+        self.rewinding.end()
         self.tell("nothing is disturbed any more")
         for view in views:
             for key, value in (("desired_state", "running"), ("sources.in.paused", "false"), ("workers", "2")):
@@ -204,8 +243,7 @@ class World:
 
     def _lost_for_good(self) -> list[bytes]:
         """What no owner reads again, and nobody has staged."""
-        committed = {p: log.position for p, log in self._commit_logs.items() if "/sources/" in p and log.position}
-        return self.streams.behind(committed, self.seen.missing(self.streams.acknowledged))
+        return self.streams.behind(self.positions(), self.seen.missing(self.streams.acknowledged))
 
     def _revive(self, view: DataflowView) -> None:
         alone_since_s: float | None = None
@@ -227,23 +265,21 @@ class World:
         return all(view.registry.find(lock) is not None for lock in locks)
 
     def _has_ended(self, view: DataflowView) -> bool:
-        return view.status().state in ("stopped", "finished", "deleting")
+        """Raises Violation for one that has failed: no master makes that good again."""
+        status = view.status()
+        if status.state == "failed":
+            raise oracle.Violation("it ends as it was told", f"it is {status.state}: {status.error}")
+        return status.state in ("stopped", "finished", "deleting")
+
+    def edit(self, key: str, value: str) -> None:
+        """Somebody edits the first dataflow's config, unless nothing is disturbed any more."""
+        if self.scheduler.now_s < FAULTS_END_S:
+            self._edit(self._views[0], key, value)
 
     def _edit(self, view: DataflowView, key: str, value: str) -> None:
-        if self._over:
-            return
-        while True:
-            found = view.config()
-            changed = found.value.model_dump(mode="json")
-            *parents, last = key.split(".")
-            node = changed
-            for parent in parents:
-                node = node[parent]
-            node[last] = yaml.safe_load(value)
-            with suppress(VersionConflict):
-                view.set_config(DataflowConfig.parse(changed, source="an edit"), found.version)
-                self.tell(f"edits {key} to {value}")
-                return
+        if not self._over:
+            edit(view, key, value)
+            self.tell(f"edits {key} to {value}")
 
     def _judge(self, views: Sequence[DataflowView]) -> None:
         oracle.check_nothing_lost(self.seen.missing(self.streams.acknowledged))
@@ -297,6 +333,18 @@ class World:
         """How long something takes that goes over the network: mostly a millisecond, now and then a hundred."""
         chance = self.scheduler.random
         return chance.expovariate(1000.0) * (1.0 if chance.random() < 0.95 else 50.0)
+
+    def positions(self) -> dict[str, Position]:
+        """Up to where each source stream that was read is committed, by the path of its commit log. Of a round that
+        its sink's system decides about, what that makes of it counts already."""
+        logs = {path: log for path, log in self._commit_logs.items() if "/sources/" in path}
+        found = {path: (log.prepared or log).position or log.position for path, log in logs.items()}
+        return {path: position for path, position in found.items() if position}
+
+    def safe_positions(self) -> dict[str, Position]:
+        """Up to where each source stream is committed for good: what is prepared may be rolled back still."""
+        logs = {path: log for path, log in self._commit_logs.items() if "/sources/" in path}
+        return {path: log.position for path, log in logs.items() if log.position}
 
     # -- what is seen of it
 
@@ -353,6 +401,8 @@ class World:
                 self._power_off(container)
             case "lose unsynced":
                 self.streams.lose_unsynced()
+            case "system away":
+                self.streams.go_away(fault.seconds)
             case "disk full":
                 self.streams.fill_up(fault.seconds)
 
@@ -376,20 +426,30 @@ class World:
                 container.session.cut_off(seconds)
 
     def _lost(self, _act: str, _path: str) -> Loss | None:
+        return self.loss()
+
+    def loss(self) -> Loss | None:
+        """What becomes of the next thing that the running thread asks of a server."""
         return self._losses.pop(self.scheduler.running, None)
 
     def became_visible(self, stream: str, payloads: tuple[bytes, ...]) -> None:
         """Readers of the output see these from now on."""
-        self.tell(f"readers of {stream} see {_told(payloads)}")
+        self.tell(f"readers of {stream} see {oracle.told(payloads)}")
         self.judged(partial(self.seen.add, stream, payloads))
 
-    def _changed(self, _session: int, operations: Sequence[Operation], _versions: Sequence[int]) -> None:
+    def _changed(self, session: int, operations: Sequence[Operation], _versions: Sequence[int]) -> None:
+        moved = []
         for operation in operations:
             if isinstance(operation, Set | CreateNode) and operation.path.endswith("/commit-log"):
                 after = CommitLog.from_bytes(operation.data, path=operation.path)
                 before = self._commit_logs.get(operation.path)
                 self._commit_logs[operation.path] = after
                 self.judged(partial(oracle.check_commit_log, operation.path, before, after))
+                is_begun = (before is None or before.position is None) and not self.rewinding.is_by_one(session)
+                if oracle.is_moved(before, after) and not is_begun:
+                    moved.append((operation.path, None if before is None else before.position, after.position))
+        if moved:
+            self.judged(partial(self.rewinding.moved, moved))
 
     def judged(self, check: Callable[[], None]) -> None:
         """A promise that is broken ends the simulation, whoever has done it."""
@@ -397,11 +457,6 @@ class World:
             check()
         except oracle.Violation as violation:
             self.scheduler.fail(violation)
-
-
-def _told(payloads: Sequence[bytes]) -> str:
-    names = [payload.decode() for payload in payloads]
-    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]}, ... {names[-1]} ({len(names)})"
 
 
 @contextmanager

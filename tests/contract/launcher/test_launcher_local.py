@@ -126,6 +126,18 @@ def test_a_home_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> Non
         launcher.launch(request())
 
 
+def test_nobody_else_can_look_into_a_container_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with LocalLauncher(tmp_path / "home") as launcher:
+            container = Path(launcher.launch(request()).directory)
+            assert [path.stat().st_mode & 0o777 for path in (container, tmp_path / "home")] == [0o700, 0o700]
+            for left in launcher.all_containers("flow"):
+                launcher.kill(left)
+    finally:
+        os.umask(before)
+
+
 def test_only_so_many_ended_containers_leave_their_logs_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "KEPT_MAX", 3)
     with LocalLauncher(tmp_path) as launcher:

@@ -19,7 +19,7 @@ from scribengin.connectors.contract import ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.errors import TransformationFailed
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.testing.memory.kafka import MemoryKafka
@@ -47,7 +47,7 @@ class Copy:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
-    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:

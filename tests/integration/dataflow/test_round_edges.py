@@ -44,7 +44,7 @@ class Copy:
     def undecodable(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
-    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, list[int]]:
+    def raising(self, _inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         return {}
 
     def run_tables(self, inputs: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:

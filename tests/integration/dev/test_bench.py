@@ -128,6 +128,20 @@ def test_dataflows_are_measured_beside_spark_from_kafka_to_kafka(tmp_path: Path)
 
 @pytest.mark.full
 @pytest.mark.spark
+def test_bad_records_are_measured_beside_good_ones_whether_the_engine_decodes_or_a_function(tmp_path: Path) -> None:
+    names = ["bad-records", "bad-records-function", "bad-records-function-first"]
+    done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == names
+    for row in rows.values():
+        assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+        assert row["peer_name"] == "the same without a bad record"
+        assert row["guarantee"].startswith("exactly once; 1 record in 1,000 is no JSON")
+
+
+@pytest.mark.full
+@pytest.mark.spark
 def test_recovery_is_measured_beside_the_session_timeout(tmp_path: Path) -> None:
     done = run_bench(tmp_path, "recovery-local", "--runs", "1", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
-from scribengin_dev.demo.flights import load_flights
+from tests.integration.demo_runs import expect_exact, processes_in, start_demo
 from tests.integration.leftovers import await_none
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 RECORDS = 20_000
-
-
-def start_demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "scribengin_dev.demo", "--dir", str(directory), "--keep", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
-    )
-
-
-def cells_of(line: str) -> list[str]:
-    """The cells of a line of a table without borders."""
-    return re.split(r" {2,}", line.strip())
 
 
 def running_containers(directory: Path) -> list[str]:
@@ -47,20 +29,6 @@ def running_containers(directory: Path) -> list[str]:
     return names
 
 
-def processes_in(directory: Path) -> list[str]:
-    """The command lines of processes that name the directory, or work in it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                words, place = (entry / "cmdline").read_text(), os.readlink(entry / "cwd")
-            except OSError:
-                continue  # it has ended
-            if str(directory) in words or Path(place).is_relative_to(directory):
-                found.append(words.replace("\0", " "))
-    return found
-
-
 @pytest.mark.parametrize(
     "launcher", ["local", *(pytest.param(name, marks=pytest.mark.full) for name in ("yarn", "skein"))]
 )
@@ -71,15 +39,7 @@ def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_kill
     output, errors = demo.communicate(timeout=800)
     assert demo.returncode == 0, output + errors
     assert re.search(r"tasks taken over of flight_delays \d of 4", output), "nobody said what the start takes"
-    flights = load_flights(RECORDS)
-    measured = {row[0]: row[1:] for row in map(cells_of, output.splitlines())}
-    for name, read, written in (
-        ("log flights/*", RECORDS, RECORDS),
-        ("log delayed/*", RECORDS, len(flights.delayed())),
-        ("files cancelled", RECORDS, len(flights.cancelled())),
-        ("log named/*", len(flights.delayed()), len(flights.delayed())),
-    ):
-        assert measured[name][:6] == [f"{read:,}", f"{written:,}", f"{written:,}", "0", "0", "0"], output
+    expect_exact(output, RECORDS)
     assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
     assert "stood still" in output
     assert running_containers(tmp_path) == []

@@ -34,6 +34,7 @@ def test_a_word_that_names_no_image_is_refused(word: str) -> None:
 
 
 def test_the_run_says_what_serves_its_fixtures(provider: Provider, pytestconfig: pytest.Config) -> None:
-    line, other = pytest_report_header(pytestconfig)
+    line, other, machines = pytest_report_header(pytestconfig)
+    assert machines.startswith("several machines: ")
     assert line == provider.line
     assert other.startswith("servers in containers: ")

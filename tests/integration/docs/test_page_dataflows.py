@@ -23,4 +23,5 @@ def test_transformations_are_what_is_printed(tmp_path: Path, registry: Registry)
     with terminal_in(tmp_path) as terminal:
         stand_in_for_sandbox(terminal, registry)
         terminal.run_page("docs/guide/transformations.md")
-    assert "room STRING" in terminal.shown("scribengin explain")
+    assert "room STRING" in terminal.shown("scribengin explain rooms")
+    assert "KEEPS STATE" in terminal.shown("scribengin explain hot")

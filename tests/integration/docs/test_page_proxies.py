@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.proxy import ProxyConfig
 from scribengin_registry.contract import Registry
-from tests.integration.pages import stand_in_for_sandbox, terminal_in
+from tests.integration.pages import end_background, stand_in_for_sandbox, terminal_in
 
 
 def test_proxies_run_as_they_are_printed(tmp_path: Path, registry: Registry) -> None:
@@ -19,17 +16,11 @@ def test_proxies_run_as_they_are_printed(tmp_path: Path, registry: Registry) -> 
         try:
             terminal.run_page("docs/guide/proxies.md")
         finally:
-            _end(terminal.directory / "proxy.pid")
+            end_background(terminal)
     said = {
         name: ProxyConfig.parse(parse_yaml((tmp_path / "clone" / name).read_text(), source=name), source=name)
         for name in ("proxy.yaml", "limited.yaml")
     }
-    assert said["proxy.yaml"].insecure
+    assert said["proxy.yaml"].host == "0.0.0.0"
+    assert not said["proxy.yaml"].insecure
     assert said["limited.yaml"].log_rates.records_s_hard == 100_000
-
-
-def _end(pid: Path) -> None:
-    """The page ends its proxy, unless it fails before."""
-    if pid.exists():
-        with suppress(ProcessLookupError):
-            os.kill(int(pid.read_text()), signal.SIGTERM)

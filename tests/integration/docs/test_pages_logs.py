@@ -21,7 +21,10 @@ def test_a_page_about_logs_runs_as_it_is_printed(tmp_path: Path, registry: Regis
 
 def check_log_store(terminal: Terminal) -> None:
     looked = terminal.shown("scribengin log verify")
-    assert "2 logs, 1,001 records" in looked
+    assert "3 logs, 6,001 records" in looked
+    cold = " ".join(terminal.shown("scribengin log offload").split())
+    assert "books/1: 1 segment copied to cold storage" in cold
+    assert "cold ok" in cold
     assert "10 records given up, the first is 1/0/10 now" in looked
     assert "nothing to recover" in looked
     assert len((terminal.directory / "words.jsonl").read_text().splitlines()) == 1000

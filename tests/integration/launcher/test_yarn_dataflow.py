@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin_dev.servers.hadoop.yarn import LABEL, YarnServers
+from scribengin_dev.servers.hadoop.yarn import LABEL, RUN_VARIABLE, YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
 from tests.integration.shipped_flow import feed, submit_shipped
@@ -43,6 +43,7 @@ def await_new_master(flow: YarnFlow, before: str | None) -> None:
 
 def test_a_dataflow_lives_as_an_application_through_kills_and_a_restart(flow: YarnFlow, cluster: Cluster) -> None:
     a_dataflow_with_a_package_comes_up_as_an_application(flow)
+    its_containers_carry_the_mark_of_the_run_that_started_them(flow)
     a_killed_worker_is_replaced(flow, cluster)
     a_killed_master_is_replaced_and_its_workers_never_stop(flow, cluster)
     master_and_worker_killed_at_once_are_both_replaced(flow, cluster)
@@ -63,6 +64,14 @@ def a_dataflow_with_a_package_comes_up_as_an_application(flow: YarnFlow) -> None
         "state": "RUNNING",
     }
     assert {name: application[name] for name in wanted} == wanted
+
+
+def its_containers_carry_the_mark_of_the_run_that_started_them(flow: YarnFlow) -> None:
+    """By it a run that is broken off finds them, and what they have started."""
+    pids = [flow.master_pid(), *flow.worker_pids().values()]
+    family = [process for pid in pids for process in (psutil.Process(pid), *psutil.Process(pid).children())]
+    assert len(family) > len(pids), "a worker has a JVM"
+    assert {process.environ().get(RUN_VARIABLE) for process in family} == {os.environ[RUN_VARIABLE]}
 
 
 def a_killed_worker_is_replaced(flow: YarnFlow, cluster: Cluster) -> None:

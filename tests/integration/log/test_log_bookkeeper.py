@@ -150,17 +150,45 @@ def test_acknowledgements_go_on_without_one_bookie_and_stop_without_two(
     assert isinstance(write(b"one bookie"), StoreUnreachable)
     writer.abort()
     own_bookkeeper.start()
-
-    def written_again() -> bool:
-        try:
-            with namespace.open_writer("large") as again:
-                again.write(b"again").result(120)
-        except StoreUnreachable:  # the client may hold a bookie for dead that is back
-            return False
-        return True
-
-    wait_until(written_again, what="a write with all bookies back")
+    wait_until(lambda: is_written(namespace, "large"), what="a write with all bookies back")
     read = payloads_read(namespace, "large")
     assert read[:21] == acknowledged
     assert set(read[21:]) <= {b"one bookie", b"again"}
     assert read[-1] == b"again"
+
+
+def test_what_a_bookie_had_that_is_gone_is_copied_to_another(
+    namespace: LogNamespace, own_bookkeeper: BookKeeperServers
+) -> None:
+    namespace.create("triples", LogConfig(ensemble_size=3, write_quorum=3, ack_quorum=3))
+    wait_until(lambda: is_written(namespace, "triples"), what="all bookies that another test has killed")
+    namespace.create("pairs", LogConfig(ensemble_size=2, segment_bytes_max=4096))
+    payloads = fill_log(namespace, "pairs", 9)
+    machines = machines_of(namespace, "pairs")
+    gone = machines[0][0]
+    assert namespace.repair("pairs") == 0
+    own_bookkeeper.kill(own_bookkeeper.addresses.index(gone))
+
+    def is_whole() -> bool:
+        namespace.repair("pairs")
+        return not any(gone in of_segment for of_segment in machines_of(namespace, "pairs"))
+
+    wait_until(is_whole, what="what is missing to be copied")
+    assert [len(of_segment) for of_segment in machines_of(namespace, "pairs")] == [2] * len(machines)
+    assert payloads_read(namespace, "pairs") == payloads
+    namespace.repair("pairs")  # the bookie may have come to be missed between two segments
+    assert namespace.repair("pairs") == 0
+    own_bookkeeper.start_bookie(own_bookkeeper.addresses.index(gone))
+
+
+def is_written(namespace: LogNamespace, log: str) -> bool:
+    try:
+        with namespace.open_writer(log) as writer:
+            writer.write(b"again").result(120)
+    except StoreUnreachable:  # the client may hold a bookie for dead that is back
+        return False
+    return True
+
+
+def machines_of(namespace: LogNamespace, log: str) -> list[tuple[str, ...]]:
+    return [report.machines for report in namespace.inspect(log).segments()]

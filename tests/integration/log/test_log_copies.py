@@ -15,6 +15,7 @@ from scribengin.log.retention.compression import RAW_GRACE_MS
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import (
+    await_planned,
     damage_segment,
     fill_log,
     payload_batch,
@@ -130,7 +131,8 @@ def test_a_writer_copies_what_it_completes_and_what_was_left_without_a_copy(
         wait_until(lambda: files(namespace, "copy") == [1, 2, 3], what="the copies")
         assert writer.maintenance_failure is None
     assert files(namespace, "raw") == [1, 2, 3, 4]
-    assert namespace.compress(LOG) == 1
+    assert namespace.compress(LOG) <= 1, "the writer may have come to the last one itself, as it closed"
+    assert files(namespace, "copy") == [1, 2, 3, 4]
     assert namespace.compress(LOG) == 0
 
 
@@ -149,14 +151,7 @@ def test_what_is_open_stays_readable_and_a_planned_range_is_planned_again(
         with pytest.raises(RangeGone, match="plan the range again"):
             list(plan.splits[1].read())
         assert payloads_left(reader) == payloads[2:]
-
-        def planned_again() -> bool:
-            try:
-                return payloads_planned(planner, DLSN.INITIAL, 1000) == [payloads]
-            except RangeGone:
-                return False
-
-        wait_until(planned_again, what="the planner to see the copies")
+        await_planned(planner, payloads, "the planner to see the copies")
 
 
 def test_a_raw_file_stays_until_readers_have_had_time_to_see_that_it_goes(

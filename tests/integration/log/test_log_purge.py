@@ -144,6 +144,7 @@ def test_a_reader_that_has_read_all_of_what_is_purged_reads_on(
         with elsewhere.open_writer(LOG) as writer:
             writer.write(b"next").result(120)
         assert [record.payload for record in idle.read(10, 10)] == [b"next"]
+        wait_until(lambda: behind.end_position() == idle.position, what="the other reader to know")
         with pytest.raises(PositionTruncated):
             behind.read(10, 10)
 

@@ -126,6 +126,15 @@ def _raised(call: Callable[[], object]) -> ScribenginError:
 def truncate_under(namespace: LogNamespace, reader: LogReader) -> None:
     assert reader.position == DLSN(1, 1, 0)
     namespace.truncate(LOG, DLSN(2, 1, 0))
+    wait_until(lambda: is_truncated(reader, DLSN(1, 1, 0)), what="the reader to know")
+
+
+def is_truncated(reader: LogReader, position: DLSN) -> bool:
+    try:
+        reader.lag(position)
+    except PositionTruncated:
+        return True
+    return False
 
 
 def damage_ahead(namespace: LogNamespace, _reader: LogReader) -> None:

@@ -328,7 +328,7 @@ def test_a_chain_does_not_wait_for_whom_nobody_lets_read(
     with namespace.open_writer("mid/0") as writer:
         writer.write(b"unread").result(120)
     done = line("stop", "orders")
-    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert (done.code, done.err.count("scribengin: ")) == (2, 1)
     assert (
         "orders/last has not read all of src:mid/0: it is to have no workers: `scribengin scale orders/last" in done.err
     )
@@ -336,7 +336,7 @@ def test_a_chain_does_not_wait_for_whom_nobody_lets_read(
     assert (states[0], states[1] in FINAL_STATES) == ("stopped", False)
     monkeypatch.setattr(chains, "hindrance_of", lambda *_: "")
     late = line("stop", "orders", "--timeout", "0.5")
-    assert (late.code, late.err.count("\n")) == (2, 1)
+    assert (late.code, late.err.count("scribengin: ")) == (2, 1)
     assert "orders/last has not read all of src:mid/0 yet; those before it have stopped" in late.err
     assert "--timeout goes with a chain" in line("stop", "orders/last", "--timeout", "1").err
 
@@ -348,7 +348,8 @@ def test_a_chain_that_cannot_drain_stops_and_says_what_is_left(
     with namespace.open_writer("mid/0") as writer:
         writer.write(b"unread").result(120)
     done = line("stop", "orders")
-    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert (done.code, done.err.count("scribengin: ")) == (1, 1)
+    assert "stopping orders/" in done.err
     assert "orders/last is killed and has not read all of src:mid/0" in done.err
     assert "`scribengin start orders` goes on there" in done.err
     states = [one["state"] for one in line.ok("status", "orders", "--json").json["dataflows"]]
@@ -369,13 +370,13 @@ def test_what_logs_keep_for_one_that_has_ended_is_shown_and_can_be_let_go(
     assert line.ok("status", "orders/last", "--json").json["retention_holds"] == held
     assert line.ok("status", "orders", "--json").json["retention_holds"] == held
     assert (
-        "1 records of mid/0, until it has read them; `scribengin release-holds orders`"
+        "1 record of mid/0, until it has read them; `scribengin release-holds orders`"
         in line.ok("status", "orders").out
     )
-    assert "1 records of mid/0, until it has read them; `scribengin release-holds orders-last`" in (
+    assert "1 record of mid/0, until it has read them; `scribengin release-holds orders-last`" in (
         line.ok("status", "orders/last").out
     )
     assert list(namespace.registered_readers("mid/0")) == ["dataflow orders-last.src reads mid/*"]
-    assert "1 records of 1 logs were kept" in line.ok("release-holds", "orders").out
+    assert "(before: 1 record of 1 log)" in line.ok("release-holds", "orders").out
     assert [namespace.registered_readers(log) for log in namespace.names()] == [{}] * 6
-    assert "none kept any" in line.ok("release-holds", "orders/last").out
+    assert "(before: none)" in line.ok("release-holds", "orders/last").out

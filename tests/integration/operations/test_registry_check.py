@@ -21,12 +21,14 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import StoreUnreachable
 from scribengin.launcher.contract import ContainerDescriptor, ContainerRequest
 from scribengin.launcher.local.launcher import LocalLauncher
-from scribengin.log import LogNamespace, RetentionHold
+from scribengin.log import LogConfig, LogNamespace, RetentionHold
 from scribengin.operations.registry.leftovers import SETTLED_S, leftovers
 from scribengin.operations.submit.origins import remember_origin
 from scribengin.testing.failpoints import at_failpoint
+from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, quiet_config, whole_tree
@@ -149,6 +151,29 @@ def test_what_crashes_have_left_in_a_store_is_found_and_records_are_never_remove
     assert sorted(path for path in store.iterdir() if path.is_dir()) == sorted([mine, full])
     assert not draft.exists()
     assert "18 bytes of segments" in found(registry, home)["log directory"][0]
+
+
+def test_a_log_whose_deletion_was_cut_short_by_its_cold_storage_is_found_and_ended(
+    registry: Registry, namespace: LogNamespace, store: Path, home: Path
+) -> None:
+    files = MemoryFiles("cold")
+    with files.opened_by("cold"):
+        namespace.create("in/0", LogConfig(cold_url="cold://kept"))
+        with namespace.open_writer("in/0") as writer:
+            writer.write(bytes(range(256))).result(60)
+        assert namespace.offload("in/0") == 1
+        place = f"/kept/{namespace.info('in/0').log.directory}"
+        assert found(registry, home) == {}
+        files.away = True
+        with pytest.raises(StoreUnreachable):
+            namespace.delete("in/0")
+        files.away = False
+        assert not list(leftovers(registry, home)), "it is younger than an hour"
+        assert found(registry, home) == {"log": ["log: the deletion of 'in/0' of /deep/er/logs was cut short"]}
+        repaired(registry, home)
+        assert found(registry, home) == {}
+        assert files.names(place) == []
+    assert [path for path in store.iterdir() if path.is_dir()] == []
 
 
 def test_commit_logs_of_spark_jobs_go_once_no_log_asks_for_them(

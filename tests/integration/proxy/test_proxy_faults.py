@@ -130,6 +130,7 @@ def test_a_proxy_that_ends_hands_its_logs_over(place: ProxiedPlace) -> None:
     one = place.start()
     with place.client().open_writer(LOG) as writer:
         futures = [writer.write(b"A%d" % n) for n in range(50)]
+        assert futures[0].result(120)  # it owns the log
         other = place.start()
         one.close()
         futures += [writer.write(b"A%d" % n) for n in range(50, 100)]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
-from scribengin.dataflow.round.bad_records import Isolated, Piece, isolate
+from scribengin.dataflow.round.bad_records import SUSPECTS_TRIED, Isolated, Piece, isolate
 from scribengin.spark.transform.transformation import InputSpec, Transformation
 from tests.integration.spark_samples import json_input, payloads, records, spec
 
@@ -118,8 +118,16 @@ class Counted:
         return self._transformation.run_tables(tables)
 
 
-def isolated(transformation: Transformation, run: Counted, pieces: list[Piece]) -> Isolated:
-    return isolate(pieces, run, transformation.undecodable, 100, raising=transformation.raising, stop_at_first=False)
+def isolated(transformation: Transformation, run: Counted, pieces: list[Piece], *, believed: bool = False) -> Isolated:
+    return isolate(
+        pieces,
+        run,
+        transformation.undecodable,
+        100,
+        raising=transformation.raising,
+        stop_at_first=False,
+        believed=believed,
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,16 +145,24 @@ def isolated(transformation: Transformation, run: Counted, pieces: list[Piece]) 
     ],
     ids=["one", "three", "forty", "pickled", "columns", "batches of columns", "batches", "dropped", "registered"],
 )
-def test_each_record_on_which_a_function_raises_costs_one_run_and_all_others_one(
+def test_records_on_which_a_function_raises_cost_two_runs_and_where_they_were_counted_one_each(
     spark: SparkSession, package: Callable[..., Path], code: str, bad: list[int]
 ) -> None:
     transformation = loaded(package, spark, code)
     run = Counted(transformation)
-    result = isolated(transformation, run, [Piece("src", "0", {"at": 0}, made(bad))])
+    piece = Piece("src", "0", {"at": 0}, made(bad))
+    result = isolated(transformation, run, [piece])
     assert [found.index for found in result.bad] == bad
     assert payloads(result.outputs["out"]) == [b"GOOD %d" % n for n in range(COUNT) if n not in set(bad)]
     assert all(found.reason.startswith("ValueError: bad") for found in result.bad)
-    assert sorted(run.runs) == [*[1] * len(bad), COUNT - len(bad)]
+    alone = len(bad) if code is DROPPED else min(len(bad), SUSPECTS_TRIED)
+    assert sorted(run.runs) == [*[1] * alone, COUNT - len(bad)]
+    assert result.believed is (code is not DROPPED and len(bad) >= SUSPECTS_TRIED)
+    if result.believed:
+        run = Counted(transformation)
+        again = isolated(transformation, run, [piece], believed=True)
+        assert ([found.index for found in again.bad], run.runs) == (bad, [COUNT - len(bad)])
+        assert payloads(again.outputs["out"]) == payloads(result.outputs["out"])
 
 
 def test_so_it_is_with_several_sources_and_streams(spark: SparkSession, package: Callable[..., Path]) -> None:
@@ -171,7 +187,7 @@ def test_so_it_is_behind_a_filter(spark: SparkSession, package: Callable[..., Pa
     result = isolated(transformation, run, [Piece("src", "0", {"at": 0}, made([*bad, 701], 1_000))])
     assert [found.index for found in result.bad] == bad
     assert payloads(result.outputs["out"]) == [b"GOOD %d" % n for n in range(0, 1_000, 2) if n not in bad]
-    assert sorted(run.runs) == [1, 1, 1, 997]
+    assert sorted(run.runs) == [1, 1, 997]
 
 
 @pytest.mark.parametrize(("code", "step"), [(DROPPED_AND_FILTERED, 2), (CAST, 1)], ids=["filter", "cast"])
@@ -192,14 +208,15 @@ def test_the_number_of_a_record_stands_beside_documents_too(spark: SparkSession,
     inputs = [json_input("n INT, payload STRING")]
     transformation = Transformation.load(spec("flows:transform", package=directory, inputs=inputs), spark)
     rows = records([b'{"n": %d, "payload": "%s"}' % (n, b"bad" if n in (4, 5, 8) else b"good") for n in range(10)])
-    assert transformation.raising({"src": rows}) == {"src": [4, 8]}
+    assert transformation.raising({"src": rows}) == {"src": dict.fromkeys((4, 8), "ValueError: bad")}
 
 
 def test_watching_leaves_the_functions_of_rounds_as_they_are(spark: SparkSession, package: Callable[..., Path]) -> None:
     transformation = loaded(package, spark, VALUES)
-    assert transformation.raising({"src": made([3, 7], 10)}) == {"src": [3, 7]}
-    assert transformation.raising({"src": made([4], 10)}) == {"src": [4]}
-    assert transformation.raising({"src": made([], 10)}) == {"src": []}
+    raised = {n: f"ValueError: bad {n}" for n in range(10)}
+    assert transformation.raising({"src": made([3, 7], 10)}) == {"src": {3: raised[3], 7: raised[7]}}
+    assert transformation.raising({"src": made([4], 10)}) == {"src": {4: raised[4]}}
+    assert transformation.raising({"src": made([], 10)}) == {"src": {}}
     another = Transformation.load(transformation.spec, spark)
     with pytest.raises(Exception, match="bad 3"):
         another.run_tables({"src": made([3], 10)})

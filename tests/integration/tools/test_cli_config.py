@@ -86,6 +86,30 @@ def test_the_history_says_who_changed_what_and_what_that_did(line: CommandLine, 
     assert "was refused" in line.ok("config", "get", "quiet").err
 
 
+def test_what_looks_like_a_secret_is_told_and_shown_only_where_that_is_asked_for(
+    line: CommandLine, led: DataflowView
+) -> None:
+    done = line.ok("config", "set", "quiet", "settings.db.password=hunter2", "settings.token=${env:HOME}")
+    assert "quiet: settings.db.password stands in the clear in the registry" in done.err
+    assert "settings.token" not in done.err
+    assert "hunter2" not in done.out + done.err
+    for asked in (
+        ("config", "get", "quiet"),
+        ("config", "get", "quiet", "--json"),
+        ("config", "get", "quiet", "settings.db.password"),
+        ("registry", "get", led.paths.config),
+        ("registry", "tree", led.paths.root, "--json"),
+    ):
+        assert "hunter2" not in line.ok(*asked).out, asked
+        assert "hunter2" in line.ok(*asked, "--secrets").out, asked
+    for asked in (
+        ("config", "history", "quiet"),
+        ("config", "history", "quiet", "--json"),
+        ("status", "quiet", "--json"),
+    ):
+        assert "hunter2" not in line.ok(*asked).out, asked
+
+
 def test_going_back_is_another_edit_and_leaves_the_state_alone(line: CommandLine, led: DataflowView) -> None:
     line.ok("config", "set", "quiet", "round.records_max=7", "settings.limit=3")
     line.ok("pause", "quiet")

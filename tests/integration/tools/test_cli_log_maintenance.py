@@ -58,6 +58,7 @@ def test_segments_are_compressed_and_their_copies_verified(
     assert line("log", "compress", "a").code == 2
     assert line.ok("log", "compress", "a", "--codec", "zstd").out == "a: 3 segments compressed\n"
     assert line.ok("log", "compress", "--all", "--codec", "lz4").out == "a: 0 segments compressed\n"
+    assert line.ok("log", "repair", "--all").out == "a: 0 segments repaired\n"
     assert "zstd" in line.ok("log", "inspect", "a", "--segment", "1").out
     checked = line.ok("log", "verify", "a", "--json").json[0]
     assert (checked["ok"], checked["left_over"]) == (True, [])

@@ -7,6 +7,11 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
+import trustme
+
+from scribengin.proxy import ProxyServer
+from scribengin.proxy.config import CA_VARIABLE, TOKEN_VARIABLE
 from scribengin.proxy.nodes import ProxyNodes
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine
@@ -46,9 +51,98 @@ def test_its_file_says_how_it_runs_and_options_go_over_it(line: CommandLine, tmp
         assert process.returncode == 0
 
 
+ACCESS = """callers:
+  ingest:
+    token: ${file:%s/token}
+    logs: {"flights/*": [write]}
+"""
+
+
+def test_it_lets_in_who_has_the_token_and_shows_it_to_nobody(
+    line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate = authority.issue_cert("localhost")
+    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    (tmp_path / "access.yaml").write_text(ACCESS % tmp_path)
+    (tmp_path / "token").write_text(token := "31fe-the-token-of-ingest-08")
+    line.ok("log", "create", "flights/0", "orders")
+    both, access = str(tmp_path / "both.pem"), str(tmp_path / "access.yaml")
+    monkeypatch.setenv(CA_VARIABLE, str(tmp_path / "ca.pem"))
+    options = ("--tls-certificate", both, "--tls-key", both, "--access", access, "--advertise", "localhost")
+    written = ("log", "write", "flights/0", "x", "--proxy")
+    with line.process("proxy", "--namespace", "/logs", "--host", "0.0.0.0", *options) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("grpc+tls://localhost:")
+        for value, log, words in (
+            (None, "flights/0", f"none was sent: set {TOKEN_VARIABLE}"),
+            ("1234-somebody-else", "flights/0", "the proxy knows no caller by the token that was sent"),
+            (token, "orders", "log 'orders': caller 'ingest' may not write it; "),
+        ):
+            monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+            if value is not None:
+                monkeypatch.setenv(TOKEN_VARIABLE, value)
+            done = line("log", "write", log, "x", "--proxy")
+            assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+            assert words in done.err
+            assert value is None or value not in done.err
+        monkeypatch.setenv(TOKEN_VARIABLE, f"${{file:{tmp_path}/token}}")
+        line.ok(*written)
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+        with line.process(*written, "--wait-s", "0") as stranger:
+            out, err = stranger.communicate(timeout=120)
+        assert (stranger.returncode, out, err.count("\n")) == (1, "", 1), err
+        assert "certificate verify failed" in err
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (0, "", "it writes logs of /logs; Ctrl-C hands them over\n")
+    assert line.ok("log", "read", "flights/0").out == "x\n"
+    assert line.ok("log", "read", "orders").out == ""
+
+
+def test_commands_of_logs_take_the_uri_of_proxies(line: CommandLine, registry: Registry) -> None:
+    """What changes a log or reads it asks them. What needs the store itself says so, and changes nothing."""
+    uri = f"distributedlog-proxy://{line.hosts}/logs"
+    by_proxy = ("--namespace", uri)
+    with ProxyServer("/logs", registry) as server:
+        assert line.ok("log", "create", "a", "b", *by_proxy).out == "created a, b\n"
+        line.ok("log", "write", "a", "1", "2", "3", *by_proxy)
+        assert server.service.logs == ["a"]
+        assert line.ok("log", "read", "a", *by_proxy).out == "1\n2\n3\n"
+        assert line.ok("log", "tail", "a", "--from", "earliest", "-n", "2", *by_proxy).out == "1\n2\n"
+        assert server.service.reads.cached_bytes > 0
+        assert line.ok("log", "count", "a", *by_proxy).out == "3\n"
+        assert "2 records given up" in line.ok("log", "truncate", "a", "--before", "last", *by_proxy).out
+        assert [log["log"] for log in line.ok("log", "list", "--json", *by_proxy).json] == ["a", "b"]
+        assert line.ok("log", "info", "a", "--json", *by_proxy).json["records"] == 1
+        assert line.ok("log", "dump", "a", *by_proxy).json["payload"] == "3"
+        assert line.ok("log", "configure", "a", "--json", *by_proxy).json
+        assert line.ok("log", "seal", "b", *by_proxy).out == "sealed b\n"
+        for refused in (
+            ("purge", "a"),
+            ("compress", "a", "--codec", "zstd"),
+            ("repair", "a"),
+            ("recover", "a"),
+            ("inspect", "a"),
+            ("verify", "a"),
+            ("copy", "b", "--to", uri, "--as", "c"),
+            ("seal", "a", "--steal"),
+            ("write", "a", "x", "--steal"),
+        ):
+            done = line("log", *refused, *by_proxy)
+            assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), (refused, done)
+        assert line.ok("log", "delete", "b", "--force", *by_proxy).out
+    assert line.ok("log", "verify", "a").out.startswith("a  ok  ")
+    assert line.ok("log", "read", "a").out == "3\n"
+    assert [log["log"] for log in line.ok("log", "list", "--json").json] == ["a"]
+
+
 def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- a\n")
     (tmp_path / "unknown.yaml").write_text("prot: 1\n")
+    (tmp_path / "access.yaml").write_text(ACCESS % tmp_path)
+    (tmp_path / "clear.yaml").write_text((ACCESS % tmp_path).replace("${", "").replace("}\n", "\n", 1))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for words, arguments in {
@@ -57,6 +151,10 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
             "'nowhere' is no namespace": ("--namespace", "nowhere"),
             "is bound to no store": ("--namespace", "/nowhere"),
             "list.yaml holds no mapping": ("--config", str(tmp_path / "list.yaml")),
+            "token: a token does not stand in a configuration": ("--access", str(tmp_path / "clear.yaml")),
+            f"{tmp_path}/token}} cannot be read": ("--access", str(tmp_path / "access.yaml")),
+            "tls.key_file: is missing": ("--tls-certificate", "cert.pem"),
+            "cert.pem cannot be read": ("--tls-certificate", "cert.pem", "--tls-key", "key.pem"),
             "prot": ("--config", str(tmp_path / "unknown.yaml")),
             "absent.yaml cannot be read": ("--config", str(tmp_path / "absent.yaml")),
             "no ZooKeeper server answered": ("--registry", "127.0.0.1:1"),

@@ -160,6 +160,20 @@ def test_a_process_whose_registry_is_gone_for_good_ends_and_says_so(ends: list[t
     assert "scribengin start" in message
 
 
+def test_a_process_that_connects_has_patience_from_then_on(
+    ends: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, told_of_open = AwayRegistry(), list[object]()
+    monkeypatch.setenv(lifetime.PATIENCE_VARIABLE, "0.05")
+    monkeypatch.setattr(lifetime, "connect", lambda _hosts, *, session_timeout_s: registry)
+    monkeypatch.setattr(lifetime, "_tell_of_open", told_of_open.append)
+    assert lifetime.connect_patiently(registry.hosts, 8.0) is cast(Registry, registry)
+    assert told_of_open == [registry]
+    registry.move(SessionState.SUSPENDED)
+    wait_until(lambda: ends, 120, "the end")
+    assert (ends[0][0], ends[0][2]) == ("registry_gone", lifetime.REGISTRY_GONE)
+
+
 def test_one_whose_registry_comes_back_goes_on(ends: list[tuple[str, str, int]]) -> None:
     registry = AwayRegistry()
     patience = lifetime.RegistryPatience(cast(Registry, registry), 3600)

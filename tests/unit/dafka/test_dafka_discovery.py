@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SendBeacon, endpoint_of
+from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SayTowersSilent, SendBeacon, endpoint_of
 from scribengin.dafka.wire import Beacon, PeerBeacon
 
 ME, PEER = "AA" * 16, "BB" * 16
@@ -34,6 +34,17 @@ def test_a_tower_that_greets_is_told_at_once() -> None:
     assert DiscoveryState(ME).welcomed() == []
 
 
+def test_towers_that_say_nothing_are_told_of_once() -> None:
+    def silent(state: DiscoveryState) -> list[float]:
+        times = (1.0, 3.9, 4.0, 5.0, 60.0)
+        return [now for now in times if any(isinstance(one, SayTowersSilent) for one in state.tick(now))]
+
+    greeted, told = started(), started()
+    greeted.welcomed()
+    told.peer(PeerBeacon(ME, HERE), 0.1)
+    assert [silent(state) for state in (started(), greeted, told)] == [[4.0], [], []]
+
+
 def test_a_peer_that_is_silent_for_too_long_is_left() -> None:
     state = started()
     state.peer(PeerBeacon(PEER, HERE), 0.0)
@@ -48,6 +59,19 @@ def test_a_peer_that_is_elsewhere_now_is_followed() -> None:
     state.peer(PeerBeacon(PEER, HERE), 0.0)
     moved = state.peer(PeerBeacon(PEER, THERE), 1.0)
     assert moved == [DisconnectPeer(PEER, HERE), Connect(PEER, THERE), SendBeacon()]
+
+
+def test_only_peers_whose_keys_are_allowed_are_connected_to() -> None:
+    known, other, strange = (f"{n:064x}" for n in range(3))
+    state = DiscoveryState(ME, allowed={known, other})
+    assert state.peer(PeerBeacon(PEER, HERE, strange), 0.0) == []
+    assert state.peer(PeerBeacon(PEER, HERE), 0.0) == []
+    assert state.peer(PeerBeacon(PEER, HERE, known), 0.0) == [Connect(PEER, HERE, known)]
+    assert state.peers == {PEER: PeerBeacon(PEER, HERE, known)}
+    assert state.peer(PeerBeacon(PEER, THERE, strange), 0.0) == []
+    with_another_key = state.peer(PeerBeacon(PEER, HERE, other), 0.0)
+    assert with_another_key == [DisconnectPeer(PEER, HERE), Connect(PEER, HERE, other)]
+    assert started().peer(PeerBeacon(PEER, HERE, known), 0.0) == []
 
 
 def test_peers_without_number_are_not_connected_to() -> None:
@@ -67,3 +91,4 @@ def test_peers_without_number_are_not_connected_to() -> None:
 )
 def test_a_tower_says_where_others_reach_a_role(host: str, seen_from: str, tower: str | None, expected: str) -> None:
     assert endpoint_of(Beacon(PEER, host, 4000), seen_from, tower) == PeerBeacon(PEER, f"tcp://{expected}:4000")
+    assert endpoint_of(Beacon(PEER, host, 4000), seen_from, tower, "ab").fingerprint == "ab"

@@ -18,6 +18,7 @@ from scribengin.dafka.wire import (
     FrameDecoder,
     GetHeads,
     Head,
+    HeadsTold,
     LiveRecord,
     Message,
     PeerBeacon,
@@ -59,6 +60,7 @@ MESSAGES: list[Message] = [
     ConsumerHello(STORE, CONSUMER, ("hello", "x" * 1000)),
     StoreHello(CONSUMER, STORE),
     Truncated(CONSUMER, PRODUCER, "hello", 12),
+    HeadsTold(CONSUMER, PRODUCER),
 ]
 
 
@@ -179,6 +181,18 @@ def test_a_beacon_is_read_as_it_was_written() -> None:
     for beacon in (Beacon(PRODUCER, "", 34879), Beacon(CONSUMER, "10.0.0.3", 1)):
         assert decode_beacon(encode_beacon(beacon)) == beacon
     assert encode_beacon(Beacon(PRODUCER, "", 34879)) == [b"B", PRODUCER.encode(), b"", b"34879"]
+
+
+def test_a_peer_with_a_key_has_a_frame_more_that_must_be_a_fingerprint() -> None:
+    peer = PeerBeacon(PRODUCER, "tcp://127.0.0.1:34879", "0123456789abcdef" * 4)
+    frames = encode_peer(peer)
+    assert frames == [*encode_peer(PeerBeacon(*peer[:2])), peer.fingerprint.encode()]
+    assert decode_peer(frames) == peer
+    for wrong in (b"", b"0" * 63, b"G" * 64, b"0" * 64 + b"\n", b"\xff" * 64):
+        with pytest.raises(FrameInvalid):
+            decode_peer([*frames[:3], wrong])
+    with pytest.raises(FrameInvalid):
+        decode_peer([*frames, frames[3]])
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from scribengin.dafka.wire import (
     Fetch,
     GetHeads,
     Head,
+    HeadsTold,
     LiveRecord,
     StoreAck,
     StoreHello,
@@ -119,10 +120,14 @@ def test_heads_are_told_of_all_topics_that_begin_so() -> None:
     state = store(
         {HELLO: StoredRange(0, 10), HELLO2: StoredRange(3, 5), DafkaPartition("other", PRODUCER): StoredRange(0, 1)}
     )
-    heads = [Send(DirectHead(CONSUMER, PRODUCER, "hello", 9)), Send(DirectHead(CONSUMER, PRODUCER, "hello2", 4))]
+    heads = [
+        Send(DirectHead(CONSUMER, PRODUCER, "hello", 9)),
+        Send(DirectHead(CONSUMER, PRODUCER, "hello2", 4)),
+        Send(HeadsTold(CONSUMER, READER)),
+    ]
     assert state.asked(GetHeads("hello", CONSUMER)) == heads
     assert state.asked(ConsumerHello(READER, CONSUMER, ("hello",))) == heads
-    assert state.asked(ConsumerHello(READER, CONSUMER, ())) == []
+    assert state.asked(ConsumerHello(READER, CONSUMER, ())) == heads[2:]
     assert state.asked(ConsumerHello(WRITER, CONSUMER, ("hello",))) == []
 
 
@@ -171,5 +176,6 @@ def test_a_thousand_hellos_are_a_thousand_answers_and_nothing_is_kept_of_them() 
     state = store({HELLO: StoredRange(0, 10)})
     before = dict(vars(state))
     for n in range(1000):
-        assert len(state.asked(ConsumerHello(READER, f"{n:032X}", ("hello",) * 100))) == 1
+        answer = state.asked(ConsumerHello(READER, f"{n:032X}", ("hello",) * 100))
+        assert len(answer) == 2  # the head, and that it is all
     assert vars(state) == before

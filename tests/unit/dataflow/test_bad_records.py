@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scribengin.dataflow.round.bad_records import (
     SUSPECTS_AT_ONCE,
+    SUSPECTS_TRIED,
     BadRecord,
     Isolated,
     Isolating,
@@ -25,7 +26,8 @@ from scribengin.errors import TooManyBadRecords, TransformationFailed
 
 class Picky:
     """Doubles every number, and fails on the ones it was told to fail on, or to find undecodable; counts its runs.
-    `guess` says where a run that fails has stopped, given its numbers; `suspect` on which rows a function raises."""
+    `guess` says where a run that fails has stopped, given its numbers; `suspect` on which rows a function raises, and
+    if `sure`, what."""
 
     def __init__(
         self,
@@ -33,9 +35,12 @@ class Picky:
         malformed: Collection[int] = (),
         guess: Callable[[Sequence[int], set[int]], int | None] = lambda *_: None,
         suspect: Callable[[Sequence[int], set[int]], Collection[int]] = lambda *_: (),
+        *,
+        sure: bool = False,
     ) -> None:
         self.poison, self.malformed, self.guess, self.suspect = poison, set(malformed), guess, suspect
-        self.runs = self.looks = 0
+        self.raised = "ValueError: seen" if sure else ""
+        self.runs = self.looks = self.searches = 0
 
     def __call__(self, tables: Mapping[str, pa.Table]) -> dict[str, list[pa.RecordBatch]]:
         self.runs += 1
@@ -52,8 +57,10 @@ class Picky:
             for source, table in tables.items()
         }
 
-    def raising(self, tables: Mapping[str, pa.Table]) -> dict[str, Collection[int]]:
-        return {source: self.suspect(table.column("n").to_pylist(), self.poison) for source, table in tables.items()}
+    def raising(self, tables: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        self.searches += 1
+        numbers = {source: table.column("n").to_pylist() for source, table in tables.items()}
+        return {source: dict.fromkeys(self.suspect(of, self.poison), self.raised) for source, of in numbers.items()}
 
 
 def where_it_is(numbers: Sequence[int], poison: set[int]) -> int | None:
@@ -64,8 +71,18 @@ def where_they_are(numbers: Sequence[int], poison: set[int]) -> list[int]:
     return [row for row, n in enumerate(numbers) if n in poison]
 
 
-def isolated(pieces: list[Piece], picky: Picky, bad_max: int, *, stop_at_first: bool = False) -> Isolated:
-    return isolate(pieces, picky, picky.undecodable, bad_max, raising=picky.raising, stop_at_first=stop_at_first)
+def isolated(
+    pieces: list[Piece], picky: Picky, bad_max: int, *, stop_at_first: bool = False, believed: bool = False
+) -> Isolated:
+    return isolate(
+        pieces,
+        picky,
+        picky.undecodable,
+        bad_max,
+        raising=picky.raising,
+        stop_at_first=stop_at_first,
+        believed=believed,
+    )
 
 
 def piece(source: str, stream: str, numbers: list[int]) -> Piece:
@@ -142,6 +159,89 @@ def test_records_on_which_a_function_raises_cost_a_run_each_and_one_for_all_othe
     assert delivered(result.outputs) == [2 * n for n in range(100_000) if n not in poison]
     assert [bad.index for bad in result.bad] == sorted(poison)
     assert picky.runs == len(poison) + 1
+
+
+@pytest.mark.parametrize("poison", [{61_803}, {0, 99_999}, set(range(400, 100_000, 1_000)), set(range(5_000, 5_040))])
+def test_who_is_named_with_what_is_raised_costs_two_runs_and_two_looks_however_many_there_are(poison: set[int]) -> None:
+    picky = Picky(poison, suspect=where_they_are, sure=True)
+    result = isolated([piece("in", "0", list(range(100_000)))], picky, 100)
+    assert delivered(result.outputs) == [2 * n for n in range(100_000) if n not in poison]
+    assert [bad.index for bad in result.bad] == sorted(poison)
+    seen = max(0, len(poison) - SUSPECTS_TRIED)
+    assert [bad.reason for bad in result.bad].count("ValueError: seen") == seen
+    assert (picky.runs, picky.searches) == (min(len(poison), SUSPECTS_TRIED) + 1, 2 if seen else 1)
+
+
+@given(st.sets(st.integers(0, 60)), st.randoms())
+def test_who_does_not_raise_again_runs_alone(poison: set[int], chance: random.Random) -> None:
+    def now_and_then(numbers: Sequence[int], poison: set[int]) -> list[int]:
+        return [row for row in where_they_are(numbers, poison) if chance.random() < 0.8]
+
+    def with_good_ones(numbers: Sequence[int], poison: set[int]) -> list[int]:
+        first_look = len(numbers) == 60 - len(poison & {60})
+        return [*now_and_then(numbers, poison), *(range(40, 60) if first_look else ())]
+
+    picky = Picky(poison, suspect=chance.choice([now_and_then, with_good_ones]), sure=True)
+    result = isolated([piece("a", "0", list(range(31))), piece("b", "1", list(range(31, 60)))], picky, 1_000)
+    assert delivered(result.outputs) == [2 * n for n in range(60) if n not in poison]
+    assert [bad.row.column("n")[0].as_py() for bad in result.bad] == [n for n in range(60) if n in poison]
+
+
+@pytest.mark.parametrize(
+    ("poison", "malformed"), [({61_803}, ()), (set(range(400, 100_000, 1_000)), ()), ({5, 9, 70_000}, (3, 4, 99_999))]
+)
+def test_looks_that_were_right_before_come_first_and_nothing_that_fails_is_run(
+    poison: set[int], malformed: Collection[int]
+) -> None:
+    picky = Picky(poison, malformed, suspect=where_they_are, sure=True)
+    result = isolated([piece("in", "0", list(range(100_000)))], picky, 1_000, believed=True)
+    assert [bad.index for bad in result.bad] == sorted({*poison, *malformed})
+    assert delivered(result.outputs) == [2 * n for n in range(100_000) if n not in {*poison, *malformed}]
+    assert (picky.runs, picky.searches, result.believed) == (1, 2, True)
+
+
+def test_looks_that_name_nobody_cost_one_look_and_are_not_believed_after_it() -> None:
+    picky = Picky(set(), suspect=where_they_are, sure=True)
+    result = isolated([piece("in", "0", list(range(100)))], picky, 10, believed=True)
+    assert (delivered(result.outputs), result.bad) == ([2 * n for n in range(100)], [])
+    assert (picky.runs, picky.searches, result.believed) == (1, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("suspect", "sure", "poison", "believed"),
+    [
+        pytest.param(where_they_are, True, {5, 6}, True, id="who were tried alone are all there are"),
+        pytest.param(where_they_are, True, {5, 6, 7}, True, id="right where it was tried"),
+        pytest.param(where_they_are, True, {5}, False, id="only one was tried"),
+        pytest.param(where_they_are, False, {5, 6, 7}, False, id="rows were counted"),
+        pytest.param(lambda numbers, _poison: [n for n in numbers if n in (5, 6, 8)], True, {5, 6, 7}, False, id="8"),
+        pytest.param(lambda _numbers, _poison: [5, 6], True, {5, 6, 70}, False, id="not all were named"),
+    ],
+)
+def test_looks_are_believed_once_they_named_all_and_nobody_else(
+    suspect: Callable[[Sequence[int], set[int]], Collection[int]], sure: bool, poison: set[int], believed: bool
+) -> None:
+    picky = Picky(poison, suspect=suspect, sure=sure)
+    result = isolated([piece("in", "0", list(range(100)))], picky, 10)
+    assert [bad.index for bad in result.bad] == sorted(poison)
+    assert result.believed is believed
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)), st.booleans())
+def test_looks_that_are_wrong_though_they_were_right_before_cost_no_record(
+    poison: set[int], malformed: set[int], named: set[int], sure: bool
+) -> None:
+    """They name others, too; but nobody raises in two looks who would not alone."""
+
+    def suspects(numbers: Sequence[int], poison: set[int]) -> list[int]:
+        return [
+            row for row, n in enumerate(numbers) if n in poison or (len(numbers) > len(named | poison) and n in named)
+        ]
+
+    picky = Picky(poison - malformed, malformed, suspect=suspects, sure=sure)
+    result = isolated([piece("in", "0", list(range(61)))], picky, 100, believed=True)
+    assert [bad.index for bad in result.bad] == sorted(poison | malformed)
+    assert delivered(result.outputs) == [2 * n for n in range(61) if n not in poison | malformed]
 
 
 def test_so_do_those_of_several_sources_and_streams_beside_what_cannot_be_decoded() -> None:

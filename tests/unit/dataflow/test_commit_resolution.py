@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision, resolve_prepared
+from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision, QueryBatch, resolve_prepared
 from scribengin.errors import DecisionMissing
 
 GROUP = "group"
@@ -117,3 +117,15 @@ def test_a_commit_log_of_before_there_were_deciding_sinks_can_be_read() -> None:
     old = log().model_dump(mode="json")
     del old["prepared"], old["decided"]
     assert CommitLog.model_validate(old) == log()
+
+
+def test_a_batch_goes_forward_with_its_position_and_is_left_out_of_a_commit_log_without_one() -> None:
+    batch = QueryBatch(checkpoint="c", number=3, start={"at": 0})
+    found = log()
+    assert b"batch" not in found.to_bytes()
+    prepared = found.preparing(found.model_copy(update={"batch": batch, "position": {"at": 10}}), FIRST)
+    read = CommitLog.from_bytes(prepared.to_bytes(), path="/a")
+    assert read == prepared
+    assert (read.forward().batch, read.forward().position) == (batch, {"at": 10})
+    assert read.back() == found
+    assert b"batch" not in log(prepared=FIRST).to_bytes()

@@ -76,6 +76,54 @@ def test_the_error_route_is_a_sink_that_the_transformation_does_not_write() -> N
     assert "errors.sink 'bad' has a partition" in wrong
 
 
+def test_a_divided_sink_has_keys_and_one_task() -> None:
+    divided = {"kind": "log", "log": "late", "streams": 8, "partition_by": ["carrier"]}
+    assert load_config(flow(sinks={"late": divided})).tasks == 1
+    assert "sinks.late.streams goes with tasks: 1" in refused(sinks={"late": divided}, tasks=2)
+    assert "streams and partition_by go together" in refused(sinks={"late": {**divided, "partition_by": []}})
+    errors = {"action": "route", "sink": "late"}
+    assert "'late' is divided into streams" in refused(sinks={**FLOW["sinks"], "late": divided}, errors=errors)
+
+
+def test_state_is_one_task_over_logs_with_one_sink() -> None:
+    log = {"kind": "log", "log": "out"}
+
+    def stateful(**changes: Any) -> dict[str, Any]:
+        return {
+            "name": "flow",
+            "sources": {"src": {"kind": "log", "logs": "in"}},
+            "sinks": {"out": log},
+            "sql": "SELECT payload FROM src",
+            "state": {},
+            **changes,
+        }
+
+    assert load_config(stateful()).tasks == 1
+    assert load_config(stateful(state=None)).tasks is None
+    topic = {"kind": "kafka", "bootstrap": "there:9092", "topics": ["t"]}
+    two = {"out": log, "other": {"kind": "log", "log": "other"}}
+    both = stateful(sources={"src": topic}, sinks=two, sql=dict.fromkeys(two, "SELECT 1"))
+    assert load_config(both).outputs == ["out", "other"]
+    kept = load_config(stateful(state={"checkpoints": "/kept", "watermarks": {"src": {"column": "at"}}})).state
+    assert kept is not None
+    assert (kept.checkpoints, kept.partitions, kept.watermarks["src"].delay_s) == ("/kept", None, 0)
+    for changes, why in (
+        ({"tasks": 2}, "tasks is 1 with state"),
+        (
+            {"sinks": {"out": log, "bad": {"kind": "log", "log": "bad"}}, "errors": {"action": "route", "sink": "bad"}},
+            "errors.sink does not go with state.* have a dataflow before",
+        ),
+        ({"sources": {"src": {"kind": "hdfs", "path": "/in"}}}, "reads logs and Kafka: have a dataflow without"),
+        ({"sources": {"src": {**topic, "on_expired": "latest"}}}, "on_expired: latest does not go with state"),
+        ({"state": {"watermarks": {"srk": {"column": "at"}}}}, "'srk', which is none of the sources"),
+        ({"state": {"checkpoints": "hdfs://there/kept"}}, "is no directory of this machine"),
+        ({"spark": {"master": "yarn"}}, "spark.master yarn does not go with state"),
+        ({"launcher": "yarn"}, "state.checkpoints is needed on a cluster"),
+    ):
+        with pytest.raises(ConfigInvalid, match=why):
+            load_config(stateful(**changes))
+
+
 def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:
     for content, why in (
         (None, "there is no such file"),

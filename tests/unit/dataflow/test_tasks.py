@@ -34,6 +34,11 @@ def test_a_task_takes_the_streams_of_every_source_and_one_stream_of_every_sink()
     assert [s.name for s in second.sinks] == ["1"]
 
 
+def test_the_one_task_of_a_divided_sink_takes_all_its_streams() -> None:
+    [task] = split_into_tasks(sources(a=2), sinks(8), 1)
+    assert [s.name for s in task.sinks] == [str(k) for k in range(8)]
+
+
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 40))
 def test_every_source_stream_is_in_exactly_one_task(a: int, b: int, wanted: int) -> None:
     streams = sources(a=a, b=b)

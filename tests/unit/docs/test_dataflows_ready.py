@@ -8,16 +8,28 @@ import pandas as pd
 import pytest
 
 from scribengin.dataflow.config import load_config
+from scribengin.operations.chain.config import load_chain
 from scribengin_dev.demo.flights import LATE_MINUTES, static_tables
 
 DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
 
 
-@pytest.mark.parametrize("name", ["flight_delays", "flight_names"])
+READY = ["flight_delays", "flight_names", "flight_weather", "carrier_delays", "aircraft_days"]
+
+
+@pytest.mark.parametrize("name", READY)
 def test_a_ready_dataflow_is_submitted_by_its_directory(name: str) -> None:
     config = load_config(DATAFLOWS / name)
     assert config.name == name
     assert config.package == str(DATAFLOWS / name)
+
+
+def test_the_chain_has_all_ready_dataflows_of_flights_and_what_feeds_them() -> None:
+    chain = load_chain(DATAFLOWS / "flights.yaml")
+    assert [Path(str(flow.package)).name for flow in chain.dataflows.values()] == READY
+    carriers, delays = chain.dataflows["carriers"], chain.dataflows["delays"]
+    assert carriers.sources["delayed"].meets(delays.sinks["delayed"].endpoint())
+    assert set(chain.logs) == {"flights", "weather"}
 
 
 def test_flight_names_reads_what_flight_delays_writes() -> None:

@@ -158,10 +158,15 @@ def test_a_variable_that_is_a_reference_is_resolved_by_the_process_that_is_launc
     assert "REFERRING" not in kit_of(YarnConfig(environment={"A": "b"}), {}).encoded()
 
 
-def test_secrets_that_yarn_would_show_are_told() -> None:
+def test_secrets_that_the_registry_and_yarn_would_show_are_told() -> None:
     environment = {"DB_PASSWORD": "hunter2", "DB_PASS": "${file:a}", "TOKEN": "${env:A}b", "HOME_DIR": "/a"}
-    flow = load_config({**FLOW, "launcher": "yarn", "yarn": {"environment": environment}})
-    assert secrets_in_the_clear(flow) == ["DB_PASSWORD", "TOKEN"]
+    spark = {"conf": {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.app.id": "7"}}
+    flow = load_config({**FLOW, "launcher": "yarn", "yarn": {"environment": environment}, "spark": spark})
+    assert sorted(secrets_in_the_clear(flow)) == [
+        "spark.conf.spark.hadoop.fs.s3a.secret.key",
+        "yarn.environment.DB_PASSWORD",
+        "yarn.environment.TOKEN",
+    ]
 
 
 def test_registries_and_names_do_not_share_a_tag() -> None:

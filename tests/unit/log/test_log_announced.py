@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,6 +57,22 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(FileSegmentStore, "names", noted)
     return directories
+
+
+@pytest.fixture
+def _no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_no_umask")
+def test_nobody_else_can_look_into_logs_whatever_the_umask_is(namespace: LogNamespace) -> None:
+    fill(namespace, 2)
+    store = Path(namespace.descriptor.location)
+    directories = [store, *(path for path in store.rglob("*") if path.is_dir())]
+    assert len(directories) >= 3
+    assert [path for path in directories if path.stat().st_mode & 0o777 != 0o700] == []
 
 
 def directory_of(namespace: LogNamespace) -> Path:

@@ -35,6 +35,9 @@ class Shelf(StoreKind):
     def prepare(self, location: str) -> str:
         return TOKEN
 
+    def retire(self, location: str, token: str) -> None:
+        raise AssertionError("nobody moves away from here")
+
     def open(self, location: str, token: str | None) -> SegmentStore:
         assert token in (None, TOKEN)
         return FileSegmentStore(self.below / location)

@@ -22,7 +22,7 @@ def stalled(*tasks: TaskReport, age_s: float = 1.0) -> dict[str, float]:
     return stalled_tasks(report, WRITTEN_MS + int(age_s * 1000), AFTER_S)
 
 
-@pytest.mark.parametrize("state", ["taking_over", "running", "idle"])
+@pytest.mark.parametrize("state", ["taking_over", "running", "isolating", "idle"])
 def test_a_task_that_has_been_behind_for_longer_than_allowed_is_stalled(state: TaskState) -> None:
     assert stalled(task(state=state, behind_s=58.9)) == {}
     assert stalled(task(state=state, behind_s=59.5)) == {"task-0": 60.5}

@@ -40,7 +40,10 @@ def source(**keys: Any) -> dict[str, Any]:
         ({"sources": source(file_formt="text")}, "unknown key 'sources.pkgs.file_formt': did you mean 'file_format'?"),
         ({"sinks": {"out": {"kind": "log", "log": "x", "creat": False}}}, "unknown key 'sinks.out.creat': did you"),
         ({"sources": source(file_format="txt")}, "sources.pkgs.file_format: 'txt' is none of text, binary, parquet"),
-        ({"sources": {"pkgs": {"kind": "hfds"}}}, "sources.pkgs.kind: 'hfds' is none of log, hdfs, kafka, spark: did"),
+        (
+            {"sources": {"pkgs": {"kind": "hfds"}}},
+            "sources.pkgs.kind: 'hfds' is none of log, hdfs, kafka, spark, dafka: did",
+        ),
         ({"sources": {"pkgs": {"path": "/in"}}}, "sources.pkgs.kind: is missing"),
         ({"sources": {"pkgs": {"kind": "hdfs"}}}, "sources.pkgs.path: is missing"),
         ({"sources": {}}, "sources: is empty"),

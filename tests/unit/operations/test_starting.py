@@ -31,6 +31,8 @@ def status(**task: Any) -> DataflowStatus:
         ({"state": "running"}, False),
         ({"state": "running", "rounds": 1}, True),
         ({"state": "running", "rounds": 1, "error": "the disk is full"}, False),
+        ({"state": "isolating"}, False),
+        ({"state": "isolating", "rounds": 1}, True),
         ({"state": "idle"}, True),
         ({"state": "finished"}, True),
     ],

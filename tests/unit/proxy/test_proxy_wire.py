@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin import errors
-from scribengin.errors import DamagedEntry, Fenced, LogError, MessageInvalid, OverCapacity, ScribenginError
+from scribengin.errors import (
+    ColdSegmentMissing,
+    DamagedEntry,
+    Fenced,
+    LogError,
+    MessageInvalid,
+    OverCapacity,
+    ScribenginError,
+)
 from scribengin.log import DLSN
 from scribengin.log.format.records import Record, body_of_records
 from scribengin.log.write.results import SlotRange
@@ -100,8 +108,10 @@ def test_errors_arrive_by_name_with_their_fields() -> None:
 def test_every_error_of_logs_has_a_name_on_the_wire() -> None:
     logs = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LogError)]
     assert {kind.__name__ for kind in logs} <= NAMES.keys()
+    fields: dict[type, dict[str, object]] = {DamagedEntry: {"position": "1/0/0"}, ColdSegmentMissing: {"segment": 3}}
     for kind in [*logs, SessionLost]:
-        made = kind("what", position="1/0/0") if kind is DamagedEntry else kind("what")
+        made = kind("what", **fields.get(kind, {}))
+        assert vars(heard(told(made))) == vars(made)
         assert type(heard(told(made))) is kind
 
 

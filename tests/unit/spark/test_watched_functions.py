@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,9 +20,15 @@ SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 
 
 class Raised(list[int]):
-    """The driver's accumulator."""
+    """The driver's accumulator: of the numbers; `reasons` is what came with each."""
 
-    add = list.extend
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: list[str] = []
+
+    def add(self, raised: Sequence[tuple[int, str]]) -> None:
+        self.extend(number for number, _ in raised)
+        self.reasons.extend(reason for _, reason in raised)
 
 
 def watched(kind: int, function: Callable[..., Any], *, numbered: bool = False) -> tuple[Callable[..., Any], Raised]:
@@ -49,6 +55,7 @@ def test_a_function_of_values_goes_on_behind_what_it_raises(bad: set[int], numbe
     made = [call(n, n + 1_000) if numbered else call(n) for n in range(41)]
     assert made == [None if n in bad else 2 * n for n in range(41)]
     assert raised == [n + 1_000 * numbered for n in sorted(bad)]
+    assert raised.reasons == [f"KeyError: {n}" for n in sorted(bad)]
 
 
 def test_named_arguments_reach_the_function() -> None:

@@ -109,6 +109,41 @@ def test_a_lock_lets_one_in_and_a_condition_wakes_who_waits(seed: int) -> None:
         run.run(wait, *(lambda n=n: enter(n) for n in range(3)))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_process_that_ends_while_it_waits_for_a_shared_condition_leaves_its_lock_to_others(seed: int) -> None:
+    """It is unwound out of the wait, and so out of the block, while another process holds the lock, or nobody."""
+    with simulated(seed) as run:
+        shared = primitives.Condition()
+        inside: list[str] = []
+
+        def enter(name: str) -> None:
+            with shared:
+                assert not inside
+                inside.append(name)
+                run.scheduler.pass_time(0.5)
+                inside.remove(name)
+
+        def wait() -> None:
+            with shared:
+                shared.wait(100)
+
+        def main() -> None:
+            for when_s in (0.2, 0.7):
+                other = SimulatedProcess("other")
+                run.scheduler.spawn(other, "waits", wait)
+                pause(when_s)
+                run.scheduler.end(other)
+                pause(0.1)
+
+        def others() -> None:
+            pause(0.1)
+            for name in "abc":
+                enter(name)
+
+        run.run(main, others, others)
+        assert not inside
+
+
 def test_what_the_engine_starts_runs_in_the_process_of_who_starts_it() -> None:
     with simulated() as run:
         done: list[str] = []

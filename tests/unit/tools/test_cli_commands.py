@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,14 +40,29 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
     top = {path[0] for path in COMMANDS if path}
     assert top == {
         "sandbox", "explain", "submit", "start", "list", "status", "history", "monitor", "stop", "kill", "delete",
-        "revive", "release-holds", "logs", "schema", "log", "registry", "yarn",
+        "revive", "release-holds", "logs", "schema", "log", "dafka", "registry", "yarn",
 
         "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web", "proxy",
     }  # fmt: skip
+    dafka = {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "dafka"}
+    assert dafka == {"tower", "store", "write", "read", "perf", "keys"}
     assert {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "log"} == {
         "create", "list", "info", "write", "read", "tail", "delete", "dump", "inspect", "verify", "count", "dlsn",
-        "bind", "watch", "configure", "readers", "truncate", "purge", "compress", "seal", "recover", "copy", "bench",
+        "bind", "watch", "configure", "readers", "truncate", "purge", "compress", "offload", "seal", "recover", "copy",
+        "bench", "repair",
     }  # fmt: skip
+
+
+def test_unit_files_run_commands_that_there_are_with_variables_that_there_are() -> None:
+    root = Path(__file__).parents[3]
+    variables = (root / "docs" / "reference" / "environment.md").read_text()
+    lines = [line for unit in (root / "deploy" / "systemd").glob("*.service") for line in unit.read_text().splitlines()]
+    starts = [line.partition("=")[2].split()[1:] for line in lines if line.startswith("ExecStart=")]
+    assert starts
+    assert all(tuple(words) in COMMANDS for words in starts), starts
+    named = [line.split("=")[1] for line in lines if line.startswith("Environment=")]
+    assert named
+    assert [name for name in named if f"| `{name}` |" not in variables] == []
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -21,9 +21,9 @@ from scribengin.operations.chain.registry import descriptor_of, path_of
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from scribengin_tools.cli import main as cli
-from scribengin_tools.cli import registry as registry_commands
 from scribengin_tools.cli.catalogue import EXAMPLES, PANELS
 from scribengin_tools.cli.dataflow import status as status_commands
+from scribengin_tools.cli.registry import nodes as registry_commands
 
 ROOT: Any = typer.main.get_command(cli.app)
 

@@ -1,10 +1,21 @@
-"""What a command says of a dataflow while it waits until it runs."""
+"""What a command says of a dataflow while it waits until it runs, and how it ends."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
 import pytest
 
-from scribengin.dataflow.registry.descriptors import DataflowStatus
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dataflow.config import load_config
+from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.operations import lifecycle
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin_tools.cli import main as cli
+from scribengin_tools.cli.dataflow import submit
 from scribengin_tools.cli.dataflow.submit import progress_of
 
 
@@ -24,3 +35,69 @@ def test_what_is_there_is_counted_and_what_is_not_is_not_told(
         dataflow="hot", state="starting", config_version=0, workers=workers, tasks_unassigned=unassigned
     )
     assert progress_of(status) == said
+
+
+@pytest.fixture
+def view(monkeypatch: pytest.MonkeyPatch) -> Iterator[DataflowView]:
+    """A dataflow that stands for election, for commands that launch nothing: its one task runs, and has no round."""
+    config = load_config(
+        {
+            "name": "quiet",
+            "sources": {"words": {"kind": "log", "logs": "words/*"}},
+            "sinks": {"loud": {"kind": "log", "log": "loud"}},
+            "sql": "SELECT payload FROM words",
+        }
+    )
+    with MemoryEnsemble().connect() as registry:
+        view = DataflowView(registry, "quiet")
+        view.submit(config, [], SYSTEM_CLOCK.now_ms())
+        registry.create(f"{view.paths.master}/somebody", ephemeral=True)
+        publish(view, "running", rounds=0)
+        monkeypatch.setattr(submit, "connected", lambda _hosts: nullcontext(registry))
+        monkeypatch.setattr(lifecycle, "start_again", lambda _view, _home: None)
+        yield view
+
+
+def publish(view: DataflowView, state: str, *, rounds: int, error: str | None = None) -> None:
+    """What its master would write."""
+    task = TaskReport(task="task-0", generation=1, state="running", rounds=rounds)
+    changed: dict[str, Any] = {"state": state, "tasks": (task,), "tasks_total": 1, "error": error}
+    view.set_status(view.status().model_copy(update=changed))
+
+
+def once_it_is_waited(then: Callable[[], None]) -> Callable[[str], AbstractContextManager[Callable[[str], None]]]:
+    """Stands in for `working`: what comes `then` comes only when the command has seen that it must wait."""
+
+    @contextmanager
+    def working(_text: str) -> Iterator[Callable[[str], None]]:
+        yield lambda _progress: then()
+
+    return working
+
+
+def test_who_waits_until_it_runs_waits_for_the_first_round(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waited: list[int] = []
+
+    def commit() -> None:
+        waited.append(len(waited) + 1)
+        publish(view, "running", rounds=waited[-1])
+
+    monkeypatch.setattr(submit, "working", once_it_is_waited(commit))
+    assert cli.run(["start", "quiet", "--wait"]) == 0
+    assert waited == [1]
+    assert capsys.readouterr().out == "started dataflow 'quiet'\ndataflow 'quiet' is running\n"
+
+
+@pytest.mark.parametrize("state", ["failed", "killed"])
+def test_a_dataflow_that_ends_before_its_first_round_is_an_error_of_the_command(
+    state: str, view: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail = once_it_is_waited(lambda: publish(view, state, rounds=0, error="it broke"))
+    monkeypatch.setattr(submit, "working", fail)
+    assert cli.run(["start", "quiet", "--wait"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "started dataflow 'quiet'\n"
+    assert "it broke" in err
+    assert f"dataflow 'quiet' is {state}: see `scribengin history quiet`" in " ".join(err.split())

@@ -30,6 +30,9 @@ class Searching:
 
     def take_over(self) -> None: ...
 
+    def state(self) -> None:
+        return None
+
     def lags(self) -> list[object]:
         return []
 
@@ -70,5 +73,5 @@ def test_a_search_for_bad_records_is_in_the_report_while_it_goes_on_and_in_the_l
     wait_until(lambda: executor.report().tasks[0].state == "idle", what="the end of the round")
     executor.stop(120)
     said = caplog.text
-    assert "task-0: a round of 31836 records failed (ValueError: Grüße); its bad records are isolated" in said
-    assert "task-0: 40 bad among 31836 records, found with 3 more runs" in said
+    assert "task-0: a round of 31,836 records failed (ValueError: Grüße); its bad records are isolated" in said
+    assert "task-0: 40 bad among 31,836 records, found with 3 more runs" in said

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from scribengin.errors import (
+    CheckpointMismatch,
     DamagedEntry,
     DecisionMissing,
     DecisionUnknown,
@@ -36,6 +37,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (TooManyBadRecords("101 of 100"), Remedy.FAIL),
         (DamagedEntry("bad checksum", position="(1, 2, 3)"), Remedy.FAIL),
         (DecisionMissing("the group has forgotten"), Remedy.FAIL),
+        (CheckpointMismatch("the checkpoint is not there"), Remedy.FAIL),
         (DecisionUnknown("fenced in the middle of a round"), Remedy.RETRY),
         (Fenced("another writer"), Remedy.RETRY),
         (LogWriteFailed("the disk refused"), Remedy.RETRY),

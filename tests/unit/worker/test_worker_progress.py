@@ -7,7 +7,7 @@ import math
 import pytest
 
 from scribengin.dataflow.registry.descriptors import LAG_STREAMS_MAX, StreamLag, TaskReport
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.worker.progress import RATE_SPAN_S, Progress, SmoothedRate
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from scribengin.dataflow.config import PatienceConfig
 from scribengin.dataflow.registry.descriptors import StreamLag, TaskAssignment, TaskReport
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.worker.failures import Failure, Remedy
 from scribengin.worker.state import (
     RETRIES_MIN,

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ArtifactUnavailable, ConfigInvalid
-from scribengin_dev.bench.bad_records import BAD_RECORDS, bad_records
+from scribengin_dev.bench.bad_records import BAD_RECORDS
 from scribengin_dev.bench.beside import APPENDS, PEERS_OF, READS, PeerBench, appends, reads, tail
 from scribengin_dev.bench.costs import many_logs, memory
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, FlowBench
@@ -44,7 +44,7 @@ NAMES = tuple(
             SEGMENTS,
             *_MANY,
             *FLOW_BENCHMARKS,
-            BAD_RECORDS,
+            *BAD_RECORDS,
             SCALING,
             *RECOVERIES,
         )
@@ -137,17 +137,17 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
     """The rows, and the peers that could not be had."""
     rows: list[Row] = []
     with embedded_place(base) as place, Peers(base, place.registry.hosts) as peers:
-        what = conditions(place.store, fsync_p50_ms(place.store, SYSTEM_CLOCK), scale)
+        what = conditions(Path(place.store), fsync_p50_ms(Path(place.store), SYSTEM_CLOCK), scale)
         console.print(what, highlight=False)
-        log = LogBench(place.namespace, place.registry, place.store, scale, SYSTEM_CLOCK)
+        log = LogBench(place.namespace, place.registry, Path(place.store), scale, SYSTEM_CLOCK)
         flows = FlowBench(place, scale, SYSTEM_CLOCK, peers, base)
         uri = f"distributedlog-file://{place.registry.hosts}{NAMESPACE}"
         for name, wanted in chosen.benchmarks.items():
             console.print(f"{name} ...", style="dim")
             if name in FLOW_BENCHMARKS:
                 rows.append(FLOW_BENCHMARKS[name](flows.with_peers(wanted)))
-            elif name == BAD_RECORDS:
-                rows.append(bad_records(flows))
+            elif name in BAD_RECORDS:
+                rows.append(BAD_RECORDS[name](flows))
             elif name == SCALING:
                 rows.append(scaling(base, scale, SYSTEM_CLOCK))
             elif name in RECOVERIES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,17 +12,25 @@ from rich.console import Console
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import ConfigInvalid
 from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import load_flights
 from scribengin_dev.demo.report import average_delays, measured_table, print_chart, standstill_table
 from scribengin_dev.demo.run import DELAYS, Demo, DemoResult, Kill
 from scribengin_dev.harness.directory import own_directory
 from scribengin_dev.harness.ending import ending_cleanly
-from scribengin_dev.harness.installation import embedded_place
+from scribengin_dev.harness.installation import Installation, embedded_place
+from scribengin_dev.harness.machine_place import machine_place
 
 
 def demo(
-    kill: Annotated[Kill, typer.Option(help="Whom to kill half way, with SIGKILL.")] = "worker",
+    kill: Annotated[
+        Kill | None,
+        typer.Option(
+            help="Whom to kill half way, with SIGKILL. Default: a worker, or a machine where there are some.",
+            show_default=False,
+        ),
+    ] = None,
     records: Annotated[int | None, typer.Option(min=1000, help="Only the first flights of the year.")] = None,
     directory: Annotated[
         Path | None,
@@ -34,31 +44,72 @@ def demo(
             "or as one of skein."
         ),
     ] = "local",
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="With `--launcher yarn`: so many machines, which are namespaces of this host with an address and a "
+            "folder each, and one more that leads them. Root only.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        Literal["hdfs", "bk"],
+        typer.Option(help="Where logs are kept with `--machines`: on HDFS, or on BookKeeper."),
+    ] = "hdfs",
 ) -> None:
     """Real flights through two chained dataflows, on an embedded registry and log store; somebody is killed half way.
 
     Ends with what was measured by reading the outputs back. Exit status 1 if anything was lost, duplicated or wrong.
     """
     console = Console()
+    options = DemoOptions(kill or ("machine" if machines else "worker"), records, launcher, machines, store)
     with (
         ending_cleanly("demo"),
         own_directory("demo", directory, keep, console) as base,
         Display(console, SYSTEM_CLOCK) as display,
     ):
-        measured = _run(base, display, kill, records, launcher)
+        measured = _run(base, display, options)
     raise typer.Exit(0 if measured.exact else 1)
 
 
-def _run(base: Path, display: Display, kill: Kill, records: int | None, launcher: str) -> DemoResult:
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the command line says."""
+
+    kill: Kill
+    records: int | None
+    launcher: str
+    machines: int | None
+    store: str
+
+    def check(self) -> None:
+        """Raises ConfigInvalid."""
+        if self.machines is not None and self.launcher != "yarn":
+            raise ConfigInvalid("--machines goes with --launcher yarn: nothing else starts processes on others")
+        if self.machines is None and self.kill == "machine":
+            raise ConfigInvalid("--kill machine goes with --machines: there is only this one")
+
+
+def _run(base: Path, display: Display, options: DemoOptions) -> DemoResult:
+    options.check()
     display.say("loading the flights of 2013")
-    flights = load_flights(records)
-    display.say("starting an embedded ZooKeeper and a log namespace")
-    with embedded_place(base, launcher=launcher, say=display.say) as place:
+    flights = load_flights(options.records)
+    with _place(base, display, options) as place:
         display.say(f"ZooKeeper at {place.registry.hosts}, logs in {place.store}")
-        measured = Demo(place, flights, kill, display).run()
+        measured = Demo(place, flights, options.kill, display).run()
         session_timeout_s = DataflowView(place.registry, DELAYS).config().value.session_timeout_s
     _print(display.console, measured, session_timeout_s)
     return measured
+
+
+def _place(base: Path, display: Display, options: DemoOptions) -> AbstractContextManager[Installation]:
+    if options.machines is not None:
+        return machine_place(
+            base, machines=options.machines, store=options.store, launcher=options.launcher, say=display.say
+        )
+    display.say("starting an embedded ZooKeeper and a log namespace")
+    return embedded_place(base, launcher=options.launcher, say=display.say)
 
 
 def _print(console: Console, measured: DemoResult, session_timeout_s: float) -> None:

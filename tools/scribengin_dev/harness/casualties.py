@@ -1,4 +1,4 @@
-"""Killing a worker, or the master, as a machine does that loses power: SIGKILL, no warning, no clean-up."""
+"""Killing a worker, a master, or a machine with all that runs there: SIGKILL, no warning, no clean-up."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowError
 from scribengin_dev.harness.installation import Installation
 from scribengin_registry.election import Election
+from scribengin_registry.errors import NodeMissing
 
 
 @dataclass(frozen=True, slots=True)
 class Casualty:
-    """Who was killed and when, by the wall clock; `tasks` are those that a worker had."""
+    """Who was killed and when, by the wall clock; `tasks` are those that a worker had, or all workers of a machine.
+    `pid` is the process, or one of the machine's."""
 
     name: str
     pid: int
@@ -24,10 +26,7 @@ class Casualty:
 
 def kill_worker(place: Installation, dataflow: str) -> Casualty:
     """Kill the worker that has the most tasks. Raises DataflowError if none has any, or if it died by itself."""
-    tasks = working_workers(place, dataflow)
-    if not tasks:
-        raise DataflowError(f"dataflow '{dataflow}' has no worker with tasks to kill: {place.last_words(dataflow)}")
-    victim = max(tasks, key=lambda worker: len(tasks[worker]))
+    victim, tasks = _busiest(place, dataflow)
     pid = DataflowView(place.registry, dataflow).worker(victim).pid
     at_ms = place.clock.now_ms()
     try:
@@ -36,6 +35,29 @@ def kill_worker(place: Installation, dataflow: str) -> Casualty:
         words = place.last_words(dataflow)
         raise DataflowError(f"worker '{victim}' of '{dataflow}' was dead before it was killed:\n{words}") from None
     return Casualty(victim, pid, at_ms, tasks[victim])
+
+
+def kill_machine(place: Installation, dataflow: str) -> Casualty:
+    """Let the machine lose its power that the worker with the most tasks runs on, with all else that runs there.
+    Raises DataflowError if no worker has any, or there are no machines."""
+    victim, tasks = _busiest(place, dataflow)
+    view = DataflowView(place.registry, dataflow)
+    pid = view.worker(victim).pid
+    machine = place.machines.of(pid) if place.machines is not None else None
+    if machine is None:
+        raise DataflowError(f"worker '{victim}' of '{dataflow}' runs on no machine of the demo")
+    dead = tuple(task for worker, mine in tasks.items() if machine.has(view.worker(worker).pid) for task in mine)
+    at_ms = place.clock.now_ms()
+    machine.power_off()
+    return Casualty(machine.name, pid, at_ms, dead)
+
+
+def _busiest(place: Installation, dataflow: str) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """The worker that has the most tasks, and the tasks of all."""
+    tasks = working_workers(place, dataflow)
+    if not tasks:
+        raise DataflowError(f"dataflow '{dataflow}' has no worker with tasks to kill: {place.last_words(dataflow)}")
+    return max(tasks, key=lambda worker: len(tasks[worker])), tasks
 
 
 def kill_master(place: Installation, dataflow: str) -> Casualty:
@@ -55,5 +77,8 @@ def working_workers(place: Installation, dataflow: str) -> dict[str, tuple[str, 
 
 
 def _tasks_of(view: DataflowView, worker: str) -> tuple[str, ...]:
-    executors = view.worker(worker).executors
-    return tuple(p.assignment.task for executor in executors for p in view.assignments(worker, executor))
+    try:
+        executors = view.worker(worker).executors
+        return tuple(p.assignment.task for executor in executors for p in view.assignments(worker, executor))
+    except NodeMissing:  # its master has replaced it since it was listed
+        return ()

@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from scribengin.errors import DataflowError
 from scribengin.launcher.contract import tail_of_log
@@ -19,11 +21,12 @@ from scribengin_dev.servers.hadoop.yarn import YarnServers
 
 class DemoContainers(ABC):
     """The containers of the demo's dataflows. `launcher` is what their configs name; `files` is the path or URL of the
-    directory for sinks of files."""
+    directory for sinks of files, `environment` what the containers need to know beside what they inherit."""
 
-    def __init__(self, launcher: str, files: str) -> None:
+    def __init__(self, launcher: str, files: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         self.launcher = launcher
         self.files = files
+        self.environment = dict(environment)
 
     @abstractmethod
     def kill_leader(self, dataflow: str, leader: str) -> int:
@@ -68,10 +71,16 @@ class LocalContainers(DemoContainers):
 
 
 class YarnContainers(DemoContainers):
-    """Containers of two NodeManagers of this machine; files are on their HDFS."""
+    """Containers of NodeManagers; files are on their HDFS."""
 
-    def __init__(self, launcher: str, hdfs: HdfsServers, yarn: YarnServers) -> None:
-        super().__init__(launcher, f"{hdfs.url}/demo")
+    def __init__(
+        self,
+        launcher: str,
+        hdfs: HdfsServers,
+        yarn: YarnServers,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(launcher, f"{hdfs.url}/demo", environment)
         self._yarn = yarn
 
     def kill_leader(self, dataflow: str, leader: str) -> int:
@@ -83,7 +92,7 @@ class YarnContainers(DemoContainers):
         raise _no_master(dataflow)
 
     def last_words(self, dataflow: str) -> str:
-        logs = sorted(self._yarn.folder.glob("nodemanager-*/logs/application_*/*/stderr"))
+        logs = self._yarn.container_outputs("stderr")
         return "\n".join(f"--- {log}\n{tail_of_log(log)}" for log in logs)
 
     def end(self, dataflow: str) -> None:

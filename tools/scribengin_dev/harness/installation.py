@@ -24,6 +24,7 @@ from scribengin.operations.submit.submit import submit
 from scribengin_dev.harness.containers import DemoContainers, LocalContainers, YarnContainers
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
+from scribengin_dev.servers.machines import Machines
 from scribengin_registry.contract import Registry
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
@@ -35,14 +36,16 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An installation of its own. `home` is where containers and packages go."""
+    """An installation of its own. `store` is where logs are, `home` where containers and packages go, and `machines`
+    are those that it is spread over."""
 
     registry: Registry
     namespace: LogNamespace
-    store: Path
+    store: str
     home: Path
     containers: DemoContainers
     clock: Clock
+    machines: Machines | None = None
     _submitted: list[str] = field(default_factory=list)
 
     def submit(self, config: DataflowConfig) -> DataflowView:
@@ -108,17 +111,18 @@ def embedded_place(
             containers = LocalContainers(registry.hosts, home, directory / "files", local)
         else:
             containers = opened.enter_context(_on_yarn(directory, launcher, say))
-        place = Installation(registry, namespace, store, home, containers, clock)
+        place = Installation(registry, namespace, str(store), home, containers, clock)
         opened.callback(place.end_processes)
         yield place
 
 
 @contextmanager
-def registry_user(credentials: Path) -> Iterator[None]:
+def registry_user(credentials: Path, *, on_machines: bool = False) -> Iterator[None]:
     """Make this process, and all that it launches, the registry's user: the nodes that they make are closed to all
-    others of this machine."""
+    others of this machine. On machines nobody else has that file."""
     before = os.environ.get(AUTH_VARIABLE)
-    os.environ[AUTH_VARIABLE] = own_credentials(credentials)
+    reference = own_credentials(credentials)
+    os.environ[AUTH_VARIABLE] = credentials.read_text(encoding="ascii").strip() if on_machines else reference
     try:
         yield
     finally:

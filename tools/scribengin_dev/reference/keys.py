@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -135,7 +136,7 @@ def _type(name: str, field: FieldInfo) -> str:
 
 
 def _annotation(annotation: Any) -> str:
-    simple = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`", Any: "anything"}
+    simple = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`", Any: "anything", Path: "path"}
     if annotation in simple:
         return simple[annotation]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 
 from scribengin.dataflow.registry.descriptors import DataflowStatus, StreamLag, TaskReport
-from scribengin.dataflow.round.runner import RoundOutcome
+from scribengin.dataflow.round.rounds import RoundOutcome
 from scribengin.log.metrics import LogMetrics, ReaderLag, ReaderLagCollector
 from scribengin.monitoring.metrics import MasterSeries, WorkerSeries, observe_round
 

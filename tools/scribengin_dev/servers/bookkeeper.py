@@ -1,4 +1,4 @@
-"""BookKeeper: three bookies, each a process that makes every entry durable before it answers, on a ZooKeeper.
+"""BookKeeper: bookies, each a process that makes every entry durable before it answers, on a ZooKeeper.
 
 DistributedLog's client is in the same class path: `distributedlog_uri` is a namespace for it on these bookies.
 """
@@ -6,13 +6,14 @@ DistributedLog's client is in the same class path: `distributedlog_uri` is a nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
+from scribengin_dev.servers.host import THIS_HOST, Host
 from scribengin_dev.servers.jars.artifacts import jars_of
 from scribengin_dev.servers.java_server import (
     JavaServer,
@@ -24,7 +25,6 @@ from scribengin_dev.servers.java_server import (
 )
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import NodeMissing
-from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.opening import connect
 
 _BOOKIES = 3
@@ -36,15 +36,24 @@ _SHELL = "org.apache.bookkeeper.bookie.BookieShell"
 
 
 class BookKeeperServers:
-    """Three bookies with their data in `folder`. `zookeeper` is `host:port` of a running server.
+    """Three bookies with their data in `folder`. `zookeeper` is `host:port` of a running server. With `hosts` there is
+    one on each of these, with its data in the host's folder.
 
     Started again there with the same ZooKeeper, they have their ports and their ledgers. Not thread-safe.
     """
 
-    def __init__(self, folder: Path | str, zookeeper: str, *, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        zookeeper: str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        hosts: Sequence[Host] = (THIS_HOST,) * _BOOKIES,
+    ) -> None:
         self.folder = Path(folder).absolute()
         self.zookeeper = zookeeper
         self._settings = dict(settings or {})
+        self._hosts = hosts
         self._jars: list[Path] = []
         self._ports: list[int] = []
         self._bookies: list[JavaServer] = []
@@ -70,19 +79,24 @@ class BookKeeperServers:
         return [bookie.pid for bookie in self._bookies if bookie.pid is not None]
 
     @property
+    def addresses(self) -> list[str]:
+        """Those of the bookies, as `host:port`, in the order of their numbers."""
+        return [self._address(port, host) for port, host in zip(self._ports, self._hosts, strict=True)]
+
+    @property
     def metadata_uri(self) -> str:
         """Where ledgers are described, as BookKeeper's clients want it."""
         return f"zk+hierarchical://{self.zookeeper}{self.root}/ledgers"
 
     def start(self) -> BookKeeperServers:
         """Start them and wait until all can be written to. Raises ArtifactUnavailable, ServerDown, JavaMissing."""
-        if len(self.pids) == _BOOKIES:
+        if len(self.pids) == len(self._hosts):
             return self
         with connect(self.zookeeper, auth="") as registry:  # the servers are nobody, and write below
             if registry.find(f"{self.root}/ledgers") is None:
                 self._format(registry)
             if not self.pids:  # else those that run have their ports
-                self._ports = ports_of(self.folder, _BOOKIES)
+                self._ports = ports_of(self.folder, len(self._hosts))
                 self._bookies = [self._bookie(number, port) for number, port in enumerate(self._ports)]
             deadline_s = SYSTEM_CLOCK.monotonic_s() + _START_TIMEOUT_S
             try:
@@ -90,7 +104,7 @@ class BookKeeperServers:
                     bookie.start()
                 for bookie, port in zip(self._bookies, self._ports, strict=True):
                     left_s = max(1.0, deadline_s - SYSTEM_CLOCK.monotonic_s())
-                    bookie.await_answer(partial(self._answers, registry, port), left_s)
+                    bookie.await_answer(partial(self._answers, registry, port, bookie.host), left_s)
             except ServerDown:
                 self.stop()
                 raise
@@ -102,8 +116,15 @@ class BookKeeperServers:
             bookie.stop()
 
     def kill(self, number: int) -> None:
-        """End one bookie (0, 1, 2) as a crash would; its data stays, and `start` brings it back. Idempotent."""
+        """End one bookie (0, 1, 2, ...) as a crash would; its data stays, and `start` brings it back. Idempotent."""
         self._bookies[number].kill()
+
+    def start_bookie(self, number: int) -> None:
+        """Start one of them again, and wait until it can be written to. Raises ServerDown."""
+        self._bookies[number].start()
+        with connect(self.zookeeper, auth="") as registry:
+            answers = partial(self._answers, registry, self._ports[number], self._hosts[number])
+            self._bookies[number].await_answer(answers, _START_TIMEOUT_S)
 
     def log_location(self, name: str) -> str:
         """A place on these bookies for a namespace of our own logs, as `log bind` takes it."""
@@ -138,34 +159,34 @@ class BookKeeperServers:
     def _format(self, registry: Registry) -> None:
         if registry.find(self.root) is None:
             registry.create(self.root, parents=True)
-        configuration = self._configuration("format", 0)
+        configuration = self._configuration("format", 0, THIS_HOST)
         self._run(_SHELL, ["-conf", str(configuration), "initnewcluster"], "the formatting of BookKeeper's metadata")
 
     def _bookie(self, number: int, port: int) -> JavaServer:
-        name = f"bookie-{number}"
-        configuration = self._configuration(name, port)
+        name, host = f"bookie-{number}", self._hosts[number]
+        configuration = self._configuration(name, port, host)
         command = java_command(
             "org.apache.bookkeeper.server.Main",
             ["--conf", str(configuration)],
             jars=self.jars,
             heap_mb=_HEAP_MB,
-            folder=self.folder,
+            folder=configuration.parent,
         )
         command[1:1] = [f"-XX:MaxDirectMemorySize={_DIRECT_MEMORY_MB}m"]
-        return JavaServer(name, self.folder, command)
+        return JavaServer(name, configuration.parent, command, host)
 
-    def _configuration(self, name: str, port: int) -> Path:
-        path = self.folder / f"{name}.conf"
+    def _configuration(self, name: str, port: int, host: Host) -> Path:
+        place = host.place(self.folder)
         settings: dict[str, object] = {
             "metadataServiceUri": self.metadata_uri,
             "bookiePort": port,
-            "listeningInterface": "lo",
-            "advertisedAddress": LOOPBACK,
+            "listeningInterface": "lo" if host is THIS_HOST else "eth0",
+            "advertisedAddress": host.address,
             "allowLoopback": "true",
             "useHostNameAsBookieID": "false",
-            "journalDirectories": self.folder / name / "journal",
-            "ledgerDirectories": self.folder / name / "ledgers",
-            "indexDirectories": self.folder / name / "ledgers",
+            "journalDirectories": place / name / "journal",
+            "ledgerDirectories": place / name / "ledgers",
+            "indexDirectories": place / name / "ledgers",
             "journalSyncData": "true",
             "journalWriteData": "true",
             "journalPreAllocSizeMB": 4,
@@ -177,6 +198,7 @@ class BookKeeperServers:
             "enableStatistics": "false",
             **self._settings,
         }
+        path = place / f"{name}.conf"
         path.write_text(settings_text(settings), encoding="utf-8")
         return path
 
@@ -184,11 +206,15 @@ class BookKeeperServers:
         command = java_command(main, arguments, jars=self.jars, heap_mb=_TOOL_HEAP_MB, folder=self.folder)
         run_tool(what, command, folder=self.folder)
 
-    def _answers(self, registry: Registry, port: int) -> bool:
+    @staticmethod
+    def _address(port: int, host: Host) -> str:
+        return f"{host.address}:{port}"
+
+    def _answers(self, registry: Registry, port: int, host: Host) -> bool:
         """Whether clients find this bookie, and it listens: a bookie that was killed is to be found for a while yet."""
         try:
-            if f"{LOOPBACK}:{port}" not in registry.children(f"{self.root}/ledgers/available"):
+            if self._address(port, host) not in registry.children(f"{self.root}/ledgers/available"):
                 return False
         except NodeMissing:
             return False
-        return listens(port)
+        return listens(port, host)

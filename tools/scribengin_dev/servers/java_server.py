@@ -13,7 +13,8 @@ from typing import IO, Protocol
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
-from scribengin_registry.java.process import LOOPBACK, WatchedProcess, free_port, server_port, tail_of
+from scribengin_dev.servers.host import THIS_HOST, Host
+from scribengin_registry.java.process import WatchedProcess, free_port, server_port, tail_of
 from scribengin_registry.java.runtime import find_java
 
 _POLL_S = 0.05
@@ -50,14 +51,16 @@ class ServerProcess(Protocol):
 
 
 class JavaServer:
-    """One server process: `command` is what Java gets, `folder` where it lives, `<name>.log` in it what it says.
+    """One server process: `command` is what Java gets, `folder` where it lives, `<name>.log` in it what it says, `host`
+    the machine that it runs on.
 
     It ends with this process, however that dies. Not thread-safe.
     """
 
-    def __init__(self, name: str, folder: Path, command: Sequence[str]) -> None:
+    def __init__(self, name: str, folder: Path, command: Sequence[str], host: Host = THIS_HOST) -> None:
         self.name = name
         self.folder = folder
+        self.host = host
         self._command = command
         self._process: ServerProcess | None = None
 
@@ -103,7 +106,8 @@ class JavaServer:
             process.stop(_STOP_TIMEOUT_S)
 
     def _launch(self, log: IO[bytes]) -> ServerProcess:
-        return WatchedProcess(f"scribengin-{self.name}", self._command, folder=self.folder, log=log)
+        command = [*self.host.entering, *self._command]
+        return WatchedProcess(f"scribengin-{self.name}", command, folder=self.folder, log=log)
 
 
 def java_command(
@@ -155,10 +159,10 @@ def ports_of(folder: Path, count: int) -> list[int]:
     return ports
 
 
-def listens(port: int) -> bool:
-    """Whether something answers the door at a port of the loopback interface."""
+def listens(port: int, host: Host = THIS_HOST) -> bool:
+    """Whether something answers the door at a port of a host."""
     try:
-        socket.create_connection((LOOPBACK, port), timeout=1.0).close()
+        socket.create_connection((host.address, port), timeout=1.0).close()
     except OSError:
         return False
     return True

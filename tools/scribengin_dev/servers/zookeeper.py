@@ -10,10 +10,10 @@ from types import TracebackType
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
+from scribengin_dev.servers.host import THIS_HOST, Host
 from scribengin_dev.servers.java_server import JavaServer, java_command, ports_of, settings_text
 from scribengin_registry.embedded import SERVER_CLASS, SERVER_JARS, ask_server
 from scribengin_registry.java.jars import pyspark_jars
-from scribengin_registry.java.process import LOOPBACK
 
 _START_TIMEOUT_S = 120.0
 _HEAP_MB = 256
@@ -22,17 +22,24 @@ _PORTS_OF_SERVER = 3
 
 class ZooKeeperServers:
     """An ensemble of `servers` with its data in `folder`. `settings` override those of zoo.cfg. With an `image`, they
-    run in containers (see `containers`).
+    run in containers (see `containers`). All are on one `host`.
 
     It answers as long as more than half of its servers run. Started again there, they have their ports and their
     nodes. Not thread-safe.
     """
 
     def __init__(
-        self, folder: Path | str, *, servers: int = 3, settings: Mapping[str, object] | None = None, image: str = ""
+        self,
+        folder: Path | str,
+        *,
+        servers: int = 3,
+        settings: Mapping[str, object] | None = None,
+        image: str = "",
+        host: Host = THIS_HOST,
     ) -> None:
         self.folder = Path(folder).absolute()
         self._image = image
+        self._host = host
         self.count = servers
         self._settings = dict(settings or {})
         self._ports: list[int] = []
@@ -42,7 +49,7 @@ class ZooKeeperServers:
     def hosts(self) -> str:
         """`host:port` of every server, as clients want it. Known once they were started."""
         assert self._ports, "the ensemble was not started yet"
-        return ",".join(f"{LOOPBACK}:{self._client_port(number)}" for number in range(self.count))
+        return ",".join(f"{self._host.address}:{self._client_port(number)}" for number in range(self.count))
 
     @property
     def pids(self) -> dict[str, int]:
@@ -105,7 +112,7 @@ class ZooKeeperServers:
         """What a server says that it is; "" when it does not answer."""
         if self._servers[number].pid is None:
             return ""
-        lines = ask_server(self._client_port(number), "srvr").splitlines()
+        lines = ask_server(self._client_port(number), "srvr", self._host.address).splitlines()
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), "")
 
     def _client_port(self, number: int) -> int:
@@ -113,7 +120,8 @@ class ZooKeeperServers:
 
     def _server(self, number: int) -> JavaServer:
         name = f"zookeeper-{number}"
-        place = self.folder / name
+        folder = self._host.place(self.folder)
+        place = folder / name
         (place / "data").mkdir(parents=True, exist_ok=True)
         (place / "data" / "myid").write_text(str(number + 1))
         (place / "zoo.cfg").write_text(settings_text(self._configuration(number)), encoding="utf-8")
@@ -122,16 +130,16 @@ class ZooKeeperServers:
             from scribengin_dev.servers.containers import ContainerServer
 
             command = ["zkServer.sh", "start-foreground", configuration]
-            return ContainerServer(name, self.folder, command, image=self._image)
+            return ContainerServer(name, folder, command, image=self._image)
         jars = pyspark_jars(SERVER_JARS, ServerDown)
-        command = java_command(SERVER_CLASS, [configuration], jars=jars, heap_mb=_HEAP_MB, folder=self.folder)
-        return JavaServer(name, self.folder, command)
+        command = java_command(SERVER_CLASS, [configuration], jars=jars, heap_mb=_HEAP_MB, folder=folder)
+        return JavaServer(name, folder, command, self._host)
 
     def _configuration(self, number: int) -> dict[str, object]:
         settings: dict[str, object] = {
-            "dataDir": self.folder / f"zookeeper-{number}" / "data",
+            "dataDir": self._host.place(self.folder) / f"zookeeper-{number}" / "data",
             "clientPort": self._client_port(number),
-            "clientPortAddress": LOOPBACK,
+            "clientPortAddress": self._host.address,
             "tickTime": 500,
             "initLimit": 40,  # ticks to catch up with the leader: machines that run tests are slow
             "syncLimit": 10,
@@ -145,5 +153,5 @@ class ZooKeeperServers:
         for member in range(self.count):
             first = _PORTS_OF_SERVER * member + 1
             peers, election = self._ports[first : first + 2]
-            settings[f"server.{member + 1}"] = f"{LOOPBACK}:{peers}:{election}"
+            settings[f"server.{member + 1}"] = f"{self._host.address}:{peers}:{election}"
         return {**settings, **self._settings}

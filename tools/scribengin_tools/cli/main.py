@@ -18,8 +18,12 @@ import typer
 from typer.core import TyperGroup
 
 from scribengin_registry.errors import ScribenginError
-from scribengin_tools.cli import monitor, registry, registry_check, sandbox, web, yarn
+from scribengin_tools.cli import monitor, sandbox, web, yarn
 from scribengin_tools.cli.catalogue import arrange
+from scribengin_tools.cli.dafka import keys as dafka_keys
+from scribengin_tools.cli.dafka import perf as dafka_perf
+from scribengin_tools.cli.dafka import records as dafka
+from scribengin_tools.cli.dafka import servers as dafka_servers
 from scribengin_tools.cli.dataflow import config, output, schema, verify
 from scribengin_tools.cli.dataflow import end as ending
 from scribengin_tools.cli.dataflow import operate as operating
@@ -31,6 +35,8 @@ from scribengin_tools.cli.log import dump as log_dump
 from scribengin_tools.cli.log import inspect as log_look
 from scribengin_tools.cli.log import proxy
 from scribengin_tools.cli.log import records as log
+from scribengin_tools.cli.registry import check as registry_check
+from scribengin_tools.cli.registry import nodes as registry
 from scribengin_tools.rendering.text import print_error, report, set_verbose
 
 EXIT_CODES = "Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C."
@@ -78,8 +84,11 @@ for module in (sandbox, flows, dataflows, monitor, web, proxy, operating, ending
     module.add_to(app)
 for module in (log_dump, log_look, log_admin, log_bench):
     module.add_to(log.app)
+for module in (dafka_servers, dafka_keys, dafka_perf):
+    module.add_to(dafka.app)
 registry_check.add_to(registry.app)
 app.add_typer(config.app, name="config")
+app.add_typer(dafka.app, name="dafka")
 app.add_typer(log.app, name="log")
 app.add_typer(registry.app, name="registry")
 app.add_typer(yarn.app, name="yarn")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     from scribengin.log import LogNamespace
     from scribengin_registry.contract import ProtectedRegistry
+import os
 import signal
 import threading
 
@@ -44,7 +46,8 @@ NamespaceOption = Annotated[
     typer.Option(
         "--namespace",
         metavar="PATH",
-        help="Where the logs are: a node of the registry, or distributedlog-file://HOSTS/PATH.",
+        help="Where the logs are: a node of the registry, or distributedlog-file://HOSTS/PATH; through proxies, "
+        "distributedlog-proxy://HOSTS/PATH.",
     ),
 ]
 InsecureOption = Annotated[
@@ -124,13 +127,16 @@ def opened_namespace(
     hosts: str | None, namespace: str, *, to_write: str | None = None, proxied: bool = False
 ) -> Iterator[LogNamespace]:
     """The log namespace, in the registry at `hosts` unless it names its own; `proxied`: what writes asks its proxies.
-    Raises NamespaceNotBound and the like, and LogBusy if `to_write` is a log that a dataflow writes."""
+    By a URI of proxies, what reads asks them, too. Raises NamespaceNotBound and the like, and LogBusy if `to_write` is
+    a log that a dataflow writes."""
+    from scribengin.base.names import PROXIED_SCHEME
     from scribengin.log import LogNamespace
 
     kind: type[LogNamespace] = LogNamespace
-    if proxied:
+    if proxied or namespace.startswith(PROXIED_SCHEME):
         from scribengin.proxy import ProxiedNamespace
 
+        quiet_handshakes()
         kind = ProxiedNamespace
     if "://" in namespace:
         with kind.open(namespace) as opened:
@@ -142,6 +148,11 @@ def opened_namespace(
 
             refuse_log_of_dataflow(registry, opened.path, to_write)
         yield opened
+
+
+def quiet_handshakes() -> None:
+    """gRPC writes a line to stderr for each TLS handshake that fails. We say what is wrong ourselves."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 def overrides(pairs: Sequence[str] | None, option: str = "--set ") -> dict[str, str]:
@@ -163,6 +174,30 @@ def given_values(pairs: Sequence[str] | None) -> dict[str, Any]:
     from scribengin.base.text.yaml_text import parse_yaml
 
     return {key: parse_yaml(value, source=f"{key}: the value") for key, value in overrides(pairs).items()}
+
+
+def said_in(file: Path | None, keys: str) -> dict[str, Any]:
+    """The mapping that a file of YAML holds; nothing without a file. `keys`: of what, for whoever wrote something else.
+    Raises ConfigInvalid."""
+    from scribengin.base.text.yaml_text import parse_yaml
+    from scribengin.errors import ConfigInvalid
+
+    if file is None:
+        return {}
+    value = parse_yaml(file_text(file, "YAML"), source=str(file))
+    if not isinstance(value, dict):
+        raise ConfigInvalid(f"{file} holds no mapping: write keys {keys}")
+    return value
+
+
+def file_text(file: Path, kind: str) -> str:
+    """What a file says. `kind`: of what it is to be, for whoever names another one. Raises ConfigInvalid."""
+    from scribengin.errors import ConfigInvalid
+
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{file} cannot be read ({error}): name a file of {kind}") from None
 
 
 def ended_by_signals() -> threading.Event:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.dataflow.submit import FlowArgument
 from scribengin_tools.cli.options import JsonOption, RegistryOption, SecretsOption, SetOption, connected, overrides
 from scribengin_tools.rendering.text import console, note, print_json
@@ -116,7 +117,7 @@ def clean(
         gone = place.clean(days, kept)
     for file in gone:
         print(file.url)
-    note(f"deleted {len(gone)} files of {place.url}")
+    note(f"deleted {many(len(gone), 'file')} of {place.url}")
 
 
 def _uploaded(archive: Path) -> str:

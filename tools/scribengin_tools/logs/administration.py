@@ -7,12 +7,13 @@ from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from scribengin.base.text.counting import many
 from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogNotFound
 from scribengin.log import DLSN, Codec, LogConfig, LogNamespace, TakenBack
 from scribengin.log.clients import Recovered
 from scribengin_tools.logs.lines import open_from
 from scribengin_tools.logs.positions import short, start_of
-from scribengin_tools.rendering.text import byte_count, many
+from scribengin_tools.rendering.text import byte_count
 
 CODECS: dict[str, Codec] = {"lz4": "lz4", "zstd": "zstd"}
 _WAIT_S = 1.0
@@ -64,6 +65,19 @@ def compressed(namespace: LogNamespace, log: str, codec: Codec | None) -> str:
     if codec is None and namespace.inspect(log).metadata_check.log.config.copy_codec is None:
         raise ConfigInvalid(f"log '{log}' has no copy_codec: say --codec zstd, or configure the log with one")
     return f"{many(namespace.compress(log, codec), 'segment')} compressed"
+
+
+def offloaded(namespace: LogNamespace, log: str) -> str:
+    """Make the cold copies that are missing. Raises LogNotFound, ConfigInvalid (no cold_url), LogWriteFailed,
+    StoreUnreachable, DamagedEntry."""
+    if namespace.inspect(log).metadata_check.log.config.cold_url is None:
+        raise ConfigInvalid(f"log '{log}' has no cold_url: `scribengin log configure {log} --set cold_url=...` first")
+    return f"{many(namespace.offload(log), 'segment')} copied to cold storage"
+
+
+def repaired(namespace: LogNamespace, log: str) -> str:
+    """Let its segments have all their copies. Raises LogNotFound, StoreUnreachable, LogWriteFailed."""
+    return f"{many(namespace.repair(log), 'segment')} repaired"
 
 
 def configured(namespace: LogNamespace, log: str, given: dict[str, Any]) -> LogConfig:
@@ -142,6 +156,8 @@ def recovered_lines(log: str, found: Recovered | None) -> Iterator[str]:
 def _restored_lines(log: str, found: TakenBack) -> Iterator[str]:
     if found.given_up:
         yield f"{log} begins later: the files of its first {many(found.given_up, 'segment')} are gone"
+    if found.from_cold:
+        yield f"{many(found.from_cold, 'segment')} of {log} found in cold storage alone, and read from there now"
     for segment in found.segments:
         place = "in its place" if segment.taken_from is None else f"copied from {segment.taken_from} to the end"
         yield f"taken back into {log}: segment {segment.segment} with {many(segment.records, 'record')}, {place}"
@@ -159,6 +175,7 @@ def recovered_json(log: str, found: Recovered | None) -> dict[str, Any]:
         "taken_back": [segment.model_dump(mode="json") for segment in found.taken_back],
         "not_taken_back": list(found.restored.refused),
         "segments_given_up": found.restored.given_up,
+        "segments_from_cold": found.restored.from_cold,
     }
     if found.segment is None or found.remainder is None:
         return said

@@ -138,9 +138,14 @@ def print_records(batches: Iterable[pa.RecordBatch], *, as_json: bool) -> None:
                 print_json_line(record_json(row))
             sys.stdout.flush()
         else:
-            lines = b"".join(payload + b"\n" for payload in batch.column("payload").to_pylist())
-            sys.stdout.buffer.write(visible_bytes_on(sys.stdout, lines))
-            sys.stdout.buffer.flush()
+            print_payloads(batch.column("payload").to_pylist())
+
+
+def print_payloads(payloads: Iterable[bytes]) -> None:
+    """As they are, a line each."""
+    lines = b"".join(payload + b"\n" for payload in payloads)
+    sys.stdout.buffer.write(visible_bytes_on(sys.stdout, lines))
+    sys.stdout.buffer.flush()
 
 
 def counted(namespace: LogNamespace, log: str, start: DLSN | None, end: DLSN | None) -> int:
@@ -180,13 +185,13 @@ def record_json(row: dict[str, Any]) -> dict[str, Any]:
         "sequence_id": row["sequence_id"],
         "txid": row["txid"],
         "type": row["type"],
-        **_bytes_json("key", row["key"]),
+        **bytes_json("key", row["key"]),
         "channel": row["channel"],
-        **_bytes_json("payload", row["payload"]),
+        **bytes_json("payload", row["payload"]),
     }
 
 
-def _bytes_json(name: str, value: bytes | None) -> dict[str, Any]:
+def bytes_json(name: str, value: bytes | None) -> dict[str, Any]:
     """Bytes under their name if they are text, else under `<name>_base64`."""
     try:
         return {name: None if value is None else value.decode()}

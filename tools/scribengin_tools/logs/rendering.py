@@ -8,12 +8,13 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from scribengin.base.text.counting import many
 from scribengin.errors import ConfigInvalid
 from scribengin.log import DLSN, LogNamespace, SegmentDescriptor
 from scribengin.log.inspect import EntryPlace, EntryType, Finding, Remainder, SegmentReport
 from scribengin_tools.logs.checks import LogCheck
 from scribengin_tools.logs.positions import short
-from scribengin_tools.rendering.text import byte_count, error_text, facts, many, moment, table
+from scribengin_tools.rendering.text import byte_count, error_text, facts, moment, table
 
 _FINDINGS_SHOWN = 50
 _CODECS = ("none", "lz4", "zstd")
@@ -90,6 +91,7 @@ def _segment_facts(report: SegmentReport, remainder: Remainder | None) -> Render
             ("completed", moment(segment.completed_ms)),
             ("index", f"{index.rows:,} rows{broken}" if index.rows else "none"),
             ("copy", _copy(segment)),
+            ("cold copy", _cold(report)),
             ("commit log", segment.commit_log),
             ("behind the end", _behind(report, remainder)),
         )
@@ -164,6 +166,8 @@ def segment_json(report: SegmentReport) -> dict[str, Any]:
         "in_progress": report.segment.in_progress,
         "found": {
             "path": report.path,
+            "where": _where(report.segment),
+            "cold_path": report.cold_path,
             "machines": report.machines,
             "file_bytes": report.file_bytes,
             "visible_bytes": report.end.end,
@@ -200,7 +204,7 @@ def verdict(found: Sequence[LogCheck], took_s: float) -> Text:
 
 
 def _segments_table(segments: Sequence[SegmentReport]) -> RenderableType:
-    columns = (">SEGMENT", "STATE", ">ENTRIES", ">RECORDS", ">SIZE", ">SEQUENCE", ">EPOCH", "CHECKED")
+    columns = (">SEGMENT", "STATE", ">ENTRIES", ">RECORDS", ">SIZE", ">SEQUENCE", ">EPOCH", "WHERE", "CHECKED")
     return table(columns, (_segment_row(report) for report in segments))
 
 
@@ -213,8 +217,16 @@ def _segment_row(report: SegmentReport) -> tuple[RenderableType, ...]:
         byte_count(report.end.end),
         str(report.segment.start_sequence),
         str(report.segment.epoch),
+        _where(report.segment),
         error_text("WRONG") if report.findings else Text("ok", style="green"),
     )
+
+
+def _where(segment: SegmentDescriptor) -> str:
+    """Whether a segment is in the store (hot), in cold storage, or in both."""
+    if segment.cold is None:
+        return "hot"
+    return "both" if segment.hot_dropped_ms is None else "cold"
 
 
 def _type(number: int) -> str:
@@ -251,6 +263,14 @@ def _copy(segment: SegmentDescriptor) -> str | None:
         return None
     kept = "beside it" if segment.raw_dropped_ms is None else f"alone since {moment(segment.raw_dropped_ms)}"
     return f"{made.codec}, {byte_count(made.bytes)}, {kept}"
+
+
+def _cold(report: SegmentReport) -> str | None:
+    cold, dropped_ms = report.segment.cold, report.segment.hot_dropped_ms
+    if cold is None:
+        return None
+    kept = "beside what is in the store" if dropped_ms is None else f"alone since {moment(dropped_ms)}"
+    return f"{report.cold_path}, {byte_count(cold.bytes)}, {kept}"
 
 
 def _sequences(report: SegmentReport) -> str:

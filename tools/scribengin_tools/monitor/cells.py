@@ -12,7 +12,7 @@ from scribengin.dataflow.lag import Lag, lag_of
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, PhaseTimes
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview
 from scribengin.operations.chain.registry import shared_state
-from scribengin_tools.rendering.text import age, lag_text, state_text
+from scribengin_tools.rendering.text import age, kept_text, lag_text, state_text
 from scribengin_tools.terminal import visible
 
 _MEASURES = {">IN/S": 5, ">OUT/S": 5, ">LAG": 6, ">AGE": 5, ">ROUND": 5, ">FAIL": 4}
@@ -147,6 +147,8 @@ def detail_lines(found: DataflowOverview) -> list[Text]:
             lines[-1].append(f" ({', '.join(streams)}{f' and {more} more' if more else ''})", "dim")
     if found.round_ms is not None:
         lines.append(_fact("round", phases(found.round_ms)))
+    if found.kept is not None:
+        lines.append(_fact("state", kept_text(found.kept)))
     if len(found.tasks) > TASKS_SHOWN_MAX:
         lines.append(_fact("tasks", f"the {TASKS_SHOWN_MAX} furthest behind of {len(found.tasks):,}", "dim"))
     lines += [_fact("stalled", _stalled(found), "red")] if found.tasks_stalled else []

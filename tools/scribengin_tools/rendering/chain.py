@@ -17,6 +17,7 @@ from scribengin.dataflow.edges import Edge
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds
+from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints
 from scribengin.errors import DataflowBusy, DataflowError, DataflowNotFound
 from scribengin.launcher.local.launcher import scribengin_home
 from scribengin.monitoring.overview import DataflowOverview, overview_of
@@ -244,7 +245,7 @@ def kill_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[K
 
 
 def delete_dataflow(view: DataflowView, *, force: bool) -> None:
-    """Forget a dataflow that does not run: positions, claims, what logs held back for it, and what its
+    """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
     containers left on this machine. Raises DataflowBusy."""
     name, state = view.dataflow, view.status().state
     if state not in (*FINAL_STATES, "deleting"):
@@ -253,7 +254,10 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> None:
         await_masters_gone(view)
         if not force:
             finish_rounds(view)
-        release_all_holds(view.registry, view.config_in_force().value)
+        config = view.config_in_force().value
+        release_all_holds(view.registry, config)
+        if config.state is not None:
+            remove_checkpoints(name, config.state, named_checkpoints(view))
     view.delete()
     forget_containers(view.registry.hosts, name, scribengin_home())
 

@@ -17,8 +17,8 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ScribenginError
 from scribengin.operations.submit.explain import Explanation, explain
 from scribengin.spark import runtime
-from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
-from scribengin.spark.transform.transformation import Transformation
+from scribengin.spark.stateful.transformation import load_transformation
+from scribengin.spark.transform.spec import CheckedPlan, StateOperator, TransformationSpec
 from scribengin_registry.contract import Registry
 from scribengin_tools.rendering.text import facts, table
 
@@ -62,6 +62,8 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
         parts += [Text(), table(("COLUMNS", ""), columns)]
     if found.operators:
         parts += [Text(), facts((("operators", ", ".join(found.operators)),))]
+    if found.state:
+        parts += [Text(), _state(found.state)]
     return Group(*parts)
 
 
@@ -69,7 +71,7 @@ def _checked_by_spark(config: DataflowConfig, spec: Callable[[], TransformationS
     logging.disable()  # PySpark logs every mistake in SQL with the JVM's whole stack; we say it in a line
     session = runtime.start(f"explain {config.name}", master="local[1]", conf=config.spark.conf, brief=True)
     try:
-        return Transformation.load(spec(), session).check()
+        return load_transformation(spec(), session).check()
     finally:
         runtime.stop()
         logging.disable(logging.NOTSET)
@@ -102,6 +104,13 @@ def _tasks(tasks: Sequence[TaskDescriptor]) -> RenderableType:
     made = table(("TASK", "READS", "WRITES"), rows)
     more = len(tasks) - _TASKS_SHOWN_MAX
     return Group(made, Text(f"... and {more:,} more tasks", "dim")) if more > 0 else made
+
+
+def _state(operators: Sequence[StateOperator]) -> RenderableType:
+    rows = [(one.name, ", ".join(one.key), one.bound or "nothing: it grows for ever") for one in operators]
+    pinned = {key: value for one in operators for key, value in one.pinned.items()}
+    lines = [(key.removeprefix("spark.sql."), value.rpartition(".")[2]) for key, value in pinned.items()]
+    return Group(table(("KEEPS STATE", "KEY", "BOUNDED BY"), rows), Text(), table(("KEPT FOR EVER", ""), lines))
 
 
 def _spaced(ddl: str) -> str:

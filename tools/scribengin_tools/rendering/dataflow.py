@@ -17,7 +17,7 @@ from scribengin.errors import DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview, build_overview, read_overview
 from scribengin.operations.delete import held_text
 from scribengin_registry.contract import Registry, Watch
-from scribengin_tools.rendering.text import age, error_text, facts, lag_text, moment, state_text, table
+from scribengin_tools.rendering.text import age, error_text, facts, kept_text, lag_text, moment, state_text, table
 from scribengin_tools.rendering.yarn import ApplicationFacts
 
 _NAMES_SHOWN = 8
@@ -43,6 +43,7 @@ class ShownDataflow:
             "lag_records": self.overview.lag_records,
             "lag_age_s": self.overview.lag_age_s,
             "tasks_stalled": self.overview.tasks_stalled,
+            **({"kept": self.overview.kept.model_dump(mode="json")} if self.overview.kept else {}),
             "owners": {task.task: task.worker for task in self.overview.tasks if task.worker is not None},
             "workers_starting": [worker.name for worker in self.overview.workers if not worker.ready],
             "masters": self.overview.masters,
@@ -66,6 +67,7 @@ class ShownDataflow:
                 ("workers", self._workers()),
                 ("submitted", f"{moment(status.submitted_ms)} ({age(status.submitted_ms, now_ms)} ago)"),
                 ("waiting", self._waiting()),
+                ("state kept", kept_text(self.overview.kept) if self.overview.kept else None),
                 ("guarantees", self._guarantees()),
                 ("logs keep", held_text(self.held, status.dataflow)),
                 *(self.application.rows() if self.application is not None else ()),

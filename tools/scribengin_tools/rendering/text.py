@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from scribengin.base.text.counting import many
 from scribengin.base.text.masking import masked_text
 from scribengin_tools.terminal import visible, visible_on
 
 if TYPE_CHECKING:
     from scribengin.dataflow.lag import Lag
+    from scribengin.spark.transform.spec import StateReport
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
@@ -79,6 +82,24 @@ def print_json_line(value: Any) -> None:
 def note(message: str) -> None:
     """Something for people, beside the output: on stderr."""
     console(stderr=True).print(Text(message), soft_wrap=True)
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on stderr, by the function that it gives, how far something is that is waited for: in one line that begins
+    as `what` and changes on a terminal, else in a line for each change, for a silent pipe looks like one that hangs."""
+    if sys.stderr.isatty():
+        with console(stderr=True).status(f"{what} ...") as status:
+            yield lambda progress: status.update(f"{progress} ...")
+        return
+    told: list[str] = []
+
+    def update(progress: str) -> None:
+        if told[-1:] != [progress]:
+            told.append(progress)
+            note(f"{progress} ...")
+
+    yield update
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType | int | None]]) -> Table:
@@ -149,9 +170,17 @@ def byte_count(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def many(count: int, thing: str) -> str:
-    """A number of things: `1 record`, `2,000 records`."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+def kept_text(kept: StateReport) -> str:
+    """What state a dataflow keeps: rows and bytes, the watermark and who holds it back, rows that came too late."""
+    rows = ", ".join(f"{name} {many(count, 'row')}" for name, count in kept.rows.items()) or "nothing yet"
+    parts = [f"{rows}, {byte_count(kept.bytes)}"]
+    if kept.watermark_ms is not None:
+        parts.append(f"watermark {moment(kept.watermark_ms)}")
+    if kept.held_back_by is not None:
+        parts.append(f"held back by {kept.held_back_by}")
+    if kept.late:
+        parts.append(f"{many(kept.late, 'row')} too late")
+    return "; ".join(parts)
 
 
 def report(error: BaseException) -> None:

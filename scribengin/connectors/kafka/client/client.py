@@ -142,7 +142,14 @@ class KafkaControl:
         with self._sharing:
             self._users -= 1
             if self._users == 0:
-                del self._shared[self._key]
+                self._shared.pop(self._key, None)
+
+    @classmethod
+    def forget(cls, bootstrap: str) -> None:
+        """No cluster is there any more: what was not released is not shared with the next one of that address."""
+        with cls._sharing:
+            for key in [key for key, control in cls._shared.items() if control.bootstrap == bootstrap]:
+                del cls._shared[key]
 
     def partitions(self) -> dict[str, int]:
         """How many partitions each topic has, by name. Raises SystemUnreachable, ConfigInvalid."""
@@ -258,6 +265,7 @@ def made_by(bootstrap: str, make: Callable[[Any, dict[str, Any]], Any]) -> Itera
         yield
     finally:
         del _MAKERS[bootstrap]
+        KafkaControl.forget(bootstrap)
 
 
 def made(kind: Callable[[dict[str, Any]], Any], conf: dict[str, Any], troubles: Troubles) -> Any:

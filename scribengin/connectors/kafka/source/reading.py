@@ -270,3 +270,8 @@ def _connection(split: KafkaSplit) -> _Connection:
 
 _TAPS = Taps()
 atexit.register(_TAPS.close)
+
+
+def close_idle() -> None:
+    """Close the consumers that nobody reads with, when a cluster of their address is another one from now on."""
+    _TAPS.close()

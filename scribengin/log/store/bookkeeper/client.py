@@ -273,8 +273,23 @@ class Ledgers:
     def bookies(self, ledger: int) -> list[str]:
         """Those that hold parts of it now, as `host:port`, sorted."""
         with _plain_errors(ledger):
-            ensembles = self._metadata(ledger).getAllEnsembles().values()
-            return sorted({str(bookie) for ensemble in ensembles for bookie in ensemble})
+            return sorted(self._holding(ledger))
+
+    def repair(self, ledger: int) -> int:
+        """Copy what bookies that are gone had of a closed ledger to others, as BookKeeper's own recovery does: how many
+        bookies were gone. What of it may still grow is left alone. Raises ConnectionError: too few are there."""
+        with _plain_errors(ledger):
+            admin = self._admin
+            there = {str(bookie) for bookie in (*admin.getAvailableBookies(), *admin.getReadOnlyBookies())}
+            gone = [bookie for name, bookie in self._holding(ledger).items() if name not in there]
+            if gone:
+                admin.recoverBookieData(ledger, java("java.util.HashSet")(gone), False, True)
+            return len(gone)
+
+    def _holding(self, ledger: int) -> dict[str, Any]:
+        """The bookies that hold parts of it now, by name."""
+        ensembles = self._metadata(ledger).getAllEnsembles().values()
+        return {str(bookie): bookie for ensemble in ensembles for bookie in ensemble}
 
     def _metadata(self, ledger: int) -> Any:
         return self._client.getLedgerMetadata(ledger).get()
@@ -296,6 +311,11 @@ class Ledgers:
         with _starting:
             return _client(self._uri)
 
+    @property
+    def _admin(self) -> Any:
+        with _starting:
+            return _admin(self._uri)
+
 
 _starting = threading.Lock()
 
@@ -307,6 +327,12 @@ def _client(uri: str) -> Any:
     silence("org.apache.bookkeeper", "org.apache.zookeeper", "io.netty")  # what it cannot do it also throws
     with _plain_errors(uri):
         return java("org.apache.bookkeeper.client.BookKeeper")(_settings(uri))
+
+
+@cache
+def _admin(uri: str) -> Any:
+    """Made without settings it copies nothing, and never says so."""
+    return java("org.apache.bookkeeper.client.BookKeeperAdmin")(_client(uri), _settings(uri))
 
 
 def _settings(uri: str) -> Any:

@@ -63,6 +63,11 @@ class SegmentNodes:
         text = "" if node is None else node.data.decode("ascii", "replace")
         return text if _TOKEN.fullmatch(text) else None
 
+    def unmark(self) -> None:
+        """The namespace holds no token any more. Idempotent."""
+        with suppress(NodeMissing):
+            self._registry.delete(f"{self._root}/.namespace")
+
     def make_log(self, directory: str) -> None:
         """Idempotent."""
         with suppress(NodeExists):

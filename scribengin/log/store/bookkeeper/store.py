@@ -128,6 +128,12 @@ class BookKeeperSegmentStore(SegmentStore):
             raise LogWriteFailed(f"{self._place} holds no token: another program's node? use another one")
         return token
 
+    def unmark(self) -> None:
+        """Remove the token, if it stands there. Idempotent. Raises LogWriteFailed."""
+        with refusals(f"remove the token of {self._place}"), failpoint("log.unmark"):
+            if self._nodes.token() == self._token:
+                self._nodes.unmark()
+
     def check_mounted(self) -> None:
         if self._token is None:
             return
@@ -326,6 +332,16 @@ class BookKeeperSegmentStore(SegmentStore):
                 named = self._nodes.find(name)
                 if named is not None:
                     return self._ledgers.bookies(named.log)
+        except FileNotFoundError:
+            pass
+        raise LogNotFound(f"segment {self.location(name)} is gone; list the logs there are")
+
+    def repair(self, name: SegmentName) -> int:
+        try:
+            with refusals(f"repair segment {name}"):
+                named = self._nodes.find(name)
+                if named is not None:
+                    return sum(map(self._ledgers.repair, (named.log, *named.beside)))
         except FileNotFoundError:
             pass
         raise LogNotFound(f"segment {self.location(name)} is gone; list the logs there are")

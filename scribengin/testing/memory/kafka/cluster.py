@@ -304,7 +304,10 @@ class MemoryKafka:
         transaction = transactional.open
         if transaction is None or transaction.outcome is None:
             return
-        for place in [place for place, due_s in transaction.unmarked.items() if due_s <= now_s]:
+        due = [place for place, due_s in transaction.unmarked.items() if due_s <= now_s]
+        if not due and transaction.unmarked:
+            return  # nothing has changed: who waits is not woken to look, and to wake others
+        for place in due:
             del transaction.unmarked[place]
             if place[1] == GROUP:
                 moved = transaction.offsets.pop(place)

@@ -14,6 +14,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from scribengin.errors import ArtifactUnavailable
+from scribengin_dev.servers.host import Host
 from scribengin_dev.servers.jars.artifacts import jars_of
 from scribengin_dev.servers.java_server import JavaServer, java_command, run_tool
 from scribengin_registry.java.jars import pyspark_jars
@@ -21,6 +22,7 @@ from scribengin_registry.java.runtime import find_java
 
 HOST = "localhost"
 """Hadoop's daemons look names up, back and forth, so they are given one, and not 127.0.0.1."""
+LOCALHOST = Host(HOST)
 
 _OF_PYSPARK = (
     "hadoop-client-api-*",
@@ -82,9 +84,11 @@ def copied_configuration(source: Path, target: Path) -> Path:
     return target
 
 
-def daemon(name: str, main: str, folder: Path, configuration: Path, *, heap_mb: int) -> JavaServer:
-    """A daemon that is not started yet, with its log and its working directory in `folder`. Raises as `jars_of`."""
-    return JavaServer(name, folder, daemon_command(main, (), folder, configuration, heap_mb=heap_mb))
+def daemon(name: str, main: str, configuration: Path, *, heap_mb: int, host: Host) -> JavaServer:
+    """A daemon that is not started yet. Its log and its working directory are where its configuration lies. Raises as
+    `jars_of`."""
+    folder = configuration.parent
+    return JavaServer(name, folder, daemon_command(main, (), folder, configuration, heap_mb=heap_mb), host)
 
 
 def daemon_command(

@@ -1,15 +1,16 @@
-"""HDFS: a NameNode and DataNodes, each a process of its own on the loopback interface, their data in a directory."""
+"""HDFS: a NameNode and DataNodes, each a process of its own, their data in a directory. They are on the loopback
+interface, or on machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
 from scribengin_dev.servers.hadoop.hadoop import (
-    HOST,
+    LOCALHOST,
     ask,
     ask_json,
     copied_configuration,
@@ -18,6 +19,7 @@ from scribengin_dev.servers.hadoop.hadoop import (
     run_client,
     write_site,
 )
+from scribengin_dev.servers.host import Host
 from scribengin_dev.servers.java_server import JavaServer, ports_of
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -31,28 +33,37 @@ _HEALTHY = b"healthy"
 class HdfsServers(HadoopDaemons):
     """A NameNode and `data_nodes` DataNodes with their data in `folder`; a file has as many copies as there are nodes.
 
+    With `hosts` there is a DataNode on each of these, and the NameNode on `head`; their data is in the hosts' folders.
     `settings` override those of hdfs-site.xml. Started again there, they have their ports and their files. A DataNode
     that died is missed after about 15 s; clients go round it at once. Not thread-safe.
     """
 
     def __init__(
-        self, folder: Path | str, *, data_nodes: int = 1, settings: Mapping[str, object] | None = None
+        self,
+        folder: Path | str,
+        *,
+        data_nodes: int = 1,
+        settings: Mapping[str, object] | None = None,
+        head: Host = LOCALHOST,
+        hosts: Sequence[Host] = (),
     ) -> None:
         super().__init__(folder)
-        self.data_nodes = data_nodes
+        self._head = head
+        self._hosts = hosts or [LOCALHOST] * data_nodes
+        self.data_nodes = len(self._hosts)
         self._settings = dict(settings or {})
 
     @property
     def url(self) -> str:
         """`hdfs://host:port`, as clients want it. Known once it was started."""
         assert self._ports, "HDFS was not started yet"
-        return f"hdfs://{HOST}:{self._ports[0]}"
+        return f"hdfs://{self._head.address}:{self._ports[0]}"
 
     @property
     def web_url(self) -> str:
         """`http://host:port` of the NameNode's pages, WebHDFS below it. Known once it was started."""
         assert self._ports, "HDFS was not started yet"
-        return f"http://{HOST}:{self._ports[1]}"
+        return f"http://{self._head.address}:{self._ports[1]}"
 
     def kill_data_node(self, number: int) -> None:
         """Kill a DataNode with SIGKILL."""
@@ -71,34 +82,37 @@ class HdfsServers(HadoopDaemons):
         self._ports = ports_of(self.folder, _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * self.data_nodes)
         write_site(self.conf_directory / "core-site.xml", core_settings(self.folder, self.url))
         write_site(self.conf_directory / "hdfs-site.xml", self._site())
-        if not (self.folder / "name" / "current" / "VERSION").is_file():
+        place = self._head.place(self.folder)
+        configuration = copied_configuration(self.conf_directory, place / "conf-namenode")
+        if not (place / "name" / "current" / "VERSION").is_file():
             words = ["-format", "-force", "-nonInteractive"]
-            run_client(_NAME_NODE, words, self.folder, self.conf_directory)
+            run_client(_NAME_NODE, words, place, configuration)
         self._nodes = [self._data_node(number) for number in range(self.data_nodes)]
-        self._leader = daemon("namenode", _NAME_NODE, self.folder, self.conf_directory, heap_mb=_HEAP_MB)
+        self._leader = daemon("namenode", _NAME_NODE, configuration, heap_mb=_HEAP_MB, host=self._head)
 
     def _data_node(self, number: int) -> JavaServer:
-        name = f"datanode-{number}"
+        name, host = f"datanode-{number}", self._hosts[number]
+        place = host.place(self.folder)
         first = _PORTS_OF_NAME_NODE + _PORTS_OF_DATA_NODE * number
         data, web, ipc = self._ports[first : first + _PORTS_OF_DATA_NODE]
         own: dict[str, object] = {
-            "dfs.datanode.address": f"{HOST}:{data}",
-            "dfs.datanode.http.address": f"{HOST}:{web}",
-            "dfs.datanode.ipc.address": f"{HOST}:{ipc}",
-            "dfs.datanode.data.dir": (self.folder / name).as_uri(),
+            "dfs.datanode.address": f"{host.address}:{data}",
+            "dfs.datanode.http.address": f"{host.address}:{web}",
+            "dfs.datanode.ipc.address": f"{host.address}:{ipc}",
+            "dfs.datanode.data.dir": (place / name).as_uri(),
+            "dfs.datanode.hostname": host.address,
         }
-        configuration = copied_configuration(self.conf_directory, self.folder / f"conf-{name}")
+        configuration = copied_configuration(self.conf_directory, place / f"conf-{name}")
         write_site(configuration / "hdfs-site.xml", {**self._site(), **own})
-        return daemon(name, _DATA_NODE, self.folder, configuration, heap_mb=_HEAP_MB)
+        return daemon(name, _DATA_NODE, configuration, heap_mb=_HEAP_MB, host=host)
 
     def _site(self) -> dict[str, object]:
         return {
             "dfs.replication": self.data_nodes,
-            "dfs.namenode.rpc-address": f"{HOST}:{self._ports[0]}",
-            "dfs.namenode.http-address": f"{HOST}:{self._ports[1]}",
-            "dfs.namenode.name.dir": (self.folder / "name").as_uri(),
+            "dfs.namenode.rpc-address": f"{self._head.address}:{self._ports[0]}",
+            "dfs.namenode.http-address": f"{self._head.address}:{self._ports[1]}",
+            "dfs.namenode.name.dir": (self._head.place(self.folder) / "name").as_uri(),
             "dfs.namenode.datanode.registration.ip-hostname-check": False,
-            "dfs.datanode.hostname": HOST,
             "dfs.permissions.enabled": False,
             "dfs.blocksize": "64m",
             "dfs.namenode.fs-limits.min-block-size": 1024,  # so that tests can have files of many blocks

@@ -1,4 +1,5 @@
-"""YARN: a ResourceManager and NodeManagers, each a process of its own on the loopback interface, on HDFS or without."""
+"""YARN: a ResourceManager and NodeManagers, each a process of its own, on HDFS or without. They are on the loopback
+interface, or on machines."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import getpass
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -16,7 +17,7 @@ from scribengin.base.process.lifetime import PATIENCE_VARIABLE
 from scribengin.errors import ServerDown
 from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
 from scribengin_dev.servers.hadoop.hadoop import (
-    HOST,
+    LOCALHOST,
     application_jars,
     ask,
     ask_json,
@@ -26,6 +27,7 @@ from scribengin_dev.servers.hadoop.hadoop import (
     write_site,
 )
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_dev.servers.host import Host
 from scribengin_dev.servers.java_server import JavaServer, ports_of
 
 QUEUES = ("default", "second")
@@ -55,8 +57,9 @@ _STATES = "NEW,RUNNING,UNHEALTHY,LOST,REBOOTED,SHUTDOWN,DECOMMISSIONING,DECOMMIS
 class YarnServers(HadoopDaemons):
     """A ResourceManager and `nodes` NodeManagers with their data in `folder`, on `hdfs` or on this machine's files.
 
-    `settings` override those of yarn-site.xml. Started again there, they have their ports, and have forgotten their
-    applications. A node that died is LOST after about 10 s; its containers live on as orphans, which `stop` ends.
+    With `hosts` there is a NodeManager on each of these, and the ResourceManager on `head`; their data is in the hosts'
+    folders. `settings` override those of yarn-site.xml. Started again there, they have their ports, and have forgotten
+    their applications. A node that died is LOST after about 10 s; its containers live on as orphans, which `stop` ends.
     Not thread-safe.
     """
 
@@ -67,17 +70,21 @@ class YarnServers(HadoopDaemons):
         hdfs: HdfsServers | None = None,
         nodes: int = 2,
         settings: Mapping[str, object] | None = None,
+        head: Host = LOCALHOST,
+        hosts: Sequence[Host] = (),
     ) -> None:
         super().__init__(folder)
         self.hdfs = hdfs
-        self.nodes = nodes
+        self._head = head
+        self._hosts = hosts or [LOCALHOST] * nodes
+        self.nodes = len(self._hosts)
         self._settings = dict(settings or {})
 
     @property
     def web_url(self) -> str:
         """`http://host:port` of the ResourceManager's pages, its REST below it. Known once it was started."""
         assert self._ports, "YARN was not started yet"
-        return f"http://{HOST}:{self._ports[4]}"
+        return f"http://{self._head.address}:{self._ports[4]}"
 
     def start(self) -> Self:
         super().start()
@@ -106,7 +113,8 @@ class YarnServers(HadoopDaemons):
 
     def node_id(self, number: int) -> str:
         """`host:port` of a NodeManager, as YARN's clients see it."""
-        return f"{HOST}:{self._ports[_PORTS_OF_RESOURCE_MANAGER + _PORTS_OF_NODE * number]}"
+        port = self._ports[_PORTS_OF_RESOURCE_MANAGER + _PORTS_OF_NODE * number]
+        return f"{self._hosts[number].name}:{port}"
 
     def label_node(self, number: int, label: str = LABEL) -> None:
         """Give a node the label, or none for "". A labelled node is for containers that ask for the label; what is left
@@ -119,13 +127,18 @@ class YarnServers(HadoopDaemons):
         answer = _unwrapped(ask_json(f"{self.web_url}/ws/v1/cluster/nodes?states={_STATES}"), "nodes")
         return {str(node["id"]): str(node["state"]) for node in answer.get("node", [])}
 
+    def container_outputs(self, name: str) -> list[Path]:
+        """Where containers, running or ended, have written a file of that name, as `stderr`."""
+        folders = [self._node_folder(number) / "logs" for number in range(self.nodes)]
+        return sorted(path for folder in folders for path in folder.glob(f"application_*/*/{name}"))
+
     def container_processes(self, number: int | None = None) -> list[int]:
         """The processes of containers, of one node or of all: orphans of a dead NodeManager among them."""
         places = [self._node_folder(n) for n in (range(self.nodes) if number is None else [number])]
         return [pid for pid, place in _working_places() if any(place.is_relative_to(p / "local") for p in places)]
 
     def _node_folder(self, number: int) -> Path:
-        return self.folder / f"nodemanager-{number}"
+        return self._hosts[number].place(self.folder) / f"nodemanager-{number}"
 
     def _id_of(self, server: JavaServer) -> str:
         return self.node_id(self._nodes.index(server))
@@ -138,39 +151,43 @@ class YarnServers(HadoopDaemons):
         write_site(self.conf_directory / "core-site.xml", core_settings(self.folder, file_system))
         write_site(self.conf_directory / "yarn-site.xml", self._site())
         write_site(self.conf_directory / "capacity-scheduler.xml", _scheduler_settings())
-        configuration = self.conf_directory
-        self._leader = daemon("resourcemanager", _RESOURCE_MANAGER, self.folder, configuration, heap_mb=_HEAP_MB)
+        place = self._head.place(self.folder)
+        configuration = copied_configuration(self.conf_directory, place / "conf-resourcemanager")
+        name = "resourcemanager"
+        self._leader = daemon(name, _RESOURCE_MANAGER, configuration, heap_mb=_HEAP_MB, host=self._head)
         self._nodes = [self._node(number) for number in range(self.nodes)]
 
     def _node(self, number: int) -> JavaServer:
-        name = self._node_folder(number).name
+        name, host = f"nodemanager-{number}", self._hosts[number]
         first = _PORTS_OF_RESOURCE_MANAGER + _PORTS_OF_NODE * number + 1
         localizer, web, collector = self._ports[first : first + _PORTS_OF_NODE - 1]
         own: dict[str, object] = {
             "yarn.nodemanager.address": self.node_id(number),
-            "yarn.nodemanager.localizer.address": f"{HOST}:{localizer}",
-            "yarn.nodemanager.webapp.address": f"{HOST}:{web}",
-            "yarn.nodemanager.collector-service.address": f"{HOST}:{collector}",
+            "yarn.nodemanager.hostname": host.address,
+            "yarn.nodemanager.localizer.address": f"{host.address}:{localizer}",
+            "yarn.nodemanager.webapp.address": f"{host.address}:{web}",
+            "yarn.nodemanager.collector-service.address": f"{host.address}:{collector}",
             "yarn.nodemanager.local-dirs": self._node_folder(number) / "local",
             "yarn.nodemanager.log-dirs": self._node_folder(number) / "logs",
         }
-        configuration = copied_configuration(self.conf_directory, self.folder / f"conf-{name}")
+        configuration = copied_configuration(self.conf_directory, host.place(self.folder) / f"conf-{name}")
         write_site(configuration / "yarn-site.xml", {**self._site(), **own})
-        return daemon(name, _NODE_MANAGER, self.folder, configuration, heap_mb=_HEAP_MB)
+        return daemon(name, _NODE_MANAGER, configuration, heap_mb=_HEAP_MB, host=host)
 
     def _site(self) -> dict[str, object]:
         clients, scheduler, nodes, admin, web = self._ports[:_PORTS_OF_RESOURCE_MANAGER]
+        head, place = self._head.address, self._head.place(self.folder)
         aggregated = "/yarn-logs" if self.hdfs is not None else self.folder / "yarn-logs"
         return {
-            "yarn.resourcemanager.hostname": HOST,
-            "yarn.resourcemanager.address": f"{HOST}:{clients}",
-            "yarn.resourcemanager.scheduler.address": f"{HOST}:{scheduler}",
-            "yarn.resourcemanager.resource-tracker.address": f"{HOST}:{nodes}",
-            "yarn.resourcemanager.admin.address": f"{HOST}:{admin}",
-            "yarn.resourcemanager.webapp.address": f"{HOST}:{web}",
+            "yarn.resourcemanager.hostname": head,
+            "yarn.resourcemanager.address": f"{head}:{clients}",
+            "yarn.resourcemanager.scheduler.address": f"{head}:{scheduler}",
+            "yarn.resourcemanager.resource-tracker.address": f"{head}:{nodes}",
+            "yarn.resourcemanager.admin.address": f"{head}:{admin}",
+            "yarn.resourcemanager.webapp.address": f"{head}:{web}",
             "yarn.nodemanager.remote-app-log-dir": aggregated,
-            "yarn.node-labels.fs-store.root-dir": (self.folder / "node-labels").as_uri(),
-            "yarn.node-attribute.fs-store.root-dir": (self.folder / "node-attributes").as_uri(),
+            "yarn.node-labels.fs-store.root-dir": (place / "node-labels").as_uri(),
+            "yarn.node-attribute.fs-store.root-dir": (place / "node-attributes").as_uri(),
             # The configuration directory first: or a master would look for the ResourceManager at 0.0.0.0.
             "yarn.application.classpath": ",".join(map(str, [self.conf_directory, *application_jars()])),
             **_SETTINGS,
@@ -203,7 +220,6 @@ _SETTINGS: dict[str, object] = {
     "yarn.scheduler.minimum-allocation-mb": 128,
     "yarn.scheduler.maximum-allocation-mb": 4096,
     "yarn.scheduler.maximum-allocation-vcores": 8,
-    "yarn.nodemanager.hostname": HOST,
     "yarn.nodemanager.resource.memory-mb": 6144,
     "yarn.nodemanager.resource.cpu-vcores": 16,
     # What is dead is found out in seconds, so that tests need not wait for minutes.

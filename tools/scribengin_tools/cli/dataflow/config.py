@@ -161,6 +161,7 @@ def tell(view: DataflowView, edited: EditResult) -> None:
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
     from scribengin.operations.editing import verdict
     from scribengin.operations.lifecycle import masters
+    from scribengin_tools.cli.dataflow.submit import tell_secrets
 
     name = view.dataflow
     if edited.meanwhile:
@@ -169,6 +170,7 @@ def tell(view: DataflowView, edited: EditResult) -> None:
         print(f"the config of '{name}' is like that already (version {edited.version})")
         return
     print(f"version {edited.version} of the config of '{name}': {edited.plan.line}", flush=True)
+    tell_secrets(view.config().value)
     state = view.status().state
     if state in FINAL_STATES:
         note(f"dataflow '{name}' is {state}: it counts from `scribengin start {name}` on")

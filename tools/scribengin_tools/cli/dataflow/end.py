@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.options import NameArgument, RegistryOption, connected
-from scribengin_tools.rendering.text import console, note
+from scribengin_tools.rendering.text import note, working
 
 if TYPE_CHECKING:
     from scribengin.dataflow.registry.descriptors import DataflowStatus
@@ -75,12 +76,11 @@ def stop(
         if not wait:
             print(f"dataflow '{name}' is asked to stop; `scribengin status {name}` shows how far it is")
             return
-        shown = console(stderr=True)
-        with shown.status(f"stopping '{name}' ...") as progress:
+        with working(f"stopping '{name}'") as progress:
             status = wait_for_state(
                 view,
                 lambda s: s.state in FINAL_STATES,
-                lambda s: progress.update(f"stopping '{name}': {_progress(s)}"),
+                lambda s: progress(f"stopping '{name}': {_progress(s)}"),
                 asked="stopped",
             )
             await_masters_gone(view)
@@ -126,8 +126,9 @@ def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
         else:
             views = [DataflowView(session, member.dataflow) for member in chain.members]
         held = give_up(views)
-    logs = f"{sum(one.records for one in held):,} records of {len(held)} logs were kept" if held else "none kept any"
-    print(f"logs keep nothing for '{name}' any more ({logs})")
+    records = many(sum(one.records for one in held), "record")
+    kept = f"{records} of {many(len(held), 'log')}" if held else "none"
+    print(f"logs keep nothing for '{name}' any more (before: {kept})")
 
 
 def delete(
@@ -161,11 +162,12 @@ def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeou
 
     if not wait:
         raise ConfigInvalid("--no-wait goes with one dataflow: a chain stops one after the other, as this command asks")
-    with console(stderr=True).status(f"stopping chain '{chain.name}' ...") as progress:
-        stop_chain(session, chain, lambda what: progress.update(f"{what} ..."), timeout_s=timeout_s)
+    with working(f"stopping chain '{chain.name}'") as progress:
+        stop_chain(session, chain, progress, timeout_s=timeout_s)
     print(f"chain '{chain.name}' is stopped")
 
 
 def _progress(status: DataflowStatus) -> str:
     left = sum(task.state in ("released", "finished", "failed") for task in status.tasks)
-    return f"{status.state}, {left} of {status.tasks_total} tasks have ended, {len(status.workers)} workers are here"
+    ended = f"{left} of {many(status.tasks_total, 'task')} ended"
+    return f"{status.state}, {ended}, {many(len(status.workers), 'worker')} here"

@@ -9,7 +9,7 @@ import typer
 from scribengin_tools.cli.dataflow.config import tell
 from scribengin_tools.cli.dataflow.submit import WaitOption, follow, refuse
 from scribengin_tools.cli.options import ForceOption, NameArgument, RegistryOption, SetOption, connected, overrides
-from scribengin_tools.rendering.text import console, note
+from scribengin_tools.rendering.text import console, note, working
 
 if TYPE_CHECKING:
     from scribengin.dataflow.config import DataflowConfig
@@ -77,8 +77,8 @@ def pause(
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
-            with console(stderr=True).status(f"pausing chain '{name}' ...") as progress:
-                pause_chain(session, chain, lambda what: progress.update(f"{what} ..."))
+            with working(f"pausing chain '{name}'") as progress:
+                pause_chain(session, chain, progress)
             print(f"chain '{name}' is paused")
             return
         view = view_of(session, name)
@@ -89,7 +89,8 @@ def pause(
         if not wait:
             print(f"dataflow '{name}' is asked to pause; `scribengin status {name}` shows how far it is")
             return
-        with console(stderr=True).status(f"pausing '{name}' ..."):
+        with working(f"pausing '{name}'") as progress:
+            progress(f"pausing '{name}'")
             until = ("paused", *FINAL_STATES)
             status = wait_for_state(view, lambda s: s.state in until, lambda _: None, asked="paused")
     if status.state != "paused":
@@ -202,7 +203,8 @@ def rewind(
 ) -> None:
     """Have a dataflow that is paused or has ended read its sources from another place.
 
-    Its sinks keep what they have: what is read again is written again. All streams are moved, or none.
+    Its sinks keep what they have: what is read again is written again. All streams are moved, or none. What a dataflow
+    with state has kept from record to record is forgotten.
     """
     from scribengin.operations.names import view_of
     from scribengin.operations.rewind import Rewind
@@ -215,8 +217,10 @@ def rewind(
         view = view_of(session, name)
         refuse_while_it_runs(view)
         if not yes:
-            console(stderr=True).print(shown(Rewind(view, at, source).streams))
-            typer.confirm(f"rewind '{name}' to {at}? Its sinks keep what they have", abort=True, err=True)
+            planned = Rewind(view, at, source)
+            console(stderr=True).print(shown(planned.streams))
+            forgets = ", and its state is forgotten" if planned.resets_state else ""
+            typer.confirm(f"rewind '{name}' to {at}? Its sinks keep what they have{forgets}", abort=True, err=True)
         refuse_while_it_runs(view)
         moved = move(view, at, source)
         record(view, moved, at)

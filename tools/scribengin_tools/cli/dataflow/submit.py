@@ -16,7 +16,7 @@ from scribengin_tools.cli.options import (
     connected,
     overrides,
 )
-from scribengin_tools.rendering.text import console, note, print_json, report
+from scribengin_tools.rendering.text import console, note, print_json, report, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,6 +119,7 @@ def submit(
 
             found, errors = check(session, config, transformation=check_first)
         refuse(errors)
+        tell_secrets(config)
         refuse_name_of_chain(session, config.name)
         if config.launcher != "local":
             config = _made_ready(session.hosts, config, check_cluster=check_cluster)
@@ -164,6 +165,8 @@ def _submit_chain(
         with console(stderr=True).status("checking; Spark takes some seconds ..."):
             found = check_chain(session, chain, transformations=check_first)
         refuse(found.errors)
+        for config in chain.dataflows.values():
+            tell_secrets(config)
         flows = {
             key: _made_ready(session.hosts, config, check_cluster=check_cluster)
             if config.launcher != "local"
@@ -230,18 +233,25 @@ def _refuse_without_cluster() -> None:
 def _made_ready(hosts: str, config: DataflowConfig, *, check_cluster: bool) -> DataflowConfig:
     """The dataflow as it can be submitted to YARN. Raises ClusterNotReady, and what uploading raises."""
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.submit.shipping import secrets_in_the_clear, with_environment
+    from scribengin.operations.submit.shipping import with_environment
     from scribengin_tools.rendering.yarn import preflight, refuse_unless_ready, shown
 
     home = scribengin_home()
-    for name in secrets_in_the_clear(config):
-        note(f"yarn.environment.{name} stands in the clear in YARN: write ${{file:PATH}}, of a node or of yarn.files")
     config = with_environment(config, home, note)
     if check_cluster:
         report = preflight(hosts, config, home, note)
         console(stderr=True).print(shown(report))
         refuse_unless_ready(report)
     return config
+
+
+def tell_secrets(config: DataflowConfig) -> None:
+    """Say what others will be able to read that looks like a secret."""
+    from scribengin.operations.submit.shipping import secrets_in_the_clear
+
+    for key in secrets_in_the_clear(config):
+        where = "the registry and YARN" if key.startswith("yarn.environment.") else "the registry"
+        note(f"{config.name}: {key} stands in the clear in {where}, where others read it: write ${{file:PATH}} instead")
 
 
 def refuse(errors: Sequence[ScribenginError]) -> None:
@@ -265,14 +275,14 @@ def follow(view: DataflowView, *, wait: bool) -> None:
         note(f"`scribengin status {name}` shows what becomes of it")
         return
     told: set[str] = set()
-    with console(stderr=True).status(f"waiting until '{name}' runs ...") as progress:
+    with working(f"waiting until '{name}' runs") as progress:
 
         def seen(status: DataflowStatus) -> None:
             for trouble in (status.error, status.config_error):
                 if trouble is not None and trouble not in told:
                     told.add(trouble)
                     note(f"{name}: {trouble}")  # it may never run for that, and whoever waits would never know
-            progress.update(f"waiting until '{name}' runs: {progress_of(status)}")
+            progress(f"waiting until '{name}' runs: {progress_of(status)}")
 
         status = wait_for_state(view, lambda s: has_begun(s) or s.state in FINAL_STATES, seen, asked="running")
     if status.state in ("failed", "killed"):

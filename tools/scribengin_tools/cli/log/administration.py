@@ -1,14 +1,16 @@
-"""What an operator does with logs: bind, watch, configure, readers, truncate, purge, compress, seal, recover, copy."""
+"""What an operator does with logs: bind, watch, configure, readers, truncate, purge, compress, offload, seal, copy."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.log.options import (
     PANEL_LOGS,
     PANEL_UPKEEP,
@@ -49,8 +51,10 @@ def add_to(app: typer.Typer) -> None:
     app.command("truncate", rich_help_panel=PANEL_UPKEEP)(truncate)
     app.command("purge", rich_help_panel=PANEL_UPKEEP)(purge)
     app.command("compress", rich_help_panel=PANEL_UPKEEP)(compress)
+    app.command("offload", rich_help_panel=PANEL_UPKEEP)(offload)
     app.command("seal", rich_help_panel=PANEL_UPKEEP)(seal)
     app.command("recover", rich_help_panel=PANEL_UPKEEP)(recover)
+    app.command("repair", rich_help_panel=PANEL_UPKEEP)(repair)
     app.command("copy", rich_help_panel=PANEL_UPKEEP)(copy)
 
 
@@ -72,26 +76,35 @@ def bind(
         bool,
         typer.Option("--moved", help="The directory is on this machine alone now: it was on another, or shared."),
     ] = False,
+    migrate: Annotated[
+        bool,
+        typer.Option("--migrate", help="Move the namespace's logs there from where they are. Nobody may write them."),
+    ] = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """Make a namespace for logs, kept in a directory of this machine or of HDFS, or on BookKeeper.
 
-    Once and for all: again with the same directory changes nothing, with another is refused.
+    Once and for all: again with the same directory changes nothing, with another is refused unless --migrate moves the
+    logs there. If that was cut short, the same again goes on.
 
     A directory belongs to this machine. Others refuse to open the namespace, unless it is --shared: the page on the
     log store says what such a mount must promise."""
     from scribengin.errors import ConfigInvalid
-    from scribengin.log import LogNamespace
+    from scribengin.log import LogNamespace, migrate_namespace
 
+    if migrate and moved:
+        raise ConfigInvalid("--migrate moves the logs, --moved says that their disk was moved: say one of them")
     if shared and moved:
         raise ConfigInvalid("--shared and --moved contradict each other: say one of them")
     scheme, url, _ = directory.partition("://")
     store = scheme if url and scheme in ("hdfs", "bk") else None
-    if "://" in namespace:
-        bound = LogNamespace.bind(namespace, directory, store=store, shared=shared, moved=moved)
-    else:
-        with connected(registry) as session:
+    with nullcontext() if "://" in namespace else connected(registry) as session:
+        if migrate:
+            found = migrate_namespace(namespace, directory, registry=session, store=store, shared=shared)
+            print(f"moved {many(found.logs, 'log')}; open the namespace again where it was open")
+            bound = found.descriptor
+        else:
             bound = LogNamespace.bind(namespace, directory, registry=session, store=store, shared=shared, moved=moved)
     print(f"{namespace} keeps its logs in {bound.location}")
 
@@ -130,7 +143,8 @@ def purge(
     """Remove segments that were truncated, or are too old.
 
     Too old: older than the log's retention_hours. And raw files that are older than raw_retention_hours, where there
-    is a compressed copy.
+    is a compressed copy; and files that hot_hours or hot_bytes_max does not want in the store, where there is a cold
+    copy.
 
     Writers do the same after every segment. What a registered reader still wants is kept."""
     from scribengin_tools.logs.administration import of_each, purged
@@ -162,6 +176,43 @@ def compress(
     chosen = None if codec is None else CODECS[codec.value]
     with opened_namespace(registry, namespace) as opened:
         for line in of_each(opened, logs or (), wanted, lambda log: compressed(opened, log, chosen)):
+            print(line)
+
+
+def offload(
+    logs: LogsArgument = None,
+    every: AllOption = False,
+    prefix: PrefixOption = None,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Copy completed segments to cold storage, for logs whose configuration has a cold_url.
+
+    Where there is no copy yet; writers do the same after every segment. The files in the store go when the log's
+    hot_hours or hot_bytes_max says so, with `log purge` or the next segment."""
+    from scribengin_tools.logs.administration import of_each, offloaded
+
+    wanted = wanted_prefix(logs, every, prefix)
+    with opened_namespace(registry, namespace) as opened:
+        for line in of_each(opened, logs or (), wanted, lambda log: offloaded(opened, log)):
+            print(line)
+
+
+def repair(
+    logs: LogsArgument = None,
+    every: AllOption = False,
+    prefix: PrefixOption = None,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Copy what bookies that are gone had of completed segments to others.
+
+    So that each has all its copies again. HDFS does that by itself, and on a directory there is one copy."""
+    from scribengin_tools.logs.administration import of_each, repaired
+
+    wanted = wanted_prefix(logs, every, prefix)
+    with opened_namespace(registry, namespace) as opened:
+        for line in of_each(opened, logs or (), wanted, lambda log: repaired(opened, log)):
             print(line)
 
 

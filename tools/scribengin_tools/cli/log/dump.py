@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.log.options import (
     PANEL_RECORDS,
     ChannelsOption,
@@ -18,7 +19,7 @@ from scribengin_tools.cli.log.options import (
     ToPlaceOption,
 )
 from scribengin_tools.cli.options import NamespaceOption, RegistryOption, opened_namespace
-from scribengin_tools.rendering.text import many, note
+from scribengin_tools.rendering.text import note
 
 
 class Format(StrEnum):

@@ -8,8 +8,35 @@ from typing import Annotated
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
-from scribengin_tools.cli.options import NamespaceOption, RegistryOption, connected
+from scribengin_tools.cli.options import NamespaceOption, RegistryOption, connected, quiet_handshakes, said_in
 from scribengin_tools.rendering.text import note
+
+CertificateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-certificate",
+        metavar="FILE",
+        help="Its certificate, as PEM: what clients send is encrypted. Takes --tls-key.",
+        show_default=False,
+    ),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--tls-key", metavar="FILE", help="The key of its certificate, as PEM.", show_default=False),
+]
+AccessOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--access",
+        metavar="FILE",
+        help="Who may ask it for what, as YAML: callers, their tokens, and their rights to logs.",
+        show_default=False,
+    ),
+]
+InsecureOption = Annotated[
+    bool,
+    typer.Option("--insecure", help="Listen to other machines without TLS or without asking who they are."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,21 +65,34 @@ def proxy(
         Path | None,
         typer.Option(metavar="FILE", help="How it runs, as YAML: the keys of ProxyConfig.", show_default=False),
     ] = None,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
+    access: AccessOption = None,
+    insecure: InsecureOption = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """Write the logs of a namespace for clients on any machine, until Ctrl-C.
 
     Prints its address once clients find it. Several may serve one namespace: each log is one's at a time. At its end it
-    hands its logs over to the others. What is said here goes over what the file says. Clients are not asked who they
-    are: to listen at other addresses than the loopback one, say `insecure: true` in the file.
+    hands its logs over to the others. What is said here goes over what the file says. Other addresses than the
+    loopback one take a certificate, and --access, or --insecure.
     """
     from scribengin.proxy import ProxyConfig, ProxyServer
     from scribengin_tools.cli.options import ended_by_signals
 
-    given = {"host": host, "port": port, "advertised_host": advertise}
-    said = {key: value for key, value in given.items() if value is not None}
-    parsed = ProxyConfig.parse({**_said_in(config), **said}, source=str(config or "scribengin proxy"))
+    tls = _given(certificate_file=tls_certificate, key_file=tls_key)
+    said = _given(
+        host=host,
+        port=port,
+        advertised_host=advertise,
+        tls=tls or None,
+        access=None if access is None else said_in(access, "of who may ask, as in callers: [...]"),
+        insecure=insecure or None,
+    )
+    source = " and ".join(str(file) for file in (config, access) if file is not None) or "scribengin proxy"
+    parsed = ProxyConfig.parse({**said_in(config, "of a proxy, as in port: 8490"), **said}, source=source)
+    quiet_handshakes()
     hosts = _hosts_of(namespace) or registry
     with connected(hosts) as session, ProxyServer(namespace, session, parsed) as server:
         ended = ended_by_signals()
@@ -61,24 +101,13 @@ def proxy(
         ended.wait()
 
 
+def _given(**options: object) -> dict[str, object]:
+    """What was said of these."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
 def _hosts_of(namespace: str) -> str | None:
     """The registry that a namespace's URI names, if it names one."""
     from scribengin.log import NamespaceUri
 
     return NamespaceUri.parse(namespace).hosts or None
-
-
-def _said_in(file: Path | None) -> dict[str, object]:
-    from scribengin.base.text.yaml_text import parse_yaml
-    from scribengin.errors import ConfigInvalid
-
-    if file is None:
-        return {}
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(f"{file} cannot be read ({error}): name a file of YAML") from None
-    value = parse_yaml(text, source=str(file))
-    if not isinstance(value, dict):
-        raise ConfigInvalid(f"{file} holds no mapping: write keys of a proxy, as in port: 8490")
-    return value

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.log.options import (
     PANEL_LOGS,
     PANEL_RECORDS,
@@ -28,10 +29,10 @@ from scribengin_tools.cli.options import (
     given_values,
     opened_namespace,
 )
-from scribengin_tools.rendering.text import byte_count, console, facts, many, moment, note, print_json, table
+from scribengin_tools.rendering.text import byte_count, console, facts, moment, note, print_json, table
 
 if TYPE_CHECKING:
-    from scribengin.log import LogInfo, LogNamespace, LogWriter
+    from scribengin.log import LogInfo
 
 app = typer.Typer(help="Work with the logs of the log store.", no_args_is_help=True)
 
@@ -162,18 +163,16 @@ def write(
     """Append records, a line each.
 
     Returns when they are durable. Readers see them as they come. A log that a dataflow writes is refused."""
-    from scribengin.errors import ConfigInvalid, ScribenginError
+    from scribengin.errors import ScribenginError
     from scribengin_tools.logs.lines import batches_of_lines, batches_of_stream, labelled
 
-    if through_proxy and steal:
-        raise ConfigInvalid("--steal takes a log from everybody, proxies too: say either it or --proxy")
     if not lines and sys.stdin.isatty():
         note("write lines, and end with Ctrl-D")
     batches = labelled(batches_of_lines(lines) if lines else batches_of_stream(sys.stdin.buffer), key, channel)
     written = 0
     with (
         opened_namespace(registry, namespace, to_write=None if steal else log, proxied=through_proxy) as opened,
-        _writer(opened, log, wait_s, steal=steal) as writer,
+        opened.open_writer(log, timeout_s=wait_s, steal=steal) as writer,
     ):
         try:
             for batch in batches:
@@ -185,13 +184,6 @@ def write(
         if seal:
             writer.mark_end_of_stream()
     note(f"wrote {many(written, 'record')} to {log}{', and sealed it' if seal else ''}")
-
-
-def _writer(opened: LogNamespace, log: str, wait_s: float, *, steal: bool) -> LogWriter:
-    """A proxy's client knows nothing of stealing."""
-    if steal:
-        return opened.open_writer(log, timeout_s=wait_s, steal=True)
-    return opened.open_writer(log, timeout_s=wait_s)
 
 
 @app.command("read", rich_help_panel=PANEL_RECORDS)

@@ -48,6 +48,7 @@ def flow_json(found: DataflowOverview, membership: tuple[str, ChainMember] | Non
         "lag_about": found.lag_about,
         "last_commit_ms": found.last_commit_ms,
         "round": found.round_ms.model_dump() if found.round_ms else None,
+        "kept": found.kept.model_dump() if found.kept else None,
         "failures": found.failures,
         "records_in": found.records_in,
         "records_out": found.records_out,

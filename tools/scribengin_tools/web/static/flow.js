@@ -72,8 +72,19 @@ function told(flow) {
     `config ${flow.config_version}`, `last commit ${age(flow.last_commit_ms, now())} ago`,
     `${count(flow.records_in)} records in, ${count(flow.records_out)} out${flow.records_bad ? `, ${count(flow.records_bad)} bad` : ""}`,
     `submitted ${moment(flow.submitted_ms)}`,
+    ...(flow.kept ? [keptText(flow.kept)] : []),
   ];
   return parts.join(" · ");
+}
+
+function keptText(kept) {
+  const rows = Object.entries(kept.rows).map(([operator, number]) => `${operator} ${many(number, "row")}`);
+  return [
+    `keeps ${rows.join(", ") || "nothing yet"}`, `${short(kept.bytes)} bytes`,
+    ...(kept.watermark_ms ? [`watermark ${moment(kept.watermark_ms)}`] : []),
+    ...(kept.held_back_by ? [`held back by ${kept.held_back_by}`] : []),
+    ...(kept.late ? [`${many(kept.late, "row")} too late`] : []),
+  ].join(", ");
 }
 
 function troublesOf(flow) {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from scribengin.base.model import Position, node_name
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import PAYLOAD
 from scribengin.dataflow.config import DataflowConfig
@@ -25,7 +26,7 @@ from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 from scribengin.testing.simulation import oracle
-from scribengin.testing.simulation.streams import RECORDS_FOR_S, SimulatedStreams
+from scribengin.testing.simulation.streams.contract import RECORDS_FOR_S, SimulatedStreams
 from scribengin_registry.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -96,6 +97,23 @@ class LogStreams(SimulatedStreams):
 
     def behind(self, committed: Mapping[str, Any], missing: list[bytes]) -> list[bytes]:
         return []  # positions in logs are no numbers of records
+
+    def numbers_at(self, path: str, position: Position | None) -> dict[str, int]:
+        logs = [log for log in self._inputs if f"/{node_name(log)}/" in path]
+        return {log: 0 if position is None else self._number_at(log, position) for log in logs}
+
+    def _number_at(self, log: str, position: Position) -> int:
+        dlsn = DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"]))
+        with self.logs.open_reader(log, dlsn) as reader:
+            after = reader.read(1)
+        if after:
+            return oracle.source_of(after[0].payload)[1]
+        with self.logs.open_reader(log) as reader:
+            before = [record for record in reader.read(1_000_000) if record.dlsn < dlsn]
+        if before:
+            return oracle.source_of(before[-1].payload)[1] + 1
+        ends = [segment.end.sequence for segment in self.logs.inspect(log).segments(bodies=False)]
+        return ends[-1] if ends else self.logs.info(log).head.next_sequence  # all records before it were truncated
 
     # -- who writes
 

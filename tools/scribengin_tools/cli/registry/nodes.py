@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.options import JsonOption, RegistryOption, SecretsOption, connected
-from scribengin_tools.rendering.text import byte_count, console, many, print_json
+from scribengin_tools.rendering.text import byte_count, console, print_json
 from scribengin_tools.terminal import visible_bytes_on
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ reader sees is told to who wants to know, at the moment that it is seen.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from scribengin.connectors.contract import (
     Source,
     SourceStreamDescriptor,
     SourceStreamReader,
+    StartAt,
 )
 from scribengin.errors import InconsistentLog, StaleOwner
 from scribengin.testing.simulation.primitives import Waiters
@@ -40,12 +42,14 @@ class InputStream:
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
+        self.times_ms: list[int] = []
         self.sealed = False
         self._grown = Waiters()
 
-    def append(self, payload: bytes) -> None:
+    def append(self, payload: bytes, now_ms: int) -> None:
         """Acknowledged when this returns."""
         self.payloads.append(payload)
+        self.times_ms.append(now_ms)
         self._grown.wake_all()
 
     def seal(self) -> None:
@@ -89,17 +93,17 @@ class _Reader(SourceStreamReader):
         return {"offset": 0}
 
     def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
-        first = _offset(position)
+        first = offset_of(position)
         payloads = tuple(self._stream.payloads[first : first + limits.records_max])
         if not payloads:
             return None
         return PlannedRange(position, {"offset": first + len(payloads)}, len(payloads), (_Split(payloads),))
 
     def wait(self, position: Position, timeout_s: float) -> bool:
-        return self._stream.wait_beyond(_offset(position), timeout_s)
+        return self._stream.wait_beyond(offset_of(position), timeout_s)
 
     def lag(self, position: Position) -> int:
-        return len(self._stream.payloads) - _offset(position)
+        return len(self._stream.payloads) - offset_of(position)
 
     def ended(self, position: Position) -> bool:
         return self._stream.sealed and not self.lag(position)
@@ -124,6 +128,11 @@ class MemorySource(Source):
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         return _Reader(self._streams[stream.name])
+
+    def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
+        times_ms = self._streams[stream.name].times_ms
+        offsets = {"earliest": 0, "latest": len(times_ms), "time": bisect_left(times_ms, int(at.value))}
+        return {"offset": offsets[at.kind]}
 
     def close(self) -> None:
         """Nothing is held."""
@@ -270,7 +279,8 @@ def batch_of(payloads: Sequence[bytes]) -> pa.RecordBatch:
     return pa.record_batch({PAYLOAD: pa.array(payloads, pa.binary())})
 
 
-def _offset(position: Position) -> int:
+def offset_of(position: Position) -> int:
+    """How many records of a stream lie before a position."""
     offset = position["offset"]
     assert isinstance(offset, int)
     return offset

@@ -1,0 +1,100 @@
+"""What a sink of Dafka has outside of the engine: a producer that publishes committed rounds, and what stores have."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from typing import Protocol
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.connectors.dafka.config import DafkaSinkConfig, roles_config
+from scribengin.dafka import DafkaFollower, DafkaPartition, DafkaProducer
+from scribengin.errors import SystemUnreachable
+
+_HEAD_INTERVAL_MS = 1000
+_OUTSTANDING_MAX = 64
+"""Batches that are published before the first of them is acknowledged."""
+_READ_RECORDS = 10_000
+_READ_BYTES = 8 * 1024 * 1024
+
+
+class RoundPublisher(Protocol):
+    """Publishes the rounds of one stream, in order."""
+
+    def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
+        """Publish records from the sequence `first` on, and return once enough stores have them. What was published
+        before comes with the same contents. Raises SystemUnreachable."""
+        ...
+
+    def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+class DafkaPublisher:
+    """Publishes through a producer of its own, which goes on as the one that was before."""
+
+    def __init__(self, sink: str, config: DafkaSinkConfig) -> None:
+        self._sink = sink
+        self._config = config
+        head_interval = min(_HEAD_INTERVAL_MS, config.beacon.interval)
+        said = {"min_acks": config.min_acks, "head_interval": head_interval, "terminate_unacked": True}
+        self._roles = roles_config(config, producer=said)
+        self._producer: DafkaProducer | None = None
+
+    def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
+        """As RoundPublisher."""
+        producer = self._going_on(partition, first)
+        waited: deque[Future[range]] = deque()
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + self._config.ack_timeout_s
+        for batch in contents:
+            waited.append(producer.publish_many(batch))
+            if len(waited) > _OUTSTANDING_MAX:
+                self._await(waited.popleft(), deadline_s)
+        for future in waited:
+            self._await(future, deadline_s)
+
+    def close(self) -> None:
+        """Leave the network. Idempotent."""
+        if self._producer is not None:
+            self._producer.close()
+
+    def _going_on(self, partition: DafkaPartition, first: int) -> DafkaProducer:
+        if self._producer is not None and (self._producer.partition != partition or self._producer.next != first):
+            self._producer.close()
+            self._producer = None
+        if self._producer is None:
+            self._producer = DafkaProducer(self._config.topic, self._roles, resume=(partition.address, first))
+        return self._producer
+
+    def _await(self, future: Future[range], deadline_s: float) -> None:
+        try:
+            future.result(max(0.0, deadline_s - SYSTEM_CLOCK.monotonic_s()))
+        except TimeoutError:
+            said = self._config
+            stores = "no store has" if said.min_acks == 1 else f"fewer than {said.min_acks} stores have"
+            towers = ", ".join(said.beacon.pub_address)
+            raise SystemUnreachable(
+                f"sink '{self._sink}': {stores} taken a round of topic '{said.topic}' in {said.ack_timeout_s:g} s "
+                f"(towers: {towers}): start one"
+            ) from None
+
+
+def published(config: DafkaSinkConfig, partition: DafkaPartition) -> Iterator[list[bytes]]:
+    """What consumers get of the partition now, from its first record that is kept. Raises SystemUnreachable."""
+    with closing(DafkaFollower(partition.subject, roles_config(config))) as follower:
+        if not follower.settle():
+            raise SystemUnreachable(f"no tower answers at {', '.join(config.beacon.pub_address)}: start one")
+        at, end = 0, follower.ends().get(partition, 0)
+        while at < end:
+            follower.follow(partition, at)
+            held = follower.held(partition, _READ_RECORDS, _READ_BYTES)
+            if not held.contents:
+                raise SystemUnreachable(
+                    f"topic '{partition.subject}', producer {partition.address}: nobody sends record {at}, and "
+                    f"{end - 1} was published: start the stores that have it"
+                )
+            yield held.contents
+            at = held.first + len(held.contents)

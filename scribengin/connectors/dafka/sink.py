@@ -1,0 +1,242 @@
+"""A topic of Dafka as a sink: every stream is a producer that survives the task's move.
+
+Dafka knows no transactions: what was published is seen. So a round waits in a log, as that of a sink of logs, until the
+registry has decided about it. `complete_commit` shows it there, and publishes what the log holds of it, each record
+under the sequence that it was given when it was staged; the round is complete once `min_acks` stores have it.
+
+    write, prepare_commit    staged in the log; the sequence of a record is its key there
+    the transaction          names the range of the log, and the first sequence
+    complete_commit          visible in the log, published, acknowledged
+
+Whoever comes next, or comes late, publishes the same bytes under the same sequences: stores acknowledge again what they
+have, and consumers pass over it. A stale owner never gets so far as to publish what was not committed: the log has
+fenced it. The producer's address comes from the log, and from which of its lives: who deletes it begins with another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from hashlib import sha256
+from struct import Struct
+
+import numpy as np
+import pyarrow as pa
+
+from scribengin.base.clock import Clock
+from scribengin.base.commit_log import CommitDescriptor
+from scribengin.base.failpoints import failpoint
+from scribengin.connectors.contract import (
+    PAYLOAD,
+    RECORD_SCHEMA,
+    Attempt,
+    Sink,
+    SinkStreamDescriptor,
+    SinkStreamWriter,
+)
+from scribengin.connectors.dafka.config import KIND, DafkaSinkConfig
+from scribengin.connectors.dafka.publishing import DafkaPublisher, RoundPublisher, published
+from scribengin.connectors.log.holds import Holds
+from scribengin.connectors.log.source import KIND as LOG_KIND
+from scribengin.connectors.log.source import LogSink, LogSinkConfig
+from scribengin.dafka import DafkaPartition
+from scribengin.errors import DataflowError, LogExists
+from scribengin.log import DLSN, LogConfig, LogNamespace, StagedRange
+from scribengin_registry.contract import Registry
+
+_SEQUENCE = Struct(">Q")
+_KEPT_BYTES = 64 * 1024 * 1024
+"""Of rounds that stores have, so much stays in the log before it is truncated."""
+_WAITING = LogConfig(explicit_truncation=True)
+
+
+class DafkaSink(Sink):
+    """A topic, as one producer a stream."""
+
+    def __init__(
+        self,
+        name: str,
+        config: DafkaSinkConfig,
+        registry: Registry,
+        clock: Clock,
+        holds: Holds,
+        publisher: Callable[[str, DafkaSinkConfig], RoundPublisher] = DafkaPublisher,
+    ) -> None:
+        """Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        self._name = name
+        self._config = config
+        self._publisher = publisher
+        said = LogSinkConfig(kind="log", log=config.waiting_log, namespace=config.namespace)
+        self._rounds = LogSink(name, said, registry, clock, holds)
+        self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
+
+    @property
+    def resource(self) -> str:
+        return f"dafka:{self._rounds.resource.removeprefix('log:')}:{self._config.topic}"
+
+    @property
+    def side_columns(self) -> pa.Schema:
+        return pa.schema([])
+
+    @property
+    def guarantee_note(self) -> str:
+        wanted = self._config.min_acks
+        stores = "a store has" if wanted == 1 else f"{wanted} stores have"
+        return f"for consumers that go by sequence, once {stores} a round"
+
+    def refuse_unwritable(self) -> None:
+        self._rounds.refuse_unwritable()
+
+    def streams(self, count: int) -> list[SinkStreamDescriptor]:
+        return [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
+
+    def create(self, streams: Sequence[SinkStreamDescriptor]) -> None:
+        for stream in streams:
+            log = self._log(stream)
+            if not self._namespace.exists(log):
+                try:
+                    self._namespace.create(log, _WAITING)
+                except LogExists:
+                    continue  # somebody else has just done the same
+
+    def open_writer(self, stream: SinkStreamDescriptor, attempt: Attempt) -> SinkStreamWriter:
+        rounds = self._rounds.open_writer(stream, attempt)
+        publisher = self._publisher(self._name, self._config)
+        return DafkaSinkWriter(rounds, publisher, self._namespace, self._log(stream), self.partition(stream))
+
+    def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        for contents in published(self._config, self.partition(stream)):
+            payloads = pa.array(contents, pa.binary())
+            nulls = {column.name: pa.nulls(len(contents), column.type) for column in RECORD_SCHEMA}
+            yield pa.record_batch({**nulls, PAYLOAD: payloads}, schema=RECORD_SCHEMA)
+
+    def close(self) -> None:
+        self._rounds.close()
+        self._namespace.close()
+
+    def _log(self, stream: SinkStreamDescriptor) -> str:
+        return f"{self._config.waiting_log}/{stream.name}"
+
+    def partition(self, stream: SinkStreamDescriptor) -> DafkaPartition:
+        """The topic, and the producer that the stream is. Raises LogNotFound."""
+        with self._namespace.open_reader(self._log(stream)) as reader:
+            lives = f"{stream.resource}/{stream.name}/{reader.directory}"
+        return DafkaPartition(self._config.topic, sha256(lives.encode()).hexdigest()[:32].upper())
+
+
+class DafkaSinkWriter(SinkStreamWriter):
+    """Stages rounds in a log, and publishes those that were committed."""
+
+    def __init__(
+        self,
+        rounds: SinkStreamWriter,
+        publisher: RoundPublisher,
+        namespace: LogNamespace,
+        log: str,
+        partition: DafkaPartition,
+    ) -> None:
+        self._rounds = rounds
+        self._publisher = publisher
+        self._namespace = namespace
+        self._log = log
+        self._partition = partition
+        self._committed_end = self._next = self._published = 0
+        self._kept_bytes = 0
+
+    def recover(self, committed: CommitDescriptor | None) -> None:
+        self._rounds.recover(None if committed is None else _in_log(committed))
+        self._committed_end = 0
+        if committed is not None:
+            self.complete_commit(committed)
+        elif (last := self._namespace.last_record(self._log)) is not None:
+            self._committed_end = _sequence_of(last.key, self._log) + 1
+        self._next = self._committed_end
+
+    @property
+    def payload_bytes_max(self) -> int | None:
+        return self._rounds.payload_bytes_max
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        self._rounds.check(batch.select([PAYLOAD]))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        keys = _keys(self._next, batch.num_rows)
+        payload = batch.column(PAYLOAD)
+        self._rounds.write(pa.RecordBatch.from_arrays([keys, payload], ["key", PAYLOAD]))
+        self._next += batch.num_rows
+
+    def prepare_commit(self) -> CommitDescriptor | None:
+        staged = self._rounds.prepare_commit()
+        if staged is None:
+            return None
+        return CommitDescriptor(
+            kind=KIND, records=staged.records, data={"staged": staged.data, "first": self._committed_end}
+        )
+
+    def complete_commit(self, committed: CommitDescriptor) -> None:
+        in_log = _in_log(committed)
+        staged = StagedRange.from_json(in_log.data, path=self._log)
+        self._rounds.complete_commit(in_log)
+        first = int(committed.data["first"])
+        end = first + committed.records
+        if end > self._published:
+            with failpoint("dafka.publish"):
+                self._publisher.publish(self._partition, first, self._contents(staged, first))
+            self._published = end
+            self._forget_before(staged)
+        self._committed_end = max(self._committed_end, end)
+        self._next = max(self._next, end)
+
+    def rollback(self) -> None:
+        self._rounds.rollback()
+        self._next = self._committed_end
+
+    def close(self) -> None:
+        try:
+            self._publisher.close()
+        finally:
+            self._rounds.close()
+
+    def _contents(self, staged: StagedRange, first: int) -> Iterator[list[bytes]]:
+        """What the log holds of a round. Raises DataflowError if it is not what was staged."""
+        left = staged.records
+        with closing(self._namespace.open_reader(self._log, _begin(staged))) as reader:
+            while left > 0:
+                batch = reader.read_batch()
+                if batch is None or _sequence_of(batch.column("key")[0].as_py(), self._log) != first:
+                    raise DataflowError(f"log '{self._log}' does not hold the round that was committed: restore it")
+                batch = batch.slice(0, left)
+                yield batch.column(PAYLOAD).to_pylist()
+                left -= batch.num_rows
+                first += batch.num_rows
+
+    def _forget_before(self, staged: StagedRange) -> None:
+        """Stores have what was before this round. The round itself stays: whoever recovers publishes it again."""
+        self._kept_bytes += staged.bytes
+        if self._kept_bytes >= _KEPT_BYTES:
+            self._namespace.truncate(self._log, _begin(staged))
+            self._kept_bytes = 0
+
+
+def _in_log(committed: CommitDescriptor) -> CommitDescriptor:
+    """What the log is told of a round."""
+    if committed.kind != KIND or "staged" not in committed.data or "first" not in committed.data:
+        raise DataflowError(f"a commit log names a round of a '{committed.kind}' sink, and not of Dafka's; restore it")
+    return CommitDescriptor(kind=LOG_KIND, records=committed.records, data=dict(committed.data["staged"]))
+
+
+def _begin(staged: StagedRange) -> DLSN:
+    return DLSN(staged.segment, staged.first_entry, 0)
+
+
+def _keys(first: int, count: int) -> pa.Array:
+    """The sequences of so many records, as keys."""
+    raw = np.arange(first, first + count, dtype=">u8").tobytes()
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_SEQUENCE.size), count, [None, pa.py_buffer(raw)])
+    return fixed.cast(pa.binary())
+
+
+def _sequence_of(key: bytes | None, log: str) -> int:
+    if key is None or len(key) != _SEQUENCE.size:
+        raise DataflowError(f"log '{log}' holds records that are none of the sink's: let it have a log of its own")
+    return int(_SEQUENCE.unpack(key)[0])

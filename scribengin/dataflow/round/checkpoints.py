@@ -1,0 +1,257 @@
+"""Taking over a checkpoint: the directory in which a streaming query keeps its state moves to its new owner's epoch.
+
+A checkpoint has a name, which the commit logs hold, and its directory is called `<name>-<epoch of its owner>.<try>`. A
+new owner fences the commit logs first; then it renames the directory to its own epoch; then its query starts there. A
+query of an owner before it, which knows nothing of that, goes on with paths that are not there any more: what it writes
+makes directories anew that nobody reads.
+
+Rules, which the test of all interleavings of three owners holds:
+1. The directory with the marker is the checkpoint. The marker is made with the checkpoint and moves with it, so there
+   is one; directories that a stale query has made anew have none, whatever they are called.
+2. After a rename, look again. Between a look and the rename an owner in between may have moved the checkpoint, and a
+   stale query may have made a directory of its old name: then it was that one that was renamed.
+3. Nobody renames anything to another's epoch, and nobody moves what it finds under a later one.
+4. No name is renamed to twice. So one whose checkpoint is moved while it looks at directory after directory finds
+   another list the next time, and takes it for missing only if it is.
+
+A checkpoint's name is never given twice: what an earlier dataflow of this one's name has left is nobody's. The marker
+says which registry it is of, so that nobody takes what belongs to another registry's dataflow of the same name.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shutil
+import uuid
+from collections.abc import Generator, Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.failpoints import failpoint
+from scribengin.base.model import Part, node_name
+from scribengin.dataflow.config import StateConfig
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import CheckpointMismatch, StaleOwner
+from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.paths import durable_file_system
+from scribengin.launcher.local.launcher import scribengin_home
+from scribengin_registry.contract import Registry
+
+MARKER = "checkpoint.json"
+_MARKER_BYTES_MAX = 64 * 1024
+
+
+def checkpoint_root(config: StateConfig) -> str:
+    """The directory below which the checkpoints of a dataflow of that configuration lie."""
+    return config.checkpoints or str(scribengin_home() / "state")
+
+
+def checkpoints_of(dataflow: str, task: str, config: StateConfig) -> Checkpoints:
+    """Those of one task."""
+    directory = posixpath.join(checkpoint_root(config), node_name(dataflow), node_name(task))
+    return Checkpoints(*durable_file_system(directory))
+
+
+def registry_begun_ms(registry: Registry) -> int | None:
+    """What tells registries apart in the markers of checkpoints."""
+    node = registry.find(paths.ROOT)
+    return None if node is None else node.created_ms
+
+
+def named_checkpoints(view: DataflowView) -> set[tuple[str, str]]:
+    """The checkpoints that the commit logs of source streams name: the task of each, and its name."""
+    tasks = {
+        paths.commit_log(view.paths.source_stream(stream.source, stream.name)): name
+        for name, task in view.tasks().items()
+        for stream in task.sources
+    }
+    nodes = zip(tasks.items(), view.registry.find_all(list(tasks)), strict=True)
+    logs = [(task, CommitLog.from_bytes(node.data, path=path)) for (path, task), node in nodes if node is not None]
+    return {(task, log.batch.checkpoint) for task, log in logs if log.batch is not None}
+
+
+def remove_checkpoints(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> None:
+    """Delete those checkpoints of a dataflow that nobody owns, as far as they are on this machine."""
+    for task, name in set(named):
+        checkpoints_of(dataflow, task, config).remove(name)
+
+
+class CheckpointPlace(NamedTuple):
+    """Under whose epoch a directory of a checkpoint's name is, and at which of that owner's tries it came there."""
+
+    epoch: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlaces:
+    """Answered by the places of all directories of the checkpoint's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class HasMarker:
+    """Answered by whether that directory is there and has the marker."""
+
+    place: CheckpointPlace
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTo:
+    """Rename a directory of an earlier owner, if it is still there."""
+
+    earlier: CheckpointPlace
+    place: CheckpointPlace
+
+
+Step = ListPlaces | HasMarker | MoveTo
+Answer = tuple[CheckpointPlace, ...] | bool | None
+Takeover = Generator[Step, Answer, CheckpointPlace | None]
+
+
+def take_checkpoint(epoch: int) -> Takeover:
+    """The steps by which the owner under `epoch`, who has fenced the commit logs, gets a checkpoint. Pure.
+
+    Returns where it is then; None: it is not there. Raises StaleOwner when a later owner has it.
+    """
+    before: Answer = None
+    attempt = 0
+    while True:
+        found = yield ListPlaces()
+        assert isinstance(found, tuple), "the answer to ListPlaces"
+        marked = yield from _marked(found)
+        if marked is None:
+            if found == before:
+                return None
+            before = found
+            continue
+        if marked.epoch > epoch:
+            raise StaleOwner(
+                f"the checkpoint is its later owner's, under epoch {marked.epoch}; this one has epoch {epoch}"
+            )
+        if marked.epoch == epoch:
+            return marked
+        attempt += 1
+        yield MoveTo(marked, CheckpointPlace(epoch, attempt))
+
+
+def _marked(places: tuple[CheckpointPlace, ...]) -> Generator[Step, Answer, CheckpointPlace | None]:
+    for place in sorted(places, reverse=True):
+        if (yield HasMarker(place)):
+            return place
+    return None
+
+
+class CheckpointMark(Part):
+    """What stands in the marker: what was chosen with the checkpoint, and cannot be chosen again."""
+
+    name: str
+    partitions: int
+    """How many state partitions it has."""
+    registry_ms: int | None = None
+    """When the registry began whose commit logs name it (`registry_begun_ms`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedCheckpoint:
+    """A checkpoint in its owner's hands: what its marker says, and where the query keeps what is its own."""
+
+    mark: CheckpointMark
+    query_directory: str
+
+
+class Checkpoints:
+    """The checkpoints of one task, below one directory. Used by one thread."""
+
+    def __init__(self, files: DurableFileSystem, directory: str) -> None:
+        """`directory` need not exist."""
+        self.files = files
+        self._directory = directory
+
+    def begin(self, epoch: int, partitions: int, registry_ms: int | None = None) -> OwnedCheckpoint:
+        """A new, empty checkpoint of the owner under `epoch`, under a name that nothing else has."""
+        mark = CheckpointMark(name=uuid.uuid4().hex, partitions=partitions, registry_ms=registry_ms)
+        owned = self._owned(mark, CheckpointPlace(epoch, 0))
+        self.files.make_directories(owned.query_directory)
+        directory = posixpath.dirname(owned.query_directory)
+        with closing(self.files.create(posixpath.join(directory, f".{MARKER}"))) as file:
+            file.append(json.dumps(mark.model_dump(), indent=1).encode())
+            file.sync()
+        self.files.rename(posixpath.join(directory, f".{MARKER}"), posixpath.join(directory, MARKER))
+        self.files.sync_directory(directory)
+        return owned
+
+    def take(self, name: str, epoch: int) -> OwnedCheckpoint:
+        """The checkpoint of that name, moved to `epoch`, whose owner has fenced the commit logs.
+
+        Raises CheckpointMismatch when it is not there or its marker is damaged, StaleOwner when a later owner has it.
+        """
+        takeover = take_checkpoint(epoch)
+        answer: Answer = None
+        try:
+            while True:
+                answer = self._do(name, takeover.send(answer))
+        except StopIteration as end:
+            if end.value is None:
+                raise self._missing(name) from None
+            return self._owned(self._mark(name, end.value), end.value)
+
+    def remove(self, name: str) -> None:
+        """Delete the checkpoint, whose owner is gone, and what stale queries have made of its name. Idempotent."""
+        for place in self._places(name):
+            path = self._path(name, place)
+            for part in (posixpath.join(path, "query"), path):  # the marker goes last: by it the rest is found again
+                with failpoint("checkpoint.remove"):
+                    shutil.rmtree(part, ignore_errors=True)
+        for directory in (self._directory, posixpath.dirname(self._directory)):
+            with suppress(OSError), failpoint("checkpoint.remove_directory"):  # another one's is there, or nothing was
+                Path(directory).rmdir()
+
+    def _do(self, name: str, step: Step) -> Answer:
+        match step:
+            case ListPlaces():
+                return self._places(name)
+            case HasMarker(place):
+                return self.files.size(posixpath.join(self._path(name, place), MARKER)) is not None
+            case MoveTo(earlier, place):
+                return self._move(self._path(name, earlier), self._path(name, place))
+
+    def _move(self, path: str, to: str) -> bool:
+        try:
+            self.files.rename(path, to)
+        except FileNotFoundError:
+            return False  # the next look says what became of it
+        self.files.sync_directory(self._directory)
+        return True
+
+    def _places(self, name: str) -> tuple[CheckpointPlace, ...]:
+        found = (re.fullmatch(r"(\w+)-(\d+)\.(\d+)", entry) for entry in self.files.names(self._directory))
+        return tuple(
+            sorted(CheckpointPlace(int(one[2]), int(one[3])) for one in found if one is not None and one[1] == name)
+        )
+
+    def _mark(self, name: str, place: CheckpointPlace) -> CheckpointMark:
+        path = posixpath.join(self._path(name, place), MARKER)
+        try:
+            return CheckpointMark.model_validate_json(self.files.read(path, 0, _MARKER_BYTES_MAX))
+        except ValidationError:
+            raise CheckpointMismatch(f"{path} is damaged: bring it back as it was when the checkpoint began") from None
+
+    def _owned(self, mark: CheckpointMark, place: CheckpointPlace) -> OwnedCheckpoint:
+        return OwnedCheckpoint(mark, posixpath.join(self._path(mark.name, place), "query"))
+
+    def _path(self, name: str, place: CheckpointPlace) -> str:
+        return posixpath.join(self._directory, f"{name}-{place.epoch}.{place.attempt}")
+
+    def _missing(self, name: str) -> CheckpointMismatch:
+        return CheckpointMismatch(
+            f"the commit logs name checkpoint {name}, and {self._directory} has none of that name: bring its directory "
+            "back from where it was moved or backed up, or delete the dataflow and submit it again without its state"
+        )

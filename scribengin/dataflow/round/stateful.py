@@ -1,0 +1,392 @@
+"""A task with state and its rounds: each is one batch of a streaming query of Spark, committed with the commit logs.
+
+Who moves what: the engine plans the ranges, of all source streams at once, and offers them to the query. Spark runs a
+batch over them, and hands its output over. The owner stages it and commits; the commit logs name the checkpoint and
+the batch. Only then Spark writes down that the batch is done, and with it which state holds. A batch without new
+records, which only gives out what its watermark has closed, is a round like any other.
+
+| before the crash            | then the query has           | and the next owner                                  |
+|-----------------------------|------------------------------|-----------------------------------------------------|
+| the batch was offered       | nothing, or the batch's plan | the batch runs (again), over the same range         |
+| stage                       | its plan                     | rolls back; the batch runs again                    |
+| commit                      | its plan; the logs name it   | completes; it runs again, for its state alone: its  |
+|                             |                              | output is dropped, for it is there                  |
+| commit, complete, and       | it is done                   | goes on with the next                               |
+| Spark has written it down   |                              |                                                     |
+
+Any other combination is of a checkpoint or a registry that was brought back from a copy, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, Unpack, runtime_checkable
+
+from scribengin.base.commit_log import CommitLog, QueryBatch
+from scribengin.base.model import Position
+from scribengin.connectors.contract import PlannedRange, RoundLimits
+from scribengin.dataflow.config import StateConfig
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
+from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
+from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
+from scribengin.spark.stateful.offers import BoundRange, Offset
+from scribengin.spark.stateful.query import ExecutedBatch
+from scribengin.spark.stateful.query_log import QueryLog
+from scribengin.spark.transform.spec import StateReport
+from scribengin_registry.contract import Registry
+
+_BYTES_UNLIMITED = 1 << 62
+_OLDER_COPY = "one of the two was brought back from an older copy; bring back the other one of that time, too"
+Offsets = Mapping[str, Offset]
+"""By source."""
+
+
+class BatchQuery(Protocol):
+    """A started query (TransformationQuery is the one)."""
+
+    def bind(self, bound: BoundRange) -> None:
+        """What a batch reads that begins and ends there."""
+        ...
+
+    def offer(self, offsets: Offsets) -> None:
+        """Have it run a batch up to these offsets."""
+        ...
+
+    def next_batch(self) -> ExecutedBatch | None:
+        """The next batch, executed, or None when nothing came of the last offer, nor will."""
+        ...
+
+    def finish(self, batch: ExecutedBatch) -> None:
+        """The batch is committed: it may be written down as done."""
+        ...
+
+    def state(self) -> StateReport:
+        """How much state it has, as of the last batch that is done."""
+        ...
+
+    def stop(self) -> None:
+        """End it, once."""
+        ...
+
+
+@runtime_checkable
+class StreamTransform(Protocol):
+    """The user's transformation over streams (StatefulTransformation is the one)."""
+
+    def start(self, checkpoint: str, initial: Offsets, bound: Sequence[BoundRange]) -> BatchQuery:
+        """Start the query in its checkpoint's directory, over streams that began at `initial`. A batch that stands
+        planned there runs at once, and reads what is `bound`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StateOfTask:
+    """Where a task has its checkpoints, and into how many partitions a new one is divided; `fixed`: the user said so,
+    and another number in the checkpoint is a mistake."""
+
+    checkpoints: Checkpoints
+    partitions: int
+    fixed: bool
+
+
+def state_of_task(dataflow: str, task: str, config: StateConfig, cores: int) -> StateOfTask:
+    """Where a task of a dataflow of that configuration keeps its state, in a worker of so many `cores`."""
+    checkpoints = checkpoints_of(dataflow, task, config)
+    fixed = config.partitions is not None
+    return StateOfTask(checkpoints, config.partitions or cores, fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What the query was offered and has not taken yet."""
+
+    planned: Mapping[str, PlannedRange]
+    """By the path of the commit log."""
+    offsets: Offsets
+
+
+class StatefulRunner(TaskRounds):
+    """Runs the rounds of one task whose transformation has state. Used by one thread."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        dataflow: str,
+        task: TaskDescriptor,
+        *,
+        transform: StreamTransform,
+        state: StateOfTask,
+        **parts: Unpack[TaskParts],
+    ) -> None:
+        """As TaskRounds."""
+        super().__init__(registry, dataflow, task, **parts)
+        self._registry = registry
+        self._transform = transform
+        self._state = state
+        self._query: BatchQuery | None = None
+        self._log: QueryLog
+        self._named = QueryBatch(checkpoint="")
+        """The last batch that was committed."""
+        self._at: Offsets = {}
+        """Where the query stands after it."""
+        self._offered: _Offered | None = None
+        self._committing = self._named
+        self._quiet = False
+        """Whether the query has nothing to do before there are new records."""
+
+    # -- owning
+
+    def take_over(self) -> None:
+        """As TaskRounds, and then the checkpoint moves here, and its query is started.
+
+        Raises CheckpointMismatch when it and the commit logs contradict each other, and what starting the query raises.
+        """
+        self._stop_query()
+        super().take_over()
+        self._owning = False
+        with self._staleness_first():
+            self._start_query()
+        self._owning = True
+
+    def _start_query(self) -> None:
+        directory = self._own_checkpoint().query_directory
+        self._log = QueryLog.read(self._state.checkpoints.files, directory)
+        self._refuse_mismatch()
+        initial = {source: self._initial(source) for source in self._sources()}
+        self._at = initial if self._named.number < 0 else self._log.offsets(self._named.number)
+        self._offered = None
+        self._quiet = False
+        bound: list[BoundRange] = []
+        if self._log.planned > self._log.done:
+            self._offered, bound = self._planned_before(initial)
+        self._query = self._transform.start(directory, initial, bound)
+
+    @contextmanager
+    def _staleness_first(self) -> Iterator[None]:
+        """Around what fails oddly once a later owner has moved the checkpoint: raises StaleOwner if one has."""
+        try:
+            yield
+        except (CheckpointMismatch, SparkUnavailable, TransformationFailed):
+            self._ownership.refuse_if_stale()
+            raise
+
+    def release(self) -> None:
+        self._stop_query()
+        super().release()
+
+    def close(self) -> None:
+        self._stop_query()
+        super().close()
+
+    def ended(self) -> bool:
+        """As TaskRounds, and the query has nothing left to give out."""
+        return self._quiet and super().ended()
+
+    def state(self) -> StateReport | None:
+        """As TaskRounds: how much its query has."""
+        return None if self._query is None else self._query.state()
+
+    def _stop_query(self) -> None:
+        query, self._query = self._query, None
+        if query is not None:
+            query.stop()
+
+    def _own_checkpoint(self) -> OwnedCheckpoint:
+        """Raises CheckpointMismatch, StaleOwner, and what the registry and the file system raise."""
+        named = [log.batch for s in self._inputs if (log := self._ownership.logs[s.log_path]).batch is not None]
+        if not named:
+            checkpoint = self._state.checkpoints.begin(
+                self._ownership.epoch, self._state.partitions, registry_begun_ms(self._registry)
+            )
+            self._ownership.name_checkpoint(checkpoint.mark.name, [s.log_path for s in self._inputs])
+            self._named = QueryBatch(checkpoint=checkpoint.mark.name)
+            return checkpoint
+        self._named = max(named, key=lambda batch: batch.number)
+        checkpoint = self._state.checkpoints.take(self._named.checkpoint, self._ownership.epoch)
+        if self._state.fixed and checkpoint.mark.partitions != self._state.partitions:
+            raise CheckpointMismatch(
+                f"state.partitions is {self._state.partitions}, and the checkpoint has {checkpoint.mark.partitions}, "
+                "which it keeps: set it back, or leave it out"
+            )
+        return checkpoint
+
+    def _refuse_mismatch(self) -> None:
+        """Raises CheckpointMismatch unless the query and the commit logs have come to the same batch, or the query is
+        one behind."""
+        named, log = self._named.number, self._log
+        logs = f"the commit logs name batch {named} of checkpoint {self._named.checkpoint}"
+        if named not in (log.done, log.done + 1) or log.planned not in (log.done, log.done + 1) or named > log.planned:
+            there = f"in {log.directory} batch {log.planned} is planned and {log.done} is done"
+            raise CheckpointMismatch(f"{logs}, and {there}: {_OLDER_COPY}")
+        if named < 0:
+            return
+        ends = log.offsets(named)
+        for one in self._inputs:
+            at = _streams(ends, one.source).get(one.stream)
+            if at is not None and at["at"] != self._position(one):
+                raise CheckpointMismatch(
+                    f"{logs} and position {self._position(one)} of {one.source}/{one.stream}, and in {log.directory} "
+                    f"that batch ends at {at['at']}: {_OLDER_COPY}"
+                )
+
+    # -- a round
+
+    def run_round(self) -> RoundOutcome | None:
+        """One batch, committed, or None when there is nothing to do just now, or the round was undone.
+
+        Raises TransformationFailed (nothing was staged), StaleOwner, CheckpointMismatch, SparkUnavailable, and what
+        connectors raise. After any of them the task is taken over again.
+        """
+        begun_s = self._clock.monotonic_s()
+        query = self._query
+        assert query is not None, "take_over comes first"
+        if self._offered is None and not self._offer(query):
+            return None
+        planned_s = self._clock.monotonic_s()
+        self._owning = False  # until the batch is committed: whatever goes wrong, `take_over` is the way back
+        with self._staleness_first():
+            batch = query.next_batch()
+        if batch is None:
+            self._nothing_came()
+            return None
+        if batch.number == self._named.number:  # it is committed, and its output is where it belongs
+            self._offered = None
+            query.finish(batch)
+            self._owning = True
+            return self.run_round()
+        with self._staleness_first():
+            ends, planned = self._range_of(batch)
+        outputs = self._accepted(batch.outputs)
+        committing = self._committing = self._named.model_copy(update={"number": batch.number, "start": None})
+        outcome = self._end_round(RanRound(planned, outputs, begun_s, planned_s))
+        if self._query is query:  # else it was taken over meanwhile, and another query runs the batch again
+            self._named = committing
+            self._at = ends
+            self._quiet = False
+            query.finish(batch)
+        return outcome
+
+    def _offer(self, query: BatchQuery) -> bool:
+        """Offer what there is to read, or nothing, for what the state has due; whether either was to be done."""
+        planned = {one.log_path: self._exact(one, plan) for one, plan in self._planned_inputs()}
+        if not planned and self._quiet:
+            return False
+        ends = {source: self._end(source, planned) for source in self._sources()}
+        for bound in self._bound(self._at, ends, planned):
+            query.bind(bound)
+        query.offer(ends)
+        self._offered = _Offered(planned, ends)
+        return True
+
+    def _planned_inputs(self) -> list[tuple[TaskInput, PlannedRange]]:
+        plans = self._plan()
+        return [(one, plans[one.log_path]) for one in self._inputs if one.log_path in plans]
+
+    def _exact(self, one: TaskInput, plan: PlannedRange) -> PlannedRange:
+        """The same range, with the end that its number of records gives: so planned again, it ends there again."""
+        return self._again(one, plan.start, plan.records) or plan
+
+    def _again(self, one: TaskInput, start: Position, records: int) -> PlannedRange | None:
+        return one.reader.plan(start, RoundLimits(records, _BYTES_UNLIMITED))
+
+    def _bound(self, starts: Offsets, ends: Offsets, planned: Mapping[str, PlannedRange]) -> list[BoundRange]:
+        """What the sources' ranges read."""
+        bound = []
+        for source, end in ends.items():
+            if end != starts[source]:
+                of_source = [one for one in self._inputs if one.source == source and one.log_path in planned]
+                splits = [split for one in of_source for split in one.splits(planned[one.log_path])]
+                bound.append(BoundRange(starts[source], end, splits))
+        return bound
+
+    def _nothing_came(self) -> None:
+        offered, self._offered = self._offered, None
+        if offered is not None and offered.planned:
+            raise SparkUnavailable(
+                f"the query of task {self._owned.task.name} ran no batch over records it was offered"
+            )
+        self._quiet = True
+        self._owning = True
+
+    def _range_of(self, batch: ExecutedBatch) -> tuple[Offsets, Mapping[str, PlannedRange]]:
+        """Where the sources' ranges end in a batch, and the ranges. Raises CheckpointMismatch for a batch that nobody
+        here has offered."""
+        ends = self._log.offsets(batch.number)
+        if batch.number == self._named.number + 1:
+            if self._offered is not None and ends == self._offered.offsets:
+                offered, self._offered = self._offered, None
+                return ends, offered.planned
+            if ends == self._at:
+                return ends, {}  # the state had something due before the offer was seen
+        raise CheckpointMismatch(
+            f"the query in {self._log.directory} runs batch {batch.number} up to {ends}, and after batch "
+            f"{self._named.number} this owner has offered {self._offered and self._offered.offsets}: somebody else "
+            "writes there; look for a process that was not ended"
+        )
+
+    def _planned_before(self, initial: Offsets) -> tuple[_Offered, list[BoundRange]]:
+        """The batch that was planned and is not done, and what it reads. Raises CheckpointMismatch when that cannot be
+        read as it was."""
+        number = self._log.planned
+        starts = self._log.offsets(number - 1) if number > 0 else initial
+        ends = self._log.offsets(number)
+        planned = {}
+        for one in self._inputs:
+            end = _streams(ends, one.source).get(one.stream)
+            start = _streams(starts, one.source).get(one.stream, {"at": self._start_of(one, number)})["at"]
+            if end is None or end["at"] == start:
+                continue
+            plan = self._again(one, start, end["records"])
+            if plan is None or (plan.end, plan.records) != (end["at"], end["records"]):
+                raise CheckpointMismatch(
+                    f"batch {number} in {self._log.directory} reads {end['records']} records of "
+                    f"{one.source}/{one.stream} from {start} to {end['at']}, and they end at {plan and plan.end} now: "
+                    f"{_OLDER_COPY}"
+                )
+            planned[one.log_path] = plan
+        return _Offered(planned, ends), self._bound(starts, ends, planned)
+
+    def _moved_sources(self, planned: Mapping[str, PlannedRange]) -> dict[str, CommitLog]:
+        """All of them: each says which batch was the last, whether it has a part in it or not."""
+        moved = {}
+        for one in self._inputs:
+            plan = planned.get(one.log_path)
+            batch = self._committing.model_copy(update={"start": None if plan is None else plan.start})
+            changes = {"batch": batch} if plan is None else {"batch": batch, "position": plan.end}
+            moved[one.log_path] = self._ownership.moved(one.log_path, **changes)
+        return moved
+
+    # -- offsets
+
+    def _sources(self) -> list[str]:
+        return list(dict.fromkeys(one.source for one in self._inputs))
+
+    def _initial(self, source: str) -> Offset:
+        """Where a source's streams began, for the query's first batch."""
+        of_source = [one for one in self._inputs if one.source == source]
+        streams = {one.stream: {"at": self._start_of(one, 0), "records": 0} for one in of_source}
+        return {"source": source, "streams": streams}
+
+    def _start_of(self, one: TaskInput, number: int) -> Position:
+        """Where a batch begins to read a stream that the query had not read before."""
+        batch = self._ownership.logs[one.log_path].batch
+        if batch is not None and batch.number == number and batch.start is not None:
+            return batch.start
+        return self._position(one)
+
+    def _end(self, source: str, planned: Mapping[str, PlannedRange]) -> Offset:
+        """Where a source's streams end once what is planned is read; as it is, if nothing is."""
+        read = {
+            one.stream: {"at": plan.end, "records": plan.records}
+            for one in self._inputs
+            if one.source == source and (plan := planned.get(one.log_path)) is not None
+        }
+        return {"source": source, "streams": {**self._at[source]["streams"], **read}} if read else self._at[source]
+
+
+def _streams(offsets: Offsets, source: str) -> Mapping[str, dict[str, Any]]:
+    """By stream, where it ends and how many records that were."""
+    return dict(offsets.get(source, {}).get("streams", {}))

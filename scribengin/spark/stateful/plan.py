@@ -1,0 +1,92 @@
+"""What of a transformation cannot run as a stream, and what would work instead: read off Spark's analyzed plan.
+
+Reading it takes Spark's developer API (`Dataset.queryExecution`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from scribengin.errors import ConfigInvalid
+from scribengin.spark.session.failures import one_line
+from scribengin.spark.transform import narrow
+
+_LATER = ("TransformWithState", "GroupsWithState", "GroupsInPandasWithState")
+_INSTEAD = (
+    (
+        r"[Dd]istinct agg",
+        "count what is about distinct with approx_count_distinct, or drop duplicates in a dataflow before",
+    ),
+    (
+        r"[Nn]on-time-based windows|row_number|[Ww]indow function",
+        "take max_by or min_by in a group by a window of time",
+    ),
+    (r"[Ss]orting", "leave the order out: a log has the order of its rounds, and ORDER BY is for who reads it"),
+    (
+        r"append output mode|streaming aggregations.*watermark",
+        "group by window(column, ...) over a column that has a watermark (state.watermarks)",
+    ),
+    (
+        r"LeftAnti join",
+        "take a left join with a time range, and of what it gives the rows whose other side is null",
+    ),
+    (
+        r"outer join|(LeftOuter|RightOuter|FullOuter|LeftSemi) join",
+        "give both sources a watermark (state.watermarks) and the condition a time range, or use an inner join",
+    ),
+    (r"\b([Ii]ntersect|[Ee]xcept)\b", "join the streams with a time range instead"),
+    (r"[Oo]ffset|[Ll]imit", "leave it out: a stream has no end from which to count"),
+)
+"""What works instead, by what Spark says when it refuses something."""
+
+
+def refuse_unstreamable(frame: DataFrame, output: str) -> None:
+    """Raises ConfigInvalid, in one line, for what Spark cannot do to a stream, and for what is not offered yet."""
+    if not frame.isStreaming:
+        raise ConfigInvalid(f"output '{output}' reads none of the sources: derive it from `inputs`")
+    analyzed = frame._jdf.queryExecution().analyzed()
+    for node in _streaming(analyzed):
+        if any(part in kind(node) for part in _LATER):
+            raise ConfigInvalid(
+                f"output '{output}' needs {kind(node)}, whose checkpoint cannot be moved to another owner yet: use "
+                "windows, joins, aggregates and dropDuplicates"
+            )
+    if not narrow.is_deterministic(frame):
+        raise ConfigInvalid(
+            f"output '{output}' uses something random (rand, uuid, a nondeterministic UDF), which would differ when a "
+            "batch is run again after a crash: use a hash of the record instead"
+        )
+    jvm: Any = frame.sparkSession._jvm
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(analyzed, jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+    except (PySparkException, Py4JJavaError) as error:
+        said = one_line(error)
+        instead = next((words for pattern, words in _INSTEAD if re.search(pattern, said)), None)
+        raise ConfigInvalid(
+            f"output '{output}' cannot run as a stream: {said}" + (f" Instead: {instead}" if instead else "")
+        ) from error
+
+
+def _streaming(node: Any) -> Iterator[Any]:
+    """The operators that a stream comes through, from the top."""
+    if node.isStreaming():
+        yield node
+        for child in each(node.children()):
+            yield from _streaming(child)
+
+
+def each(sequence: Any) -> Iterator[Any]:
+    """The elements of a sequence of Scala's."""
+    return (sequence.apply(index) for index in range(sequence.size()))
+
+
+def kind(node: Any) -> str:
+    """The class of a node of a plan."""
+    return str(node.getClass().getSimpleName())

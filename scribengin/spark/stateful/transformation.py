@@ -1,0 +1,123 @@
+"""A transformation with state: the user's function, or SQL, over streams, checked, and started as a streaming query.
+
+transformation = StatefulTransformation.load(spec, session)
+transformation.check()                              # explain, submit: that Spark runs it as a stream
+query = transformation.start(directory, initial)    # a task: from its checkpoint on
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from scribengin.spark.session.session import activate, scratch_directory, session_beside
+from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
+from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
+from scribengin.spark.stateful.plan import refuse_unstreamable
+from scribengin.spark.stateful.query import TransformationQuery
+from scribengin.spark.stateful.source import FORMAT, OfferedSource
+from scribengin.spark.transform.input import spark_schema
+from scribengin.spark.transform.output import FileCollector, UnionedOutputs, unite
+from scribengin.spark.transform.plan_builder import Built, PlanBuilder
+from scribengin.spark.transform.spec import CheckedPlan, StateOperator, StateSpec, TransformationSpec
+from scribengin.spark.transform.transformation import Transformation
+
+_STORE = "spark.sql.streaming.stateStore"
+
+
+def load_transformation(spec: TransformationSpec, session: SparkSession) -> Transformation | StatefulTransformation:
+    """The transformation of a dataflow, with state or without. Raises PackageInvalid, SparkUnavailable."""
+    return (Transformation if spec.state is None else StatefulTransformation).load(spec, session)
+
+
+class StatefulTransformation:
+    """The user's transformation over streams. Used by one thread at a time."""
+
+    def __init__(self, builder: PlanBuilder, session: SparkSession) -> None:
+        """Use `StatefulTransformation.load`."""
+        self.spec = builder.spec
+        self._builder = builder
+        self._session = session
+
+    @classmethod
+    def load(cls, spec: TransformationSpec, session: SparkSession) -> StatefulTransformation:
+        """Import the user's function. Raises PackageInvalid, SparkUnavailable."""
+        return cls(PlanBuilder(spec), session)
+
+    def check(self) -> CheckedPlan:
+        """Build it and look at the plan. Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet),
+        PackageInvalid, SparkUnavailable."""
+        built, _, operators = self._built(self._new_directory())
+        return CheckedPlan(
+            {name: input_.schema.toDDL() for name, input_ in built.inputs.items()},
+            {name: given.schema.toDDL() for name, given in built.given.items()},
+            tuple(operator.name for operator in operators),
+            operators,
+        )
+
+    def start(
+        self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange] = ()
+    ) -> TransformationQuery:
+        """Start the query in its checkpoint's directory, over streams that began at `initial`, by source. A batch that
+        stands planned there runs at once, and finds what it reads in `bound`.
+
+        Raises as `check`.
+        """
+        directory = self._new_directory()
+        _, unioned, _ = self._built(directory)
+        output = directory / "output"
+        output.mkdir()
+        offers = QueryOffers(directory, initial)
+        for one in bound:
+            offers.bind(one)
+        return TransformationQuery(
+            unioned,
+            lambda frame: FileCollector(frame, output),
+            offers,
+            checkpoint,
+            f"running the transformation of {self.spec.dataflow}",
+        )
+
+    def _new_directory(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))
+
+    def _built(self, directory: Path) -> tuple[Built, UnionedOutputs, tuple[StateOperator, ...]]:
+        """The DataFrames, what one query runs for all of them, and what of that keeps state. Raises as `check`."""
+        state = self.spec.state
+        assert state is not None, "a transformation with state has it in its specification"
+        with self._builder.planning():
+            session = session_beside(self._session, _settings(state))
+            activate(session)
+            session.dataSource.register(OfferedSource)
+            inputs = {name: self._load(session, directory, name) for name in self.spec.inputs}
+            built = self._builder.build(session, inputs)
+            for output, frame in built.encoded.items():
+                refuse_unstreamable(frame, output)
+            unioned = unite(built.encoded, self.spec.outputs)
+            operators = state_operators(unioned.frame)
+            refuse_unbounded(operators, ", ".join(built.encoded), state.unbounded)
+        return built, unioned, operators
+
+    def _load(self, session: SparkSession, directory: Path, source: str) -> DataFrame:
+        schema = spark_schema(self.spec.inputs[source].schema, source)
+        partitions = max(session.sparkContext.defaultParallelism, 1)
+        reader = session.readStream.format(FORMAT).schema(schema)
+        return reader.options(directory=str(directory), source=source, partitions=partitions).load()
+
+
+def _settings(state: StateSpec) -> dict[str, str]:
+    """What must not be as it is by default: see each. A checkpoint keeps its formats for ever."""
+    return {
+        # State on disk, and a bound for what of it is in memory: else it is in the heap, or native and unbounded.
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STORE}.rocksdb.boundedMemoryUsage": "true",
+        f"{_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
+        # A batch writes what it has changed, and not whole files.
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        # Files of a batch that failed are never taken for those of one that was committed.
+        f"{_STORE}.checkpointFormatVersion": "2",
+        "spark.sql.shuffle.partitions": str(state.partitions),
+    }

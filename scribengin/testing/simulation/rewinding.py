@@ -1,0 +1,152 @@
+"""Somebody who rewinds the first dataflow of a simulation: a process like others, which dies and stalls as they do.
+
+It pauses the dataflow, moves its streams once nobody owns them, and lets it run again. Now and then somebody else does
+that too early, so that owners come while it is at it. The simulation is told of every move at the moment that it is
+made: how much was read until then, and from where on it is read again. Then each record has to come out once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import yaml
+
+from scribengin.base.model import Position
+from scribengin.connectors.contract import StartAt
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import ScribenginError
+from scribengin.launcher.contract import ContainerExit, ContainerRequest
+from scribengin.operations.rewind import Rewind, Rewound
+from scribengin.testing.simulation import oracle
+from scribengin.testing.simulation.plan import RewindTo
+from scribengin.testing.simulation.streams.contract import FLOWS
+from scribengin_registry.errors import VersionConflict
+
+if TYPE_CHECKING:
+    from scribengin.testing.simulation.machine import Container
+    from scribengin.testing.simulation.registry import SimulatedSession
+    from scribengin.testing.simulation.world import World
+
+Move = tuple[str, Position | None, Position | None]
+"""The path of a commit log, its position, and the new one."""
+PROGRAM = "rewinder"
+PEOPLE = "people"
+"""Stands for the dataflow of processes that belong to none."""
+TRIES = 12
+_AGAIN_S = 0.5
+_EARLIER_S = 4.0
+"""A rewind to an earlier time goes back up to so far."""
+_TOO_EARLY = 0.3
+"""How often somebody else lets the dataflow run again."""
+
+
+class Rewinding:
+    """All rewinds of one simulation, and what is known of them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._numbers: dict[tuple[str, str], dict[str, int]] = {}
+        """Which records come next, by the commit log's path and the position: of those that a rewind has looked at."""
+        self._looked: list[set[str]] = []
+        """What each of them was to move, and to move back."""
+        self._count = 0
+
+    def start(self, hosts: str, to: RewindTo) -> None:
+        """Launch one who rewinds."""
+        self._count += 1
+        name = f"rewinder-{self._count}"
+        self._world.machine.start(ContainerRequest(hosts, PEOPLE, name, [PROGRAM, to], memory_mb=1))
+
+    def end(self) -> None:
+        """Those that are still at it are told to leave it."""
+        for container in self._world.machine.running:
+            if PROGRAM in container.request.argv:
+                self._world.machine.end(container, ContainerExit("killed", -9, "told to leave it"))
+
+    def is_by_one(self, session_id: int) -> bool:
+        """Whether that session is of one who rewinds."""
+        at_it = [one for one in self._world.machine.running if PROGRAM in one.request.argv]
+        return any(one.session is not None and one.session.session_id == session_id for one in at_it)
+
+    def be_one(self, container: Container, session: SimulatedSession) -> None:
+        """What the process of one does. Raises ScribenginError, for it to end by."""
+        view, to = DataflowView(session, FLOWS[0]), container.request.argv[1]
+        self._edit(view, "desired_state", "paused")
+        if self._world.scheduler.random.random() < _TOO_EARLY:
+            early_s = self._world.scheduler.random.uniform(0.0, 2.0)
+            self._world.later(early_s, "editor", partial(self._world.edit, "desired_state", "running"))
+        for _ in range(TRIES):
+            self._world.scheduler.pass_time(_AGAIN_S)
+            try:
+                self._rewind(view, self._place(to))  # type: ignore[arg-type]  # as the plan has it
+                break
+            except ScribenginError as error:
+                self._world.tell(f"does not rewind: {error}")
+        self._edit(view, "desired_state", "running")
+
+    def moved(self, moves: Sequence[Move]) -> None:
+        """Positions were set without a round, in one transaction. Raises Violation."""
+        oracle.check_moved_together({_told(*move) for move in moves}, self._looked)
+        for path, before, after in moves:
+            read, first = self._numbers[path, _text(before)], self._numbers[path, _text(after)]
+            for source in sorted({*read, *first}):
+                self._world.tell(f"{source} is read again from {first.get(source, 0)}, of {read.get(source, 0)}")
+                self._world.seen.rewound(source, read.get(source, 0), first.get(source, 0))
+
+    def _rewind(self, view: DataflowView, at: StartAt) -> None:
+        world = self._world
+        rewind = Rewind(view, at, None, world.clock, world.open_dataflow)
+        world.passed("rewind.looked:after", str(at))
+        self._look(view, rewind.streams)
+        rewind.apply()
+        world.tell(f"has rewound to {at}")
+
+    def _look(self, view: DataflowView, streams: Sequence[Rewound]) -> None:
+        moves: list[Move] = []
+        for stream in streams:
+            path = paths.commit_log(view.paths.source_stream(stream.source, stream.stream))
+            moves.append((path, stream.before, stream.after))
+            for position in (stream.before, stream.after):
+                self._numbers[path, _text(position)] = self._world.streams.numbers_at(path, position)
+        there = {_told(*move) for move in moves if move[1] != move[2]}
+        back = {_told(path, after, before) for path, before, after in moves if before != after and before is not None}
+        self._looked += [there, back]
+
+    def _place(self, to: RewindTo) -> StartAt:
+        if to != "earlier" or not self._world.streams.knows_times:
+            return StartAt("latest" if to == "latest" and self._world.streams.knows_times else "earliest")
+        back_s = self._world.scheduler.random.uniform(0.0, _EARLIER_S)
+        return StartAt("time", self._world.now_ms() - round(back_s * 1000))
+
+    def _edit(self, view: DataflowView, key: str, value: str) -> None:
+        edit(view, key, value)
+        self._world.tell(f"edits {key} to {value}")
+
+
+def edit(view: DataflowView, key: str, value: str) -> None:
+    """Change one thing of a dataflow's config, whatever else is changed meanwhile."""
+    *parents, last = key.split(".")
+    while True:
+        found = view.config()
+        changed = found.value.model_dump(mode="json")
+        node = changed
+        for parent in parents:
+            node = node[parent]
+        node[last] = yaml.safe_load(value)
+        with suppress(VersionConflict):
+            view.set_config(DataflowConfig.parse(changed, source="an edit"), found.version)
+            return
+
+
+def _text(position: Position | None) -> str:
+    return json.dumps(position, sort_keys=True)
+
+
+def _told(path: str, before: Position | None, after: Position | None) -> str:
+    return f"{path} from {_text(before)} to {_text(after)}"

@@ -1,0 +1,1 @@
+"""What simulated dataflows read and write: streams in memory, logs on a disk in memory, a sink that somebody gives."""

@@ -1,0 +1,155 @@
+"""A topic of Dafka is a sink: one producer a stream, whose records come once, wherever its task works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.connectors import Environment, open_sink
+from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter
+from scribengin.connectors.dafka import sink as sink_module
+from scribengin.connectors.dafka.config import DafkaSinkConfig
+from scribengin.dafka import DafkaConsumer, DafkaTower
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.errors import DataflowError, SystemUnreachable
+from scribengin.log import LogNamespace
+from scribengin.testing import check_sink
+from scribengin.testing.memory.registry import MemoryRegistry
+from tests.contract.connectors.dafka_memory_store import MemoryDafkaStore
+from tests.contract.connectors.dafka_network import TOPIC, Network
+from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
+
+NODE = "/scribengin/locks/commit-log"
+
+
+@pytest.fixture
+def environment(memory_registry: MemoryRegistry) -> Environment:
+    return Environment(registry=memory_registry, dataflow="conformance", nodes=STREAM_NODES)
+
+
+@pytest.fixture
+def network(environment: Environment, tmp_path: Path) -> Iterator[Network]:
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=environment.registry)
+    with (
+        LogNamespace.open("/logs", registry=environment.registry) as logs,
+        DafkaTower(LISTENING) as tower,
+    ):
+        network = Network(tower, logs)
+        with network.opened:
+            yield network
+
+
+def sink(network: Network, environment: Environment, **settings: Any) -> Sink:
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, **settings}
+    return open_sink("out", DafkaSinkConfig.parse(said, source="a test"), environment)
+
+
+def take(environment: Environment, opened: Sink, epoch: int, committed: CommitDescriptor | None) -> SinkStreamWriter:
+    log = CommitLog(
+        dataflow="flow", task="task-0", owner=f"owner-{epoch}", generation=1, epoch=epoch, round=1, committed=committed
+    )
+    if environment.registry.find(NODE) is None:
+        environment.registry.create(NODE, parents=True)
+    environment.registry.set(NODE, log.to_bytes())
+    writer = opened.open_writer(opened.streams(1)[0], Attempt(f"owner-{epoch}", epoch, NODE))
+    writer.recover(committed)
+    return writer
+
+
+def stage(writer: SinkStreamWriter, first: int, end: int) -> CommitDescriptor:
+    writer.write(pa.record_batch({"payload": [b"record %d" % n for n in range(first, end)]}))
+    prepared = writer.prepare_commit()
+    assert prepared is not None
+    return prepared
+
+
+def test_a_topic_is_a_sink(network: Network, environment: Environment) -> None:
+    with closing(MemoryDafkaStore(network.config)):
+        check_sink(lambda: sink(network, environment), environment.registry)
+
+
+@pytest.mark.parametrize(("min_acks", "kept"), [(1, "a store has"), (2, "2 stores have")])
+def test_it_says_what_its_guarantee_rests_on(
+    network: Network, environment: Environment, min_acks: int, kept: str
+) -> None:
+    said = sink(network, environment, min_acks=min_acks).guarantee_note
+    assert said == f"for consumers that go by sequence, once {kept} a round"
+
+
+def test_who_reads_by_sequence_gets_each_record_once_though_the_task_moves(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network.store("one")
+    network.store("two")
+    monkeypatch.setattr(sink_module, "_KEPT_BYTES", 1000)  # nearly every round truncates what was before it
+    committed: CommitDescriptor | None = None
+    with DafkaConsumer([TOPIC], config_of(network.tower)) as consumer:
+        for epoch in range(1, 4):
+            with closing(sink(network, environment, min_acks=2)) as opened:
+                opened.create(opened.streams(1))
+                writer = take(environment, opened, epoch, committed)
+                for number in (2 * epoch - 2, 2 * epoch - 1):
+                    stage(writer, 0, 7)
+                    writer.rollback()
+                    committed = stage(writer, 50 * number, 50 * number + 50)
+                    if number % 2 == 0:  # the last round of each owner is committed, and published by the next one
+                        writer.complete_commit(committed)
+                        writer.complete_commit(committed)
+                writer.close()
+        with closing(sink(network, environment, min_acks=2)) as opened:
+            take(environment, opened, 9, committed).close()
+        records = read(consumer, 300)
+        assert [one.sequence for one in records] == list(range(300))
+        assert [one.content for one in records] == [b"record %d" % n for n in range(300)]
+        assert len({one.partition for one in records}) == 1
+        assert consumer.read(timeout_s=0.0) == []
+
+
+def test_without_a_store_a_round_waits_and_says_so(network: Network, environment: Environment) -> None:
+    with closing(sink(network, environment, ack_timeout_s=0.2, min_acks=2)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        committed = stage(writer, 0, 5)
+        with pytest.raises(
+            SystemUnreachable, match=r"fewer than 2 stores have taken a round of topic 'flights' in 0.2"
+        ):
+            writer.complete_commit(committed)
+        writer.close()
+    network.store()
+    with closing(sink(network, environment)) as opened:
+        take(environment, opened, 2, committed).close()
+        [batch] = opened.committed(opened.streams(1)[0])
+        assert batch["payload"].to_pylist() == [b"record %d" % n for n in range(5)]
+
+
+def test_a_dataflow_that_comes_after_another_goes_on_behind_its_records(
+    network: Network, environment: Environment
+) -> None:
+    network.store()
+    with closing(sink(network, environment)) as opened:
+        opened.create(opened.streams(1))
+        for epoch in (1, 2):  # the second knows nothing of the first one's commit
+            writer = take(environment, opened, epoch, None)
+            writer.complete_commit(stage(writer, 5 * epoch - 5, 5 * epoch))
+            writer.close()
+        found = [
+            payload for batch in opened.committed(opened.streams(1)[0]) for payload in batch["payload"].to_pylist()
+        ]
+        assert found == [b"record %d" % n for n in range(10)]
+
+
+def test_a_log_of_somebody_else_is_refused(network: Network, environment: Environment) -> None:
+    network.logs.create("mine/0")
+    with network.logs.open_writer("mine/0") as writer:
+        writer.write(b"of mine").result(60)
+    with (
+        closing(sink(network, environment, log="mine")) as opened,
+        pytest.raises(DataflowError, match=r"log 'mine/0' holds records that are none of the sink's"),
+    ):
+        take(environment, opened, 1, None)

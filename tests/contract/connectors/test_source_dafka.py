@@ -1,0 +1,156 @@
+"""A topic of Dafka is a source: producers that come and go are streams, live and from stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from scribengin.base.model import Position
+from scribengin.connectors.contract import PAYLOAD, PlannedRange, RoundLimits, SourceStreamReader, StartAt
+from scribengin.dafka import DafkaTower
+from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SourceMissing, SystemUnreachable
+from scribengin.log import LogNamespace
+from scribengin.testing import check_source
+from scribengin.testing.memory.registry import MemoryRegistry
+from tests.contract.connectors.dafka_network import Network
+from tests.integration.dafka.dafka_roles import LISTENING
+
+ALL = RoundLimits(10**6, 10**9)
+
+
+@pytest.fixture
+def network(memory_registry: MemoryRegistry, tmp_path: Path) -> Iterator[Network]:
+    LogNamespace.bind("/logs", tmp_path / "logs", registry=memory_registry)
+    with LogNamespace.open("/logs", registry=memory_registry) as logs, DafkaTower(LISTENING) as tower:
+        network = Network(tower, logs)
+        with network.opened:
+            yield network
+
+
+def payloads(plan: PlannedRange | None) -> list[bytes]:
+    assert plan is not None
+    return [one for split in plan.splits for batch in split.read() for one in batch[PAYLOAD].to_pylist()]
+
+
+def numbered(first: int, end: int) -> list[bytes]:
+    return [b"record %d" % n for n in range(first, end)]
+
+
+def test_producers_are_streams_of_a_source(network: Network) -> None:
+    network.store()
+    for _ in range(2):
+        network.append(network.producer(), [b"first"])
+    check_source(network.settled, network.append)
+
+
+def read_on(reader: SourceStreamReader, position: Position, count: int, each: int = 10**6) -> Position:
+    """Rounds until so many records were read, which must be those numbered from the position on."""
+    read: list[bytes] = []
+    first = int(position["sequence"])
+    while len(read) < count:
+        assert reader.wait(position, 60.0)
+        plan = reader.plan(position, RoundLimits(min(each, count - len(read)), 10**9))
+        read += payloads(plan)
+        assert plan is not None
+        position = plan.end
+    assert read == numbered(first, first + count)
+    return position
+
+
+def test_live_and_stored_records_are_one_stream(network: Network) -> None:
+    stream = network.producer()
+    producer = network.producers[stream]
+    network.publish(stream, numbered(0, 50))  # no store has them: they come from the producer
+    source = network.settled(held_bytes_max=1024)  # about a hundred of these records
+    [descriptor] = source.streams()
+    with closing(source.open_reader(descriptor)) as reader:
+        assert reader.initial_position() == {"sequence": 0}
+        position = read_on(reader, {"sequence": 0}, 50)
+        store = network.store()
+        network.append(stream, numbered(50, 3000))  # far more than is held: most of them pass by
+        position = read_on(reader, position, 1500)
+        producer.close(60)
+        position = read_on(reader, position, 1450)  # the store alone has them
+        assert reader.lag(position) == 0
+        assert reader.plan(position, ALL) is None
+        store.close()
+        network.store()
+        read_on(reader, {"sequence": 1234}, 1000, each=300)  # somebody goes back
+
+
+def test_a_producer_that_appears_later_is_a_stream_and_one_that_is_gone_still_is(network: Network) -> None:
+    network.store()
+    first = network.producer()
+    network.append(first, numbered(0, 10))
+    source = network.settled()
+    assert [stream.name for stream in source.streams()] == [first]
+    network.producers[first].close(60)
+    second = network.producer()
+    network.append(second, numbered(0, 5))
+    found = source.streams()
+    assert {stream.name for stream in found} == {first, second}
+    for stream in found:
+        with closing(source.open_reader(stream)) as reader:
+            read_on(reader, reader.initial_position(), 10 if stream.name == first else 5)
+
+
+def test_latest_begins_behind_what_was_there(network: Network) -> None:
+    network.store()
+    stream = network.producer()
+    network.append(stream, numbered(0, 10))
+    source = network.settled(start="latest")
+    [descriptor] = source.streams()
+    network.append(stream, numbered(10, 15))
+    with closing(source.open_reader(descriptor)) as reader:
+        assert reader.initial_position() == {"sequence": 10}
+        read_on(reader, {"sequence": 10}, 5)
+
+
+def test_positions_are_found_by_name(network: Network) -> None:
+    network.store()
+    network.append(network.producer(), numbered(0, 10))
+    source = network.settled()
+    [stream] = source.streams()
+    assert source.position_at(stream, StartAt("earliest")) == {"sequence": 0}
+    assert source.position_at(stream, StartAt("latest")) == {"sequence": 10}
+    assert source.position_at(stream, StartAt("offset", 4)) == {"sequence": 4}
+    with pytest.raises(ConfigInvalid, match="has sequences from 0 to 9"):
+        source.position_at(stream, StartAt("offset", 11))
+    with pytest.raises(ConfigInvalid, match="cannot be rewound to time 5"):
+        source.position_at(stream, StartAt("time", 5))
+    with closing(source.open_reader(stream)) as reader, pytest.raises(DataflowError, match="is no position"):
+        reader.plan({"offset": 3}, ALL)
+
+
+def test_what_retention_has_taken_is_said_or_passed_over(network: Network) -> None:
+    store, stream, kept = network.store(), network.producer(), 40
+    network.append(stream, numbered(0, 100))
+    network.producers[stream].close(60)
+    store.close()
+    [log] = network.logs.names()
+    with network.logs.open_reader(log) as stored:
+        network.logs.truncate(log, stored.read(kept + 1)[-1].dlsn)
+    network.store()
+    source = network.settled()
+    [descriptor] = source.streams()
+    with closing(source.open_reader(descriptor)) as reader:
+        plan = reader.plan({"sequence": 0}, ALL) if reader.wait({"sequence": 0}, 60.0) else None
+        assert payloads(plan)[0] == b"record %d" % kept  # whoever begins takes what there is
+        assert reader.wait({"sequence": 7}, 60.0)
+        with pytest.raises(PositionTruncated, match=f"nobody keeps the records from 7 to {kept - 1} any more"):
+            reader.plan({"sequence": 7}, ALL)
+    source = network.source(skip_gone=True)
+    with closing(source.open_reader(descriptor)) as reader:
+        assert reader.wait({"sequence": 7}, 60.0)
+        assert payloads(reader.plan({"sequence": 7}, ALL))[0] == b"record %d" % kept
+
+
+def test_nobody_there_is_one_line(network: Network) -> None:
+    with pytest.raises(SourceMissing, match="no producer of topic 'flights' is known, and no store keeps records"):
+        network.source().streams()
+    silent = network.source(beacon={"pub_address": "tcp://127.0.0.1:9", "interval": 50, "timeout": 100})
+    with pytest.raises(SystemUnreachable, match=r"^source 'in': no tower answers at tcp://127.0.0.1:9: start one$"):
+        silent.streams()

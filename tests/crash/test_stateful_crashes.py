@@ -1,0 +1,279 @@
+"""Exactly once, with state: an owner is stopped before and after every effect of its rounds, of its take-over and of
+its query. What comes out, and what the query has counted, must be as if nothing had happened.
+
+Logs, Kafka and registry are in memory, checkpoints on disk; the query is a small one (counting_query.py). What it
+reads and writes are logs, or topics.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from scribengin.base.failpoints import set_hook
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.errors import ScribenginError
+from scribengin.log import LogNamespace
+from scribengin.testing.failpoints import record_stops
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.kafka import MemoryKafka
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.worker.failures import Remedy, remedy_for
+from scribengin_registry.contract import Registry
+from scribengin_registry.errors import OutcomeUnknown
+from tests.crash.counting_query import CountingTransform
+from tests.integration.owners import owner_with_state
+
+RECORDS = ("abacab", "bcd")
+"""By source stream: a key a record."""
+ROUND_RECORDS = 2
+
+
+class Died(BaseException):
+    """The owner's process ends here."""
+
+
+class Logs:
+    """Where records come from and go to: logs."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._disk = MemoryDisk("")  # which is there for as long as somebody holds it
+        LogNamespace.bind("/logs", self._disk.name, registry=registry, store=MEMORY_STORE)
+        self.described = {
+            "sources": {"src": {"kind": "log", "logs": "in/*"}},
+            "sinks": {"out": {"kind": "log", "log": "out"}},
+        }
+
+    def fill(self, number: int, keys: str) -> None:
+        """Make the source's stream of that number, of one record a key."""
+        with LogNamespace.open("/logs", registry=self._registry) as namespace:
+            namespace.create(f"in/{number}")
+            with namespace.open_writer(f"in/{number}") as writer:
+                payloads = pa.array([key.encode() for key in keys], pa.binary())
+                writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
+
+    def delivered(self, resources: OpenedDataflow) -> list[str]:
+        [stream] = resources.sink_streams(1)["out"]
+        batches = list(resources.sinks["out"].committed(stream))
+        return [payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()]
+
+
+class Topics:
+    """The same with Kafka: what a round has read, counted and written is decided by a transaction of it."""
+
+    def __init__(self, cluster: MemoryKafka) -> None:
+        self._cluster = cluster
+        where = {"kind": "kafka", "bootstrap": cluster.bootstrap}
+        self.described = {
+            "sources": {"src": {**where, "pattern": "in-.*", "mirror_offsets": False}},
+            "sinks": {"out": {**where, "topic": "out", "partition_by": "stream", "create": {"partitions": 1}}},
+        }
+
+    def fill(self, number: int, keys: str) -> None:
+        self._cluster.create(f"in-{number}")
+        self._cluster.send(f"in-{number}", [key.encode() for key in keys])
+
+    def delivered(self, _resources: OpenedDataflow) -> list[str]:
+        self._cluster.write_marks()
+        return [(value or b"").decode() for value in self._cluster.visible("out", 0)]
+
+
+class Case:
+    """One registry, records and a directory of checkpoints, and the owners that run there, one after the other."""
+
+    def __init__(self, directory: Path, places: Callable[[Registry], Logs | Topics]) -> None:
+        self.registry = MemoryEnsemble().connect()
+        self.places = places(self.registry)
+        for number, keys in enumerate(RECORDS):
+            self.places.fill(number, keys)
+        self.config = DataflowConfig.parse(
+            {
+                "name": "counting",
+                **self.places.described,
+                "sql": "SELECT payload FROM src",
+                "round": {"records_max": ROUND_RECORDS},
+                "state": {"checkpoints": str(directory / "state")},
+            },
+            source="the test",
+        )
+
+    def own_to_the_end(self, generation: int) -> None:
+        """Take the task over, run rounds until there are none left, and give it back."""
+        with self.open() as resources:
+            runner = owner_with_state(self.registry, resources, CountingTransform(), generation)
+            with closing(runner):
+                runner.take_over()
+                idle = 0
+                while idle < 2:  # a round that was undone is None, too
+                    idle = 0 if runner.run_round() is not None else idle + 1
+                runner.release()
+
+    def open(self) -> OpenedDataflow:
+        return OpenedDataflow(self.config, Environment(registry=self.registry, dataflow="counting", nodes=STREAM_NODES))
+
+    def delivered(self) -> list[str]:
+        with self.open() as resources:
+            return self.places.delivered(resources)
+
+
+Stop = tuple[str, int]
+"""A failpoint, before or after, and at which of its occurrences."""
+
+
+@contextmanager
+def at(stop: Stop, action: Callable[[], None]) -> Iterator[None]:
+    """Do that once, there; failpoints within it are nobody's."""
+    name, occurrence = stop
+    seen = 0
+
+    def hook(passed: str) -> None:
+        nonlocal seen
+        seen += passed == name
+        if passed == name and seen == occurrence:
+            set_hook(None)
+            action()
+
+    set_hook(hook)
+    try:
+        yield
+    finally:
+        set_hook(None)
+
+
+@pytest.fixture(params=["logs", "topics"])
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Case]]:
+    """Makes a new one."""
+    made: list[Case] = []
+    with ExitStack() as clusters:
+
+        def places(registry: Registry) -> Logs | Topics:
+            if request.param == "logs":
+                return Logs(registry)
+            bootstrap = f"in-memory-{uuid.uuid4().hex}:1"  # a consumer of another cluster's may be kept for its name
+            return Topics(clusters.enter_context(MemoryKafka(bootstrap).serving()))
+
+        def make() -> Case:
+            directory = tmp_path / str(len(made))
+            directory.mkdir()
+            made.append(Case(directory, places))
+            return made[-1]
+
+        yield make
+
+
+@pytest.fixture
+def expected(case: Callable[[], Case]) -> list[str]:
+    """What comes out when nothing happens."""
+    undisturbed = case()
+    undisturbed.own_to_the_end(1)
+    keys = Counter("".join(RECORDS))
+    numbered = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
+    assert sorted(undisturbed.delivered()) == sorted([*numbered, f"closed {keys.total()}"])
+    return undisturbed.delivered()
+
+
+@pytest.fixture
+def stops(case: Callable[[], Case]) -> list[Stop]:
+    """All that a first owner passes."""
+    first = case()
+    with record_stops() as passed:
+        first.own_to_the_end(1)
+    assert {"query.write:before", "round.commit:after", "ownership.name_checkpoint:before"} <= set(passed)
+    counts: Counter[str] = Counter()
+    found = []
+    for stop in passed:
+        counts[stop] += 1
+        found.append((stop, counts[stop]))
+    return found
+
+
+def die() -> None:
+    """The owner's process ends here."""
+    raise Died
+
+
+def lose_the_reply() -> None:
+    """What the registry was asked for is done, or not; nobody hears of it."""
+    raise OutcomeUnknown("the connection was lost")
+
+
+def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
+    case: Callable[[], Case], stops: list[Stop], expected: list[str]
+) -> None:
+    for stop in stops:
+        place = case()
+        with at(stop, die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        place.own_to_the_end(2)
+        assert place.delivered() == expected, stop
+
+
+def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_over(
+    case: Callable[[], Case], expected: list[str]
+) -> None:
+    """The first dies between its commit and its query's own, or before the commit; the second anywhere."""
+    for first in (("round.commit:after", 2), ("round.commit:before", 2)):
+        place = case()
+        with at(first, die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        with record_stops() as passed:
+            place.own_to_the_end(2)
+        for name in dict.fromkeys(passed):
+            place = case()
+            with at(first, die), pytest.raises(Died):
+                place.own_to_the_end(1)
+            with at((name, 1), die), pytest.raises(Died):
+                place.own_to_the_end(2)
+            place.own_to_the_end(3)
+            assert place.delivered() == expected, (first, name)
+
+
+def test_a_commit_whose_reply_is_lost_happened_once_or_not_at_all(
+    case: Callable[[], Case], stops: list[Stop], expected: list[str]
+) -> None:
+    for stop in stops:
+        if stop[0].startswith("round.commit"):
+            place = case()
+            with at(stop, lose_the_reply):
+                place.own_to_the_end(1)
+            assert place.delivered() == expected, stop
+
+
+def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_taken_over(
+    case: Callable[[], Case], stops: list[Stop], expected: list[str]
+) -> None:
+    ends: dict[Stop, Remedy] = {}
+    for stop in stops:
+        place = case()
+        with at(stop, lambda place=place: place.own_to_the_end(2)):
+            try:
+                place.own_to_the_end(1)
+            except (ScribenginError, FileNotFoundError) as error:
+                ends[stop] = remedy_for(error).remedy
+        place.own_to_the_end(3)
+        assert place.delivered() == expected, stop
+    # One that reported a failure would have the task fail in the hands of the next owner.
+    assert set(ends.values()) <= {Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
+
+
+def test_a_log_that_comes_later_is_read_from_its_start(case: Callable[[], Case], expected: list[str]) -> None:
+    for stop in (None, ("round.commit:after", 1), ("query.write:after", 1)):
+        place = case()
+        place.own_to_the_end(1)
+        place.places.fill(2, "az")
+        if stop is not None:
+            with at(stop, die), pytest.raises(Died):
+                place.own_to_the_end(2)
+        place.own_to_the_end(3)
+        assert place.delivered() == [*expected, "a 4", "z 1", "closed 11"], stop

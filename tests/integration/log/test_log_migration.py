@@ -1,0 +1,173 @@
+"""A namespace's logs are moved to another store: the same records at the same places, wherever it is cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from scribengin.errors import LogBusy, NamespaceNotBound, OwnershipAcquireFailed, StoreNotMounted
+from scribengin.log import DLSN, LogConfig, LogNamespace, Migrated, migrate_namespace
+from scribengin.testing.failpoints import at_failpoint, record_stops
+from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_read
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
+
+SMALL = LogConfig(segment_bytes_max=4096, copy_codec="lz4")
+LOGS = ("busy/0", "empty", "sealed")
+PATH = "/logs"
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+def kill(_stop: str) -> None:
+    raise Killed
+
+
+class Place:
+    """A namespace on one disk, and another disk that it may be moved to."""
+
+    def __init__(self) -> None:
+        self.ensemble = MemoryEnsemble()
+        self.old, self.new = (MemoryDisk(f"{name} {id(self)}") for name in ("old", "new"))
+        self.registry = self.ensemble.connect()
+        self.logs = bound_namespace(self.registry, self.old.name, *LOGS, config=SMALL, store=MEMORY_STORE)
+        self.records = {log: fill_log(self.logs, log, 5) for log in ("busy/0", "sealed")} | {"empty": []}
+        with self.logs.open_writer("sealed") as writer:
+            writer.mark_end_of_stream()
+        self.logs.compress("busy/0")
+        self.logs.truncate("busy/0", DLSN(1, 1, 0))
+        del self.records["busy/0"][0]
+
+    def migrate(self, session: MemoryRegistry | None = None, to: MemoryDisk | None = None) -> Migrated:
+        where = (to or self.new).name
+        return migrate_namespace(PATH, where, registry=session or self.registry, store=MEMORY_STORE, timeout_s=0)
+
+    def opened(self) -> LogNamespace:
+        return LogNamespace.open(PATH, registry=self.registry)
+
+    def read(self) -> dict[str, list[bytes]]:
+        logs = self.opened()
+        return {log: payloads_read_to_end(logs, log) for log in logs.names()}
+
+
+def payloads_read_to_end(logs: LogNamespace, log: str) -> list[bytes]:
+    """All of a log, whether it was sealed or not."""
+    end = logs.end_dlsn(log)
+    payloads: list[bytes] = []
+    with logs.open_reader(log) as reader:
+        while reader.position < end:
+            payloads += [record.payload for record in reader.read()]
+    return payloads
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_logs_are_read_and_written_in_the_new_place_where_they_were_in_the_old_one(place: Place) -> None:
+    segments = place.logs.segments("busy/0")
+    moved = place.migrate()
+    assert (moved.logs, moved.descriptor.location) == (3, place.new.name)
+    assert place.read() == place.records
+    logs = place.opened()
+    assert logs.segments("busy/0") == segments
+    with logs.open_writer("busy/0") as writer:
+        assert writer.write(b"more").result(60) > DLSN(segments[-1].segment, 0, 0)
+    assert payloads_read(logs, "busy/0") == [*place.records["busy/0"], b"more"]
+    assert [found for log in LOGS for report in logs.inspect(log).segments() for found in report.findings] == []
+    assert place.migrate().logs == 0, "it is there already"
+
+
+def test_who_had_opened_it_before_writes_nothing_to_the_old_place(place: Place) -> None:
+    place.migrate()
+    with pytest.raises(StoreNotMounted):
+        place.logs.open_writer("busy/0")
+    with pytest.raises(StoreNotMounted):
+        place.logs.create("another")
+    assert place.read() == place.records
+
+
+def test_it_goes_back_as_it_went(place: Place) -> None:
+    place.migrate()
+    with place.opened().open_writer("empty") as writer:
+        writer.write(b"there").result(60)
+    assert place.migrate(to=place.old).copied == 1, "the rest is there, and was compared"
+    assert place.read() == {**place.records, "empty": [b"there"]}
+
+
+def test_what_is_written_or_was_left_unfinished_is_not_moved(place: Place) -> None:
+    with place.logs.open_writer("busy/0") as writer:
+        with pytest.raises(OwnershipAcquireFailed):
+            place.migrate()
+        writer.write(b"more").result(60)
+    dying = place.ensemble.connect()
+    abandoned = LogNamespace.open(PATH, registry=dying).open_writer("empty")
+    abandoned.write(b"more").result(60)
+    abandoned.abort()
+    with pytest.raises(LogBusy):
+        place.migrate()
+    assert place.opened().descriptor.location == place.old.name
+
+
+def test_a_log_that_is_made_meanwhile_is_taken_along(place: Place) -> None:
+    def make(_stop: str) -> None:
+        if not place.logs.exists("late"):
+            place.logs.create("late")
+
+    with at_failpoint("log.migrate_begin:before", make):
+        assert place.migrate().logs == 4
+    with place.opened().open_writer("late") as writer:
+        writer.write(b"1").result(60)
+    assert place.read() == {**place.records, "late": [b"1"]}
+
+
+def test_a_namespace_that_is_being_moved_is_opened_by_nobody_and_moved_nowhere_else(place: Place) -> None:
+    with pytest.raises(Killed), at_failpoint("log.unmark:before", kill):
+        place.migrate(place.ensemble.connect())
+    with pytest.raises(NamespaceNotBound, match="--migrate"):
+        place.opened()
+    with pytest.raises(NamespaceNotBound, match="finish that"):
+        place.migrate(to=MemoryDisk(f"third {id(place)}"))
+    place.migrate()
+    assert place.read() == place.records
+
+
+def stops_of(migrate: Callable[[], object]) -> list[str]:
+    with record_stops() as passed:
+        migrate()
+    return sorted(set(passed))
+
+
+def test_it_may_be_cut_short_anywhere_and_done_again() -> None:
+    stops = stops_of(Place().migrate)
+    assert {
+        f"log.{name}:{side}" for name in ("migrate_begin", "migrate_end", "unmark") for side in ("before", "after")
+    } < {*stops}
+    for stop in stops:
+        place = Place()
+        dying = place.ensemble.connect()
+        with pytest.raises(Killed), at_failpoint(stop, kill):
+            place.migrate(dying)
+        place.ensemble.expire(dying)
+        with suppress(NamespaceNotBound):  # it is being moved: done again, it is there
+            assert place.read() == place.records, stop
+        place.migrate()
+        assert place.read() == place.records, stop
+        assert place.opened().descriptor.location == place.new.name
+
+
+def test_a_directory_is_moved_to_another_one(place: Place, tmp_path: Path) -> None:
+    registry = place.ensemble.connect("/elsewhere")
+    logs = bound_namespace(registry, tmp_path / "old", "a", config=SMALL)
+    records = fill_log(logs, "a", 5)
+    migrate_namespace(PATH, tmp_path / "new", registry=registry)
+    with pytest.raises(StoreNotMounted):
+        logs.open_writer("a")
+    assert payloads_read(LogNamespace.open(PATH, registry=registry), "a") == records

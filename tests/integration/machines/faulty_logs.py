@@ -1,0 +1,314 @@
+"""Logs on machines, their clients, and what happens to both: a schedule of faults is drawn from a seed, and what the
+clients saw is held against what a log promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.testing.log_history import (
+    LogEvent,
+    RecordAcknowledged,
+    RecordSeen,
+    RecordSent,
+    check_history,
+)
+from scribengin.testing.waiting import wait_until
+from scribengin_dev.servers.bookkeeper import BookKeeperServers
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from scribengin_dev.servers.machine_room import MachineRoom
+from scribengin_dev.servers.machines import NamespaceMachine
+from scribengin_registry.opening import connect
+from tests.stalls import expect_output
+
+ROOT = Path(__file__).parents[3]
+PATH, LOG = "/logs", "flights/0"
+LIMIT_S = 400.0
+SOME = 8
+"""So many records more show that it goes on."""
+
+
+class Process:
+    """A program on a machine, whose lines are kept."""
+
+    def __init__(self, machine: NamespaceMachine, words: list[str]) -> None:
+        self.machine = machine
+        self.lines: list[str] = []
+        folder = [str(ROOT), str(ROOT / "registry"), str(ROOT / "tools")]
+        assert machine.host.folder is not None
+        self._log = machine.host.folder / f"{uuid.uuid4().hex}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*machine.host.entering, sys.executable, "-m", *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONPATH": ":".join(folder)},
+            )
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it is there."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def end(self) -> None:
+        """Let it end by itself, and wait until it has. Idempotent."""
+        assert self._process.stdin is not None
+        self.signal(signal.SIGCONT)
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reading.join()
+
+    def await_end(self) -> None:
+        """Wait until it has ended of what it was sent."""
+        self._process.wait(LIMIT_S)
+        self.end()
+
+    def words(self) -> str:
+        """The end of what it said."""
+        return "\n".join([*self.lines[-5:], self._log.read_text(errors="replace")[-1500:]])
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.lines.extend(iter(self._process.stdout.readline, ""))
+
+
+class LogClient(Process):
+    """A client of the log (log_client.py)."""
+
+    def told(self, kind: str) -> list[list[Any]]:
+        """What it has done of that kind, with the time."""
+        return [line for line in map(json.loads, list(self.lines)) if line[1] == kind]
+
+    def count(self, kind: str) -> int:
+        return len(self.told(kind))
+
+
+class FaultyLog:
+    """A log on the machines of a room, in one of the stores, and what strikes it."""
+
+    def __init__(self, room: MachineRoom, store: str, hdfs: HdfsServers, bookies: BookKeeperServers, seed: int) -> None:
+        self.room = room
+        self.store = store
+        self.hdfs = hdfs
+        self.bookies = bookies
+        self.chance = random.Random(f"{store} {seed}")
+        self.path = f"{PATH}-{uuid.uuid4().hex[:8]}"
+        self.clients: list[LogClient] = []
+        self.proxies: list[Process | None] = [None, None]
+        self._stack = ExitStack()
+
+    @contextmanager
+    def bound(self) -> Iterator[None]:
+        """While the block lasts; then what was struck is whole again, and all clients have ended."""
+        with self._stack, connect(self.room.zookeeper.hosts, auth="") as registry:
+            name = self.path.strip("/")
+            place = f"{self.hdfs.url}/{name}" if self.store == "hdfs" else self.bookies.log_location(name)
+            LogNamespace.bind(self.path, place, registry=registry, store=self.store)
+            with LogNamespace.open(self.path, registry=registry) as self.namespace:
+                copies = {"ensemble_size": 2} if self.store == "bk" else {}  # two copies on three bookies
+                self.namespace.create(LOG, LogConfig(segment_bytes_max=16 * 1024, **copies))
+                yield
+
+    def client(self, what: str, machine: NamespaceMachine, name: str, *, proxied: bool = False) -> LogClient:
+        """A client more, on that machine."""
+        path = f"proxy:{self.path}" if proxied else self.path
+        words = ["tests.integration.machines.log_client", what, self.room.zookeeper.hosts, path, LOG, name]
+        client = LogClient(machine, words)
+        self._stack.callback(client.end)
+        self.clients.append(client)
+        return client
+
+    def start_proxy(self, number: int) -> None:
+        """A proxy on one of the first two workers."""
+        machine = self.room.workers[number]
+        words = ["scribengin_tools", "proxy", "--host", machine.host.address, "--insecure"]
+        words += ["--registry", self.room.zookeeper.hosts, "--namespace", self.path]
+        proxy = Process(machine, words)
+        self.proxies[number] = proxy
+        self._stack.callback(proxy.end)
+        self._stack.callback(proxy.signal, signal.SIGTERM)
+        self.wait(lambda: bool(proxy.lines), f"proxy {number} to serve")
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait, and say what all have said where it does not come."""
+        try:
+            wait_until(condition, LIMIT_S, what)
+        except AssertionError as error:
+            everybody = [*self.clients, *filter(None, self.proxies)]
+            words = "\n".join(f"--- {one.machine.name}\n{one.words()}" for one in everybody)
+            raise AssertionError(f"{error}\n{words}") from None
+
+    def await_more(self, client: LogClient, what: str, kind: str = "acknowledged", count: int = SOME) -> None:
+        """Wait until a client has done something so many times more."""
+        before = client.count(kind)
+        self.wait(lambda: client.count(kind) >= before + count, what)
+
+    def expect_honesty(self) -> None:
+        """Nothing is lost, doubled, reordered, invented or passed over, for whoever wrote or read. Ends the clients."""
+        acknowledged = {line[2] for client in self.clients for line in client.told("acknowledged")}
+        readers = [client for client in self.clients if client.count("seen")]
+        last = max((line[3] for client in self.clients for line in client.told("acknowledged")), default=[0, 0, 0])
+        for reader in readers:
+            self.wait(partial(_has_seen, reader, last), "a reader to see it all")
+        for client in self.clients:
+            client.end()
+        with self.namespace.open_writer(LOG, timeout_s=120, steal=True), self.namespace.open_reader(LOG) as reader:
+            content = []
+            while records := reader.read(1000):
+                content += [(tuple(record.dlsn), record.payload.decode()) for record in records]
+        anomalies = check_history(self._events(), content)
+        told = "\n".join(map(str, anomalies[:20]))
+        expect_output(not anomalies, f"{len(anomalies)} anomalies on {self.store}:\n{told}")
+        assert len(acknowledged) >= SOME, "nothing was written"
+
+    def _events(self) -> list[LogEvent]:
+        lines = [(line, client) for client in self.clients for line in map(json.loads, client.lines)]
+        events: list[LogEvent] = []
+        for (_at_s, kind, *words), client in sorted(lines, key=lambda pair: pair[0][0]):
+            if kind == "sent":
+                events.append(RecordSent(words[0]))
+            elif kind == "acknowledged":
+                events.append(RecordAcknowledged(words[0], tuple(words[1])))
+            elif kind == "seen":
+                events.append(RecordSeen(str(id(client)), words[0], tuple(words[1])))
+        return events
+
+
+def _has_seen(reader: LogClient, place: list[int]) -> bool:
+    return bool(reader.told("seen")[-1][3] >= place)
+
+
+Schedule = Callable[[FaultyLog], None]
+
+
+def nodes_of_the_store(log: FaultyLog) -> None:
+    """One of three DataNodes or bookies dies: acknowledgements go on. Then another one: they stop, and go on when one
+    is back."""
+    writer = log.client("write", log.room.head, "A")
+    log.client("read", log.room.head, "reader")
+    log.await_more(writer, "the first records", count=log.chance.randint(5, 40))
+    first, second, _third = log.chance.sample(range(3), 3)
+    kill, start = _node_acts(log)
+    kill(first)
+    log.await_more(writer, "records with two of three")
+    kill(second)
+    log.await_more(writer, "a failure with one of three", "failed", 1)
+    stopped = writer.count("acknowledged")
+    log.await_more(writer, "another failure with one of three", "failed", 1)
+    assert writer.count("acknowledged") == stopped, "it acknowledged with one copy"
+    start(log.chance.choice([first, second]))
+    log.await_more(writer, "records with two of three again")
+    start(first)
+    start(second)
+    log.expect_honesty()
+
+
+def _node_acts(log: FaultyLog) -> tuple[Callable[[int], None], Callable[[int], None]]:
+    if log.store == "hdfs":
+        return log.hdfs.kill_data_node, log.hdfs.start_data_node
+    return log.bookies.kill, log.bookies.start_bookie
+
+
+def proxies(log: FaultyLog) -> None:
+    """Each of two proxies is killed, stopped past its session, cut off, or ended in order."""
+    for number in range(2):
+        log.start_proxy(number)
+    writers = [log.client("write", log.room.head, name, proxied=True) for name in ("A", "B")]
+    log.client("read", log.room.head, "reader", proxied=True)
+    for number in log.chance.sample(range(2), 2):
+        for writer in writers:
+            log.await_more(writer, "records", count=log.chance.randint(5, 20))
+        strike = log.chance.choice([_killed, _stopped, _cut, _ended])
+        print(f"proxy {number}: {strike.__name__}")  # shown when the test fails
+        strike(log, number, writers)
+    for writer in writers:
+        log.await_more(writer, "records at the end")
+    log.expect_honesty()
+
+
+def _killed(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    _proxy(log, number).signal(signal.SIGKILL)
+    _all_go_on(log, writers)
+    log.start_proxy(number)
+
+
+def _stopped(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    """Longer than its session, which ends after ten seconds."""
+    proxy = _proxy(log, number)
+    proxy.signal(signal.SIGSTOP)
+    with connect(log.room.zookeeper.hosts, auth="") as registry:
+        log.wait(
+            lambda: len(registry.children(f"{log.path}/proxies/servers")) == 1,
+            "the session of the stopped proxy to end",
+        )
+    _all_go_on(log, writers)
+    proxy.signal(signal.SIGCONT)
+
+
+def _cut(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    machine = log.room.workers[number]
+    machine.cut()
+    try:
+        _all_go_on(log, writers)
+    finally:
+        machine.join()
+
+
+def _ended(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    proxy = _proxy(log, number)
+    proxy.signal(signal.SIGTERM)
+    proxy.await_end()
+    _all_go_on(log, writers)
+    log.start_proxy(number)
+
+
+def _proxy(log: FaultyLog, number: int) -> Process:
+    proxy = log.proxies[number]
+    assert proxy is not None
+    return proxy
+
+
+def _all_go_on(log: FaultyLog, writers: list[LogClient]) -> None:
+    for writer in writers:
+        log.await_more(writer, "records without that proxy")
+
+
+def machine_of_the_writer(log: FaultyLog) -> None:
+    """It is cut off while its successor takes over, and then it is back."""
+    there, elsewhere = log.chance.sample(log.room.workers, 2)
+    first = log.client("write", there, "A")
+    log.await_more(first, "records of the first", count=log.chance.randint(5, 40))
+    second = log.client("write", elsewhere, "B")
+    log.client("read", log.room.head, "reader")
+    there.cut()
+    try:
+        log.await_more(second, "records of the successor", count=log.chance.randint(5, 40))
+    finally:
+        there.join()
+    log.await_more(first, "the first to learn it", "failed", 1)
+    log.await_more(second, "records of the successor after that")
+    log.expect_honesty()
+
+
+SCHEDULES: tuple[Schedule, ...] = (nodes_of_the_store, proxies, machine_of_the_writer)

@@ -1,0 +1,165 @@
+"""State that is forgotten: by `rewind`, by `delete`, and by `registry check --repair`. Without Spark."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.connectors import Environment
+from scribengin.connectors.contract import StartAt
+from scribengin.dataflow.config import load_config
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.checkpoints import checkpoints_of, named_checkpoints, registry_begun_ms
+from scribengin.errors import ConfigInvalid
+from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
+from scribengin.operations.rewind import Rewind
+from scribengin.testing.failpoints import at_failpoint
+from scribengin.testing.log_samples import bound_namespace
+from scribengin_registry.contract import Registry
+from scribengin_tools.rendering.chain import delete_dataflow
+from tests.crash.counting_query import CountingTransform
+from tests.integration.owners import owner_with_state
+
+EARLIEST = StartAt("earliest")
+KEYS = "abacab"
+ONCE = ["a 1", "a 2", "a 3", "b 1", "b 2", "c 1", "closed 6"]
+
+
+class Flow:
+    """A dataflow with state that counts keys, and has ended; its owners run in this process."""
+
+    def __init__(self, registry: Registry, directory: Path) -> None:
+        self.root = directory / "state"
+        with bound_namespace(registry, directory / "store", "in/0").open_writer("in/0") as writer:
+            payloads = pa.array([key.encode() for key in KEYS], pa.binary())
+            writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
+        self.config = load_config(
+            {
+                "name": "flow",
+                "sources": {"src": {"kind": "log", "logs": "in/*"}},
+                "sinks": {"out": {"kind": "log", "log": "out"}},
+                "sql": "SELECT payload FROM src",
+                "state": {"checkpoints": str(self.root)},
+            }
+        )
+        self.view = DataflowView(registry, "flow")
+        self.generation = 0
+
+    def submit(self) -> None:
+        self.view.submit(self.config, ["log:/logs/out"], SYSTEM_CLOCK.now_ms())
+        with self.open() as opened:
+            self.view.commit_placement(self.view.placement_head(), self.view.creation_of_tasks(opened.tasks()))
+        self.view.set_status(self.view.status().model_copy(update={"state": "stopped"}))
+
+    def open(self) -> OpenedDataflow:
+        environment = Environment(registry=self.view.registry, dataflow="flow", nodes=STREAM_NODES)
+        return OpenedDataflow(self.config, environment)
+
+    def own_to_the_end(self) -> None:
+        self.generation += 1
+        with self.open() as opened:
+            owner = owner_with_state(self.view.registry, opened, CountingTransform(), self.generation)
+            with closing(owner):
+                owner.take_over()
+                while owner.run_round() is not None:
+                    pass
+                owner.release()
+
+    def delivered(self) -> list[str]:
+        with self.open() as opened:
+            [stream] = opened.sink_streams(1)["out"]
+            batches = list(opened.sinks["out"].committed(stream))
+        return sorted(payload.decode() for batch in batches for payload in batch.column("payload").to_pylist())
+
+    def checkpoints(self) -> list[str]:
+        """The names of those that have a directory."""
+        return sorted(path.name.partition("-")[0] for path in self.root.glob("*/*/*"))
+
+
+@pytest.fixture
+def flow(memory_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
+    flow = Flow(memory_registry, tmp_path)
+    flow.submit()
+    flow.own_to_the_end()
+    assert flow.delivered() == ONCE
+    return flow
+
+
+def test_what_is_rewound_is_counted_anew(flow: Flow) -> None:
+    [before] = flow.checkpoints()
+    rewind = Rewind(flow.view, EARLIEST, None)
+    assert rewind.resets_state
+    assert flow.checkpoints() == [before], "nothing is done before it is applied"
+    rewind.apply()
+    assert flow.checkpoints() == []
+    flow.own_to_the_end()
+    assert flow.delivered() == sorted(ONCE * 2)
+    assert flow.checkpoints() != [before]
+
+
+def test_a_rewind_that_is_cut_short_behind_its_transaction_has_forgotten_the_state(flow: Flow) -> None:
+    def die(_stop: str) -> None:
+        raise SystemExit
+
+    with at_failpoint("rewind.commit:after", die), pytest.raises(SystemExit):
+        Rewind(flow.view, EARLIEST, None).apply()
+    flow.own_to_the_end()
+    assert flow.delivered() == sorted(ONCE * 2)
+    aged(flow)
+    [left] = checkpoints_left(flow)
+    assert left.remove is not None
+    left.remove()
+    assert len(flow.checkpoints()) == 1
+    flow.own_to_the_end()
+
+
+def test_sources_that_share_their_state_are_rewound_together(flow: Flow) -> None:
+    with pytest.raises(ConfigInvalid, match="leave --source out"):
+        Rewind(flow.view, EARLIEST, "src")
+
+
+def test_a_dataflow_that_is_deleted_takes_its_state_along(flow: Flow) -> None:
+    other = checkpoints_of("flow", "task-0", flow.config.state).begin(1, 1)  # type: ignore[arg-type]  # it has state
+    delete_dataflow(flow.view, force=False)
+    assert flow.checkpoints() == [other.mark.name], "another registry's dataflow may have the same name"
+    flow.submit()
+    flow.own_to_the_end()
+    assert flow.delivered() == sorted(ONCE * 2), "the log stays, and the new one counts from the start"
+
+
+def test_what_no_commit_log_names_is_found_once_it_has_settled(flow: Flow) -> None:
+    assert flow.config.state is not None
+    [(_task, named)] = named_checkpoints(flow.view)
+    begun_ms = registry_begun_ms(flow.view.registry)
+    checkpoints = checkpoints_of("flow", "task-0", flow.config.state)
+    checkpoints.begin(9, 1, -1)
+    nobodys = checkpoints.begin(9, 1, begun_ms).mark.name
+    assert checkpoints_left(flow) == [], "its owner may be about to name it"
+    aged(flow)
+    [left] = checkpoints_left(flow)
+    assert nobodys in left.line
+    assert left.remove is not None
+    left.remove()
+    assert nobodys not in flow.checkpoints()
+    assert named in flow.checkpoints()
+    assert len(flow.checkpoints()) == 2, "what is of another registry is not touched"
+
+
+def aged(flow: Flow) -> None:
+    """Let all checkpoints be as old as what is not in the making any more."""
+    then_s = SYSTEM_CLOCK.now_ms() / 1000 - 2 * SETTLED_S
+    for marker in flow.root.glob("*/*/*/checkpoint.json"):
+        os.utime(marker, (then_s, then_s))
+
+
+def checkpoints_left(flow: Flow) -> list[Leftover]:
+    found = leftovers(flow.view.registry, Path(os.environ["SCRIBENGIN_HOME"]))
+    return [one for one in found if one.kind == "checkpoint"]

@@ -1,0 +1,145 @@
+"""What a transformation with state is told before anything starts: what keeps state, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.errors import ConfigInvalid
+from scribengin.spark.stateful.transformation import StatefulTransformation
+from scribengin.spark.transform.spec import (
+    CheckedPlan,
+    InputSpec,
+    OutputSpec,
+    StateSpec,
+    TransformationSpec,
+    WatermarkSpec,
+)
+from tests.integration.spark_samples import spec
+
+pytestmark = pytest.mark.spark
+SOURCE = InputSpec("src", RECORD_SCHEMA, "json", "at TIMESTAMP, who STRING, n INT")
+
+
+def stateful(column: str | None = "at", unbounded: tuple[str, ...] = (), **given: object) -> TransformationSpec:
+    watermarks = {} if column is None else {"src": WatermarkSpec(column, 1.5)}
+    made = spec(inputs=[SOURCE], outputs=[OutputSpec("out", "json")], **given)  # type: ignore[arg-type]
+    return replace(made, state=StateSpec(2, 64, watermarks, unbounded))
+
+
+def checked(spark: SparkSession, sql: str, column: str | None = "at", unbounded: tuple[str, ...] = ()) -> CheckedPlan:
+    return StatefulTransformation.load(stateful(column, unbounded, sql={"out": sql}), spark).check()
+
+
+def test_what_keeps_state_is_named(spark: SparkSession) -> None:
+    plan = checked(spark, "SELECT window.start AS start, count(*) AS many FROM src GROUP BY window(at, '10 seconds')")
+    assert plan.operators == ("aggregate",)
+    [kept] = plan.state
+    assert (kept.key, kept.spark) == (("window",), "stateStoreSave")
+    assert kept.bound == "the watermark of window: a group is given out when it has passed"
+    assert kept.pinned["spark.sql.shuffle.partitions"] == "2"
+    assert kept.pinned["spark.sql.streaming.aggregation.stateFormatVersion"] == "2"
+    assert plan.outputs == {"out": "start TIMESTAMP,many BIGINT"}
+    assert checked(spark, "SELECT n + 1 AS n FROM src").state == ()
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT who, count(*) AS many FROM src GROUP BY who", "Instead: group by window"),
+        ("SELECT DISTINCT who FROM src", "Instead: group by window"),
+        (
+            "SELECT window.start, count(DISTINCT n) AS many FROM src GROUP BY window(at, '1 hour')",
+            "Instead: .* approx_count_distinct",
+        ),
+        ("SELECT n, row_number() OVER (PARTITION BY who ORDER BY at) AS place FROM src", "Instead: take max_by"),
+        ("SELECT n FROM src ORDER BY n", "Instead: leave the order out"),
+        ("SELECT n FROM src LIMIT 3 OFFSET 2", "Instead: leave it out"),
+        ("SELECT n FROM src INTERSECT SELECT n FROM src", "Instead: join the streams"),
+        ("SELECT l.n FROM src l LEFT JOIN src r ON l.who = r.who", "Instead: .* a time range"),
+        (
+            "SELECT l.n FROM src l LEFT ANTI JOIN src r ON l.who = r.who AND r.at = l.at",
+            "Instead: .* a left join",
+        ),
+        ("SELECT r.n FROM (VALUES ('a')) l(who) LEFT JOIN src r ON l.who = r.who", "Instead: .* an inner join"),
+        ("SELECT n FROM src EXCEPT SELECT n FROM src", "Instead: join the streams"),
+        ("SELECT rand() AS n FROM src", "uses something random"),
+        ("SELECT 1 AS n", "reads none of the sources"),
+        ("SELECT nope FROM src", "UNRESOLVED_COLUMN"),
+    ],
+)
+def test_what_cannot_run_as_a_stream_is_refused_in_one_line(spark: SparkSession, sql: str, said: str) -> None:
+    with pytest.raises(ConfigInvalid, match=said) as refused:
+        checked(spark, sql)
+    assert "'out'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+JOIN = "SELECT l.n AS n, r.n AS m FROM src l JOIN src r ON l.who = r.who"
+RANGE = f"{JOIN} AND r.at BETWEEN l.at AND l.at + INTERVAL 10 SECONDS"
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "names", "bound"),
+    [
+        (RANGE, "at", ["join"], "the watermark, through the time range of its condition"),
+        (f"{JOIN} AND l.at = r.at", "at", ["join"], "the watermark, through its key"),
+        (
+            "SELECT session_window.start AS start FROM src GROUP BY session_window(at, '10 seconds'), who",
+            "at",
+            ["session"],
+            "the watermark: a session is given out when it has passed its end",
+        ),
+        (
+            "SELECT max(c) AS c FROM "
+            "(SELECT window AS w, count(*) AS c FROM src GROUP BY window(at, '10 seconds'), who) "
+            "GROUP BY window(window_time(w), '1 minute')",
+            "at",
+            ["aggregate-1", "aggregate-2"],
+            "the watermark of window: a group is given out when it has passed",
+        ),
+    ],
+)
+def test_what_bounds_each_operator_is_said(
+    spark: SparkSession, sql: str, column: str, names: list[str], bound: str
+) -> None:
+    plan = checked(spark, sql, column)
+    assert [one.name for one in plan.state] == names
+    assert {one.bound for one in plan.state} == {bound}
+
+
+@pytest.mark.parametrize("sql", [JOIN, f"{JOIN} AND r.at > l.at"])
+def test_what_grows_for_ever_is_allowed_by_its_name_only(spark: SparkSession, sql: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"join \(who\) keeps its records for ever: .*state.unbounded: \[join\]"):
+        checked(spark, sql)
+    [kept] = checked(spark, sql, unbounded=("join",)).state
+    assert kept.bound is None
+    with pytest.raises(ConfigInvalid, match=r"names 'nope', and .* keeps state \(these do: join\)"):
+        checked(spark, sql, unbounded=("join", "nope"))
+
+
+@pytest.mark.parametrize("column", ["nope", "who"])
+def test_a_watermark_needs_a_time(spark: SparkSession, column: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"state\.watermarks\.src: ") as refused:
+        checked(spark, "SELECT n FROM src", column)
+    assert "\n" not in str(refused.value)
+
+
+def test_state_of_the_users_own_making_is_refused(spark: SparkSession, package: Callable[..., Path]) -> None:
+    where = package(
+        own_state="""
+        def transform(inputs, context):
+            def counted(key, frames, state):
+                yield from frames
+            return inputs["src"].groupBy("who").applyInPandasWithState(
+                counted, "n INT", "many INT", "append", "NoTimeout"
+            )
+        """
+    )
+    with pytest.raises(ConfigInvalid, match="cannot be moved to another owner yet"):
+        StatefulTransformation.load(stateful(function="own_state:transform", package=where), spark).check()

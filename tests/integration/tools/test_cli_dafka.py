@@ -1,0 +1,185 @@
+"""`scribengin dafka` as commands: lines from one to the other, what is stored, how they end, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_runner import CommandLine
+
+ANY_PORT = ("--sub", "tcp://127.0.0.1:*", "--pub", "tcp://127.0.0.1:*")
+
+
+@contextmanager
+def server(line: CommandLine, *arguments: str, end: signal.Signals = signal.SIGINT) -> Iterator[str]:
+    """A command that runs until it is told to end, and its first line."""
+    with line.process("dafka", *arguments) as process:
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline().strip()
+            yield first
+        finally:
+            process.send_signal(end)
+            out, err = process.communicate(timeout=120)
+        assert (process.returncode, out) == (0, ""), err
+        assert err.endswith("Ctrl-C ends it\n"), err
+
+
+@pytest.fixture
+def towers(line: CommandLine) -> Iterator[tuple[str, ...]]:
+    """Options of who uses the test's tower."""
+    with server(line, "tower", *ANY_PORT) as addresses:
+        sub, pub = addresses.split()
+        yield "--sub", sub, "--pub", pub
+
+
+def test_what_was_written_is_read_from_the_store_once_its_writer_is_gone(
+    line: CommandLine, towers: tuple[str, ...]
+) -> None:
+    with server(line, "store", "--namespace", "/logs", *towers, end=signal.SIGTERM) as address:
+        assert re.fullmatch(r"[0-9A-F]{32}", address)
+        done = line.fed("one\ntwo\n\nfour", "dafka", "write", "flights", *towers)
+        found = re.fullmatch(r"published 4 records to flights, as producer ([0-9A-F]{32})\n", done.err)
+        assert (done.code, done.out) == (0, "")
+        assert found is not None, done.err
+        producer = found[1]
+        assert line.ok("log", "read", f"dafka/flights/{producer}").out == "one\ntwo\n\nfour\n"
+        earliest = line.ok("dafka", "read", "flights", "--from", "earliest", "-n", "4", *towers)
+        assert earliest.out == "one\ntwo\n\nfour\n"
+        later = line.ok("dafka", "read", "flights", "--at", f"{producer}=3", "--count", "1", "--json", *towers)
+        assert json.loads(later.out) == {"topic": "flights", "producer": producer, "sequence": 3, "content": "four"}
+    again = ("store", "--namespace", "/logs", *towers)
+    with server(line, *again):
+        assert line.ok("dafka", "read", "flights", "--from", "earliest", "-n", "4", *towers).out == earliest.out
+
+
+def test_a_reader_shows_what_comes_and_ctrl_c_ends_it_and_a_writer_that_waits(
+    line: CommandLine, towers: tuple[str, ...]
+) -> None:
+    with (
+        line.process("dafka", "write", "flights", *towers, stdin=subprocess.PIPE) as writer,
+        line.process("dafka", "read", "flights", "--from", "earliest", *towers) as reader,
+    ):
+        assert writer.stdin is not None
+        assert reader.stdout is not None
+        writer.stdin.write("one\ntwo\n")
+        writer.stdin.close()
+        writer.stdin = None
+        assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+        for process, said in ((reader, ""), (writer, "2 records of flights not acknowledged: they may be lost\n")):
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=120) == ("", said)
+            assert process.returncode == 130
+
+
+def test_who_waits_for_more_stores_than_there_are_is_told(line: CommandLine, towers: tuple[str, ...]) -> None:
+    with server(line, "store", "--namespace", "/logs", *towers):
+        done = line.fed("one\n", "dafka", "write", "flights", "--min-acks", "2", "--wait-s", "0", *towers)
+        assert (done.code, done.out) == (1, "")
+        assert "1 record of flights not acknowledged" in done.err
+        assert "by 2 stores" in done.err
+
+
+def test_its_file_says_how_it_runs_and_options_go_over_it(line: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "dafka.yaml"
+    file.write_text("tower: {sub_address: 'tcp://127.0.0.1:*', pub_address: 'tcp://127.0.0.2:*'}\n")
+    with server(line, "tower", "--config", str(file), "--sub", "tcp://127.0.0.3:*") as addresses:
+        assert re.fullmatch(r"tcp://127\.0\.0\.3:\d+ tcp://127\.0\.0\.2:\d+", addresses)
+
+
+def test_a_file_of_the_c_programs_says_it_as_well(line: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "dafka_towerd.cfg"
+    file.write_text(
+        "tower\n    verbose = 0\n    sub_address = tcp://127.0.0.1:*\n    pub_address = tcp://127.0.0.2:*\n"
+    )
+    with server(line, "tower", "--config", str(file), "--sub", "tcp://127.0.0.3:*") as addresses:
+        assert re.fullmatch(r"tcp://127\.0\.0\.3:\d+ tcp://127\.0\.0\.2:\d+", addresses)
+
+
+def test_a_key_pair_serves_all_roles_that_name_it_in_either_kind_of_file(line: CommandLine, tmp_path: Path) -> None:
+    file, own = tmp_path / "dafka.yaml", tmp_path / "own.key"
+    public = line.ok("dafka", "keys", str(own))
+    assert re.fullmatch(r"\S{40}\n", public.out)
+    assert public.err == f"the pair is in {own}, for you alone; what is printed is its public key\n"
+    assert own.stat().st_mode & 0o777 == 0o600
+    again = line("dafka", "keys", str(own))
+    assert (again.code, again.out) == (2, "")
+    assert "is there already: keys are not overwritten" in again.err
+    file.write_text(f"curve: {{key: '{own}'}}\n")
+    (tmp_path / "dafka.cfg").write_text(f"curve\n    key = {own}\n    allowed = '{public.out.strip()}'\n")
+    keys = ("--config", str(file))
+    with server(line, "tower", *ANY_PORT, *keys) as addresses:
+        sub, pub = addresses.split()
+        towers = ("--sub", sub, "--pub", pub)
+        with server(line, "store", "--namespace", "/logs", *towers, *keys):
+            assert line.fed("one\ntwo\n", "dafka", "write", "flights", *towers, *keys).code == 0
+            found = line.ok("dafka", "read", "flights", "--from", "earliest", "-n", "2", *towers, *keys)
+            of_c = ("--config", str(tmp_path / "dafka.cfg"))
+            assert line.ok("dafka", "read", "flights", "--from", "earliest", "-n", "2", *towers, *of_c).out == found.out
+            assert found.out == "one\ntwo\n"
+
+
+def test_perf_says_how_fast_it_is(line: CommandLine) -> None:
+    done = line.ok("dafka", "perf", "--records", "2500", "--size", "10", "--json")
+    assert (done.json["records"], done.json["size"]) == (2500, 10)
+    for name in ("live", "fetched"):
+        assert done.json[name]["records_s"] == pytest.approx(2500 / done.json[name]["seconds"])
+    assert "MB/S" in line.ok("dafka", "perf", "--records", "10").out
+
+
+def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text("- a\n")
+    (tmp_path / "unknown.yaml").write_text("beacon: {intervall: 1}\n")
+    (tmp_path / "unknown.zpl").write_text("beacon\n    intervall = 1\n")
+    (tmp_path / "store.cfg").write_text("store\n    db = storedb\n")
+    (tmp_path / "number.yaml").write_text("beacon: 1\n")
+    for words, arguments in {
+        "is reached by other machines": ("tower", "--sub", "tcp://*:5556"),
+        "tower.pub_address": ("tower", "--pub", "nowhere"),
+        "beacon.sub_address": ("read", "flights", "--sub", "nowhere"),
+        "did you mean 'interval'": ("read", "flights", "--config", str(tmp_path / "unknown.yaml")),
+        "unknown.zpl line 2: unknown key 'beacon/intervall'": ("tower", "--config", str(tmp_path / "unknown.zpl")),
+        "store.cfg line 2: 'store/db' means nothing": ("store", "--config", str(tmp_path / "store.cfg")),
+        "absent.zpl cannot be read": ("store", "--config", str(tmp_path / "absent.zpl")),
+        "list.yaml holds no mapping": ("write", "flights", "--config", str(tmp_path / "list.yaml")),
+        "number.yaml: beacon": ("read", "a", "--sub", "tcp://127.0.0.1:1", "--config", str(tmp_path / "number.yaml")),
+        "absent.yaml cannot be read": ("store", "--config", str(tmp_path / "absent.yaml")),
+        "consumer.offset_reset": ("read", "flights", "--from", "yesterday"),
+        "a sequence is a whole number": ("read", "flights", "--at", "AB=x"),
+        "write --at KEY=VALUE": ("read", "flights", "--at", "AB"),
+        "is bound to no store": ("store", "--namespace", "/nowhere"),
+        "do not fit into 1 GB": ("perf", "--size", "1000000", "--records", "2000"),
+        "it has 300 bytes": ("write", "x" * 300),
+        "is no name of a topic": ("read", ""),
+    }.items():
+        done = line("dafka", *arguments)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
+        assert words in done.err
+
+
+def test_a_port_that_is_taken_is_one_line(line: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        done = line("dafka", "tower", "--sub", address, "--pub", "tcp://127.0.0.1:*")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert f"cannot listen on {address}" in done.err
+
+
+@pytest.mark.parametrize("command", [["tower"], ["store"], ["write", "a"], ["read", "a"], ["keys", "a"], ["perf"]])
+def test_without_its_extra_it_says_what_to_install(command: list[str]) -> None:
+    program = (
+        "import sys; sys.modules['zmq'] = None; from scribengin_tools.cli import main; "
+        "sys.exit(main.run(['dafka', *sys.argv[1:]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, check=False)
+    words = "scribengin: Dafka's roles need pyzmq: pip install 'scribengin[dafka]'\n"
+    assert (done.returncode, done.stderr) == (2, words)

@@ -1,0 +1,138 @@
+"""Mistakes of protocol about rewinds, put in one at a time: what simulations that rewind are there to find.
+
+As `simulation_mistakes`, which has those of rounds, masters and workers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scribengin.base.commit_log import CommitLog
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.operations.rewind import Rewind
+from scribengin.testing.simulation.plan import Fault, Plan, RewindTo, Storage, drawn
+from scribengin_registry.contract import ANY_VERSION, Create, Delete, Operation, Set
+from tests.property.simulation_log_mistakes import LASTING, Where
+from tests.property.simulation_mistakes import Mistake
+
+
+def rewind_without_versions(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has committed since the rewind looked is overwritten."""
+    _write_as(patch, lambda made: Set(made.path, made.data, ANY_VERSION) if isinstance(made, Set) else made)
+
+
+def rewind_with_rounds_from_the_start(patch: pytest.MonkeyPatch) -> None:
+    """A rewound stream counts its rounds anew, as if it had never been read."""
+    _write_as(patch, lambda made: _with_log(made, round=0))
+
+
+def forget_the_fence_with_a_rewind(patch: pytest.MonkeyPatch) -> None:
+    """A rewound stream forgets which of its owners were fenced."""
+    _write_as(patch, lambda made: _with_log(made, epoch=0))
+
+
+def rewind_by_deleting(patch: pytest.MonkeyPatch) -> None:
+    """A rewind deletes what was committed, for the next owner to begin anew."""
+    _write_as(patch, lambda made: Delete(made.path, made.version) if isinstance(made, Set) else made)
+
+
+def rewind_stream_by_stream(patch: pytest.MonkeyPatch) -> None:
+    """A transaction a stream: whoever dies in between leaves some of them rewound."""
+    _commit_as(patch, lambda _view, operations: [[operation] for operation in operations])
+
+
+def rewind_the_sinks_too(patch: pytest.MonkeyPatch) -> None:
+    """What was committed and is not complete yet is forgotten with the positions."""
+
+    def with_sinks(view: Any, operations: Sequence[Operation]) -> list[list[Operation]]:
+        sinks = [sink for task in view.tasks().values() for sink in task.sinks]
+        found = [STREAM_NODES.commit_log(STREAM_NODES.sink_stream(sink.resource, sink.name)) for sink in sinks]
+        there = [(path, node) for path in found if (node := view.registry.find(path)) is not None]
+        forgotten = [_with_log(Set(path, node.data, node.version), committed=None) for path, node in there]
+        return [[*operations, *forgotten]]
+
+    _commit_as(patch, with_sinks)
+
+
+def rewind_to_what_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether what is to be read again was truncated while the positions moved."""
+    patch.setattr(Rewind, "_keep_or_move_back", lambda _self, _versions: None)
+
+
+def _write_as(patch: pytest.MonkeyPatch, change: Callable[[Create | Set], Operation]) -> None:
+    real = Rewind._operation
+    patch.setattr(Rewind, "_operation", lambda self, move: change(real(self, move)))
+
+
+def _with_log(made: Create | Set, **changes: Any) -> Create | Set:
+    log = CommitLog.from_bytes(made.data, path=made.path)
+    return replace(made, data=log.model_copy(update=changes).to_bytes())
+
+
+def _commit_as(patch: pytest.MonkeyPatch, split: Callable[[Any, Sequence[Operation]], list[list[Operation]]]) -> None:
+    """Let the registry that a rewind writes to be asked for these transactions instead of one."""
+
+    class Instead:
+        def __init__(self, view: Any) -> None:
+            self._view = view
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._view.registry, name)
+
+        def commit(self, operations: Sequence[Operation]) -> list[int]:
+            versions: list[int] = []
+            for part in split(self._view, operations):
+                versions += self._view.registry.commit(part)
+            return versions
+
+    class View:
+        def __init__(self, view: Any) -> None:
+            self._view = view
+            self.registry = Instead(view)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._view, name)
+
+    def apply(self: Any) -> None:
+        self._view = View(self._view)
+        real(self)
+
+    real = Rewind.apply
+    patch.setattr(Rewind, "apply", apply)
+
+
+class RewindAim:
+    """The seed that caught a mistake last, on what, and the faults that it does harm at."""
+
+    def __init__(self, seed: int, *where: tuple[Any, str], storage: Storage = "memory") -> None:
+        self.seed = seed
+        self.where: Where = where
+        self.storage = storage
+
+    def plan(self, seed: int) -> Plan:
+        """The plan of a seed, rewound twice, with faults that are likely to meet the mistake."""
+        chance, plan = random.Random(seed), drawn(seed, self.storage)
+        faults = tuple(
+            Fault(kind, at, chance.randint(1, 3), 3.5 if kind in LASTING else 0.0) for kind, at in self.where
+        )
+        to: RewindTo = "earlier"
+        rewinds = ((round(chance.uniform(3.0, 6.0), 3), to), (round(chance.uniform(6.0, 9.0), 3), to))
+        return replace(plan, records=30, rewinds=rewinds, faults=(*plan.faults, *faults))
+
+
+REWIND_MISTAKES: dict[Mistake, RewindAim] = {
+    rewind_without_versions: RewindAim(0, ("stall", "rewind.looked:after")),
+    rewind_with_rounds_from_the_start: RewindAim(0),
+    forget_the_fence_with_a_rewind: RewindAim(0),
+    rewind_by_deleting: RewindAim(0),
+    rewind_stream_by_stream: RewindAim(0),
+    rewind_the_sinks_too: RewindAim(2, ("kill", "round.commit:after")),
+    rewind_to_what_is_gone: RewindAim(
+        87, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+    ),
+}

@@ -1,0 +1,156 @@
+"""A follower: every partition at its reader's pace, within limits, whatever passes by."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.dafka.state import DafkaPartition, FollowerState, HoldLimits, Send
+from scribengin.dafka.wire import (
+    ConsumerHello,
+    DirectHead,
+    DirectRecord,
+    Fetch,
+    GetHeads,
+    Head,
+    HeadsTold,
+    LiveRecord,
+    StoreHello,
+    Subscription,
+    Truncated,
+    topic_prefix,
+)
+from scribengin.errors import RecordsGone
+
+ME, STORE, PRODUCER = "AA", "CC", "BB"
+PARTITION = DafkaPartition("hello", PRODUCER)
+
+
+def follower(**limits: int) -> FollowerState:
+    return FollowerState(ME, "hello", limits=HoldLimits(**limits))
+
+
+def live(first: int, end: int, content: bytes = b"0123456789") -> list[LiveRecord]:
+    return [LiveRecord("hello", PRODUCER, "hello", n, content) for n in range(first, end)]
+
+
+def fetched(first: int, end: int) -> list[DirectRecord]:
+    return [DirectRecord(ME, PRODUCER, "hello", n, b"0123456789") for n in range(first, end)]
+
+
+def fetch(first: int, count: int) -> Send:
+    return Send(Fetch(PRODUCER, ME, "hello", first, count))
+
+
+def test_what_nobody_reads_is_known_and_not_held() -> None:
+    state = follower()
+    assert state.messages([*live(0, 5), Head("hello", "DD", "hello", 8)], 0.0) == []
+    assert dict(state.ends) == {PARTITION: 5, DafkaPartition("hello", "DD"): 9}
+    assert state.follow(PARTITION, 2, 0.0) == [fetch(2, 3)]
+
+
+def test_who_is_slow_is_held_so_much_and_fetches_the_rest_when_there_is_room() -> None:
+    state = follower(bytes_max=100)
+    state.follow(PARTITION, 0, 0.0)
+    assert state.messages(live(0, 1000), 0.0) == []
+    assert len(state.held(PARTITION, 10**6, 10**6).contents) == 10
+    assert state.follow(PARTITION, 2, 0.0) == []  # more than half is there still
+    [asked] = state.follow(PARTITION, 9, 0.0)
+    assert isinstance(asked.message, Fetch)
+    assert (asked.message.sequence, asked.message.records) == (10, 5)
+    assert state.messages(fetched(10, 15), 0.1) == []
+    held = state.held(PARTITION, 10**6, 10**6)
+    assert (held.first, len(held.contents)) == (9, 6)
+
+
+def test_a_large_record_is_held_though_it_is_larger_than_the_limit() -> None:
+    state = follower(bytes_max=10)
+    state.follow(PARTITION, 0, 0.0)
+    state.messages(live(0, 3, b"x" * 1000), 0.0)
+    assert [len(one) for one in state.held(PARTITION, 5, 1).contents] == [1000]
+    assert state.follow(PARTITION, 1, 0.0) == [fetch(1, 1)]
+
+
+def test_limits_of_a_round_are_kept() -> None:
+    state = follower()
+    state.follow(PARTITION, 0, 0.0)
+    state.messages(live(0, 10), 0.0)
+    assert [len(state.held(PARTITION, *limits).contents) for limits in ((3, 100), (9, 45), (9, 1), (99, 100))] == [
+        3,
+        4,
+        1,
+        10,
+    ]
+
+
+def test_who_goes_back_begins_anew_there() -> None:
+    state = follower()
+    state.follow(PARTITION, 0, 0.0)
+    state.messages(live(0, 10), 0.0)
+    assert state.follow(PARTITION, 10, 0.0) == []
+    assert state.follow(PARTITION, 4, 0.0) == [fetch(4, 6)]
+    state.messages(fetched(4, 10), 0.1)
+    assert state.held(PARTITION, 99, 999).first == 4
+
+
+def test_what_nobody_keeps_is_raised_unless_reading_begins_or_it_may_be_passed_over() -> None:
+    for state, first, gone in (
+        (follower(), 0, False),
+        (follower(), 3, True),
+        (FollowerState(ME, "hello", skip_gone=True), 3, False),
+    ):
+        state.messages([DirectHead(ME, PRODUCER, "hello", 99)], 0.0)
+        state.follow(PARTITION, first, 0.0)
+        state.messages([Truncated(ME, PRODUCER, "hello", 40)], 0.1)
+        asked = [*state.tick(2.0), *state.tick(4.0)]
+        if gone:
+            with pytest.raises(RecordsGone, match="nobody keeps the records from 3 to 39 any more"):
+                state.held(PARTITION, 99, 999)
+            continue
+        assert asked[-1] == fetch(40, 60)
+        state.messages(fetched(40, 42), 4.1)
+        held = state.held(PARTITION, 99, 999)
+        assert (held.first, len(held.contents)) == (40, 2)
+
+
+def test_a_gap_behind_what_is_held_waits_until_that_was_read() -> None:
+    state = FollowerState(ME, "hello", skip_gone=True)
+    state.follow(PARTITION, 0, 0.0)
+    state.messages([*live(0, 2), Head("hello", PRODUCER, "hello", 99)], 0.0)
+    state.messages([Truncated(ME, PRODUCER, "hello", 40)], 0.1)
+    state.tick(2.0)
+    assert len(state.held(PARTITION, 99, 999).contents) == 2
+    state.follow(PARTITION, 2, 3.0)
+    state.messages(live(40, 41), 3.1)
+    assert state.held(PARTITION, 99, 999).first == 40
+
+
+def test_stores_are_greeted_and_told_when_they_have_said_all() -> None:
+    state = follower()
+    assert state.is_told
+    hello = Send(ConsumerHello(STORE, ME, ("hello",)))
+    assert state.subscription(Subscription(True, topic_prefix(ConsumerHello, STORE, exact=False))) == [hello]
+    assert not state.is_told
+    assert state.messages([StoreHello(ME, STORE)], 0.0) == [hello]
+    state.messages([HeadsTold(ME, STORE)], 0.0)
+    assert state.is_told
+    state.subscription(Subscription(True, topic_prefix(ConsumerHello, "EE", exact=False)))
+    assert not state.is_told
+    state.peer_gone("EE")
+    assert state.is_told
+    assert state.subscription(Subscription(True, topic_prefix(GetHeads, "hello"))) == [Send(GetHeads("hello", ME))]
+    assert state.subscription(Subscription(True, topic_prefix(GetHeads, "other"))) == []
+    assert state.subscription(Subscription(False, topic_prefix(GetHeads, "hello"))) == []
+
+
+def test_heads_are_asked_for_again_and_again() -> None:
+    state = follower()
+    asked = [state.tick(now) for now in (0.0, 9.0, 10.0, 15.0, 20.0)]
+    assert asked == [[], [], [Send(GetHeads("hello", ME))], [], [Send(GetHeads("hello", ME))]]
+
+
+def test_other_topics_and_addresses_that_are_none_are_left_out() -> None:
+    state = FollowerState(ME, "hello", partitions_max=1)
+    strange = [LiveRecord("hello", name, "hello", 0, b"") for name in ("", "a/b", "a\n", "x" * 65)]
+    state.messages([LiveRecord("hello2", PRODUCER, "hello2", 0, b""), *strange, *live(0, 1)], 0.0)
+    state.messages([LiveRecord("hello", "DD", "hello", 0, b"")], 0.0)
+    assert (list(state.ends), state.refused_partitions) == ([PARTITION], 5)

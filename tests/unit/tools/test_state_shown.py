@@ -1,0 +1,88 @@
+"""What state a dataflow keeps, as all that show it say it."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport, WorkerReport
+from scribengin.monitoring.metrics import WorkerSeries
+from scribengin.monitoring.overview import OverviewNodes, build_overview
+from scribengin.spark.transform.spec import StateReport
+from scribengin.worker.progress import Progress
+from scribengin_tools.monitor.cells import detail_lines
+from scribengin_tools.rendering.dataflow import ShownDataflow
+from scribengin_tools.rendering.text import kept_text, moment
+from scribengin_tools.web.model.values import flow_json
+
+KEPT = StateReport(rows={"join": 2_000}, bytes=2048, watermark_ms=1_000_000, held_back_by="weather", late=1)
+TEXT = f"join 2,000 rows, 2.0 KiB; watermark {moment(1_000_000)}; held back by weather; 1 row too late"
+
+
+def reported(kept: StateReport | None) -> TaskReport:
+    """A task whose owner has looked, by way of the node."""
+    progress = Progress(0.0)
+    progress.looked([], 1.0, kept)
+    counted = progress.report(1.0, busy=False)
+    made = TaskReport.model_validate({"task": "task-0", "generation": 1, "state": "running", **counted})
+    return TaskReport.from_bytes(made.to_bytes(), path="/there")
+
+
+def shown(kept: StateReport | None) -> ShownDataflow:
+    status = DataflowStatus(dataflow="hot", state="running", config_version=0, tasks_total=1)
+    report = WorkerReport(worker="worker-1", written_ms=1, tasks=(reported(kept),), spark_ready=True)
+    nodes = OverviewNodes(status, None, 0, None, masters=1, reports={"worker-1": report})
+    return ShownDataflow(status, build_overview(nodes, 2))
+
+
+def drawn(found: ShownDataflow) -> str:
+    out = StringIO()
+    Console(file=out, width=200).print(found.renderable())
+    return out.getvalue()
+
+
+def test_status_monitor_and_page_say_it() -> None:
+    found = shown(KEPT)
+    assert TEXT in drawn(found)
+    assert found.to_json()["kept"]["held_back_by"] == "weather"
+    assert any(TEXT in line.plain for line in detail_lines(found.overview))
+    assert flow_json(found.overview, None)["kept"]["rows"] == {"join": 2_000}
+
+
+def test_nothing_is_said_where_there_is_no_state() -> None:
+    found = shown(None)
+    assert "state kept" not in drawn(found)
+    assert "kept" not in found.to_json()
+    assert flow_json(found.overview, None)["kept"] is None
+
+
+def test_what_is_not_known_yet_is_left_out() -> None:
+    assert kept_text(StateReport()) == "nothing yet, 0 B"
+
+
+def test_several_tasks_are_as_far_as_the_one_that_is_held_back() -> None:
+    other = StateReport(rows={"join": 1, "limit": 1}, bytes=1, watermark_ms=5, held_back_by="flights", late=2)
+    assert StateReport.total([KEPT, other]) == StateReport(
+        rows={"join": 2_001, "limit": 1}, bytes=2049, watermark_ms=5, held_back_by="flights", late=3
+    )
+    assert StateReport.total([]) is None
+
+
+def test_metrics_of_state() -> None:
+    series = WorkerSeries("hot", lambda: [reported(KEPT), reported(None)])
+    try:
+        samples = {
+            (sample.name, *sorted(sample.labels.values())): sample.value
+            for family in series.collect()
+            for sample in family.samples
+            if "state" in family.name or "late" in family.name or "watermark" in family.name
+        }
+    finally:
+        series.close()
+    assert samples == {
+        ("scribengin_state_rows", "hot", "join", "task-0"): 2000,
+        ("scribengin_state_bytes", "hot", "task-0"): 2048,
+        ("scribengin_late_rows_total", "hot", "task-0"): 1,
+        ("scribengin_watermark_timestamp_seconds", "hot", "task-0", "weather"): 1000,
+    }

@@ -1,0 +1,1 @@
+"""Commands about Dafka, the brokerless live path."""

@@ -1,0 +1,149 @@
+"""`scribengin dafka write` and `read`: lines to a topic, and from topics."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scribengin.base.text.counting import many
+from scribengin_tools.cli.dafka.options import ConfigOption, PubOption, SubOption, configured, refuse_misnamed, towers
+from scribengin_tools.cli.options import JsonOption
+from scribengin_tools.rendering.text import note, print_json_line
+
+if TYPE_CHECKING:
+    from scribengin.dafka import DafkaProducer, DafkaRecord
+
+app = typer.Typer(help="Producers, consumers, stores and towers of Dafka, without a broker.", no_args_is_help=True)
+_RECORDS_AT_ONCE = 1000
+
+
+@app.command("write")
+def write(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, as in flights.", show_default=False)],
+    min_acks: Annotated[
+        int | None,
+        typer.Option(
+            "--min-acks", min=1, metavar="N", help="Wait until N stores have all. Default: 1.", show_default=False
+        ),
+    ] = None,
+    wait_s: Annotated[
+        float | None,
+        typer.Option(
+            "--wait-s", min=0, help="How long to wait for them at the end. Default: until they do.", show_default=False
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    sub: SubOption = None,
+    pub: PubOption = None,
+) -> None:
+    """Publish the lines of stdin, a record each, as one producer.
+
+    Ends when stores have acknowledged all of them. What is not acknowledged is in its memory only.
+    """
+    refuse_misnamed([topic])
+    parsed = configured(config, beacon=towers(sub, pub), producer={"min_acks": min_acks})
+    from scribengin.dafka import DafkaProducer
+    from scribengin.errors import RecordsUnacknowledged
+
+    if sys.stdin.isatty():
+        note("write lines, and end with Ctrl-D")
+    said = parsed.producer
+    producer = DafkaProducer(topic, parsed)
+    try:
+        published = _publish_lines(producer, said.high_watermark)
+        if not said.terminate_unacked:
+            producer.flush(wait_s)
+        producer.close()
+    except BaseException:
+        if left := producer.unacknowledged:
+            note(f"{many(left, 'record')} of {topic} not acknowledged: they may be lost")
+        with suppress(RecordsUnacknowledged):
+            producer.close(0)
+        raise
+    note(f"published {many(published, 'record')} to {topic}, as producer {producer.partition.address}")
+
+
+def _publish_lines(producer: DafkaProducer, records_max: int) -> int:
+    """How many were published: each time what could be read at once, at most `records_max`."""
+    from scribengin_tools.logs.lines import batches_of_stream
+
+    published = 0
+    for batch in batches_of_stream(sys.stdin.buffer):
+        contents = batch.column("payload").to_pylist()
+        for first in range(0, len(contents), records_max):
+            producer.publish_many(contents[first : first + records_max])
+        published += len(contents)
+    return published
+
+
+@app.command("read")
+def read(
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC...", help="The topics, as in flights.", show_default=False)
+    ],
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PLACE", help="earliest or latest. Default: latest.", show_default=False),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="PRODUCER=SEQUENCE",
+            help="Where to begin in what this producer has published. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", min=1, metavar="N", help="End after N records.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    sub: SubOption = None,
+    pub: PubOption = None,
+) -> None:
+    """Print records as they come, a line each.
+
+    Until Ctrl-C, or N records. Each producer's come in order, without a gap. --json prints a line of JSON each, which
+    says its producer and its sequence.
+    """
+    refuse_misnamed(topics)
+    parsed = configured(config, beacon=towers(sub, pub), consumer={"offset_reset": start})
+    from scribengin.dafka import DafkaConsumer, DafkaPartition
+
+    positions = {
+        DafkaPartition(topic, producer): sequence for topic in topics for producer, sequence in _places(at).items()
+    }
+    left = count
+    with DafkaConsumer(topics, parsed, positions=positions) as consumer:
+        while left != 0:
+            records = consumer.read(_RECORDS_AT_ONCE if left is None else min(left, _RECORDS_AT_ONCE))
+            _print(records, as_json=as_json)
+            left = None if left is None else left - len(records)
+
+
+def _places(at: list[str] | None) -> dict[str, int]:
+    from scribengin.errors import ConfigInvalid
+    from scribengin_tools.cli.options import overrides
+
+    found = {}
+    for producer, sequence in overrides(at, "--at ").items():
+        if not (sequence.isascii() and sequence.isdecimal() and int(sequence) < 1 << 63):
+            raise ConfigInvalid(f"--at {producer}={sequence}: a sequence is a whole number from 0 on")
+        found[producer] = int(sequence)
+    return found
+
+
+def _print(records: list[DafkaRecord], *, as_json: bool) -> None:
+    from scribengin_tools.logs.lines import bytes_json, print_payloads
+
+    if not as_json:
+        print_payloads(record.content for record in records)
+        return
+    for (topic, producer), sequence, content in records:
+        said = {"topic": topic, "producer": producer, "sequence": sequence}
+        print_json_line(said | bytes_json("content", content))
+    sys.stdout.flush()

@@ -1,0 +1,88 @@
+"""`scribengin dafka tower` and `store`: roles that run until Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin_tools.cli.dafka.options import ConfigOption, PubOption, SubOption, configured, towers
+from scribengin_tools.cli.options import NamespaceOption, RegistryOption, ended_by_signals, opened_namespace
+from scribengin_tools.rendering.text import note
+
+_LOOK_S = 0.5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("tower")(tower)
+    app.command("store")(store)
+
+
+def tower(
+    sub: Annotated[
+        str | None,
+        typer.Option(
+            "--sub",
+            metavar="ADDRESS",
+            help="Take beacons here; port *: any that is free. Default: tcp://127.0.0.1:5556.",
+            show_default=False,
+        ),
+    ] = None,
+    pub: Annotated[
+        str | None,
+        typer.Option(
+            "--pub", metavar="ADDRESS", help="Tell of others here. Default: tcp://127.0.0.1:5557.", show_default=False
+        ),
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Tell producers, consumers and stores where the others are, until Ctrl-C.
+
+    Prints its two addresses, which others are told with --sub and --pub. Several towers may stand side by side. To
+    listen at other addresses than the loopback one, name keys in the file (`curve`), or say `insecure: true`.
+    """
+    parsed = configured(config, tower={"sub_address": sub, "pub_address": pub})
+    from scribengin.dafka import DafkaTower
+
+    with DafkaTower(parsed) as running:
+        _until_ended(f"{running.sub_address} {running.pub_address}", "it is a tower; Ctrl-C ends it", running.check)
+
+
+def store(
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="Its logs are PREFIX/TOPIC/PRODUCER.")
+    ] = "dafka",
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Fence whoever writes its logs, as a store that was killed.")
+    ] = False,
+    config: ConfigOption = None,
+    sub: SubOption = None,
+    pub: PubOption = None,
+    registry: RegistryOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+) -> None:
+    """Keep all topics as logs of a namespace, until Ctrl-C.
+
+    Prints the address that it acknowledges from. A record is acknowledged once it is durable. Several stores have a
+    prefix each, or a namespace.
+    """
+    parsed = configured(config, beacon=towers(sub, pub))
+    from scribengin.dafka import DafkaStore
+
+    with (
+        opened_namespace(registry, namespace) as logs,
+        DafkaStore(logs, parsed, prefix=prefix, take_over=take_over) as running,
+    ):
+        _until_ended(running.address, f"it keeps all topics in {namespace}; Ctrl-C ends it", running.check)
+
+
+def _until_ended(line: str, said: str, check: Callable[[], None]) -> None:
+    """Raises what `check` does."""
+    ended = ended_by_signals()
+    print(line, flush=True)
+    note(said)
+    while not ended.wait(_LOOK_S):
+        check()
