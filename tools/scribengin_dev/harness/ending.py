@@ -12,6 +12,7 @@ from types import FrameType
 import typer
 
 from scribengin.errors import ScribenginError
+from scribengin_registry.client.interrupts import heard
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -21,8 +22,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def ending_cleanly(program: str) -> Iterator[None]:
     """Run the block; an error of ours, or a signal, becomes a line on stderr and an exit code (130 for a signal).
 
-    Only the first signal interrupts: the rest would break off the cleaning up. What goes wrong after it is its doing:
-    kazoo catches KeyboardInterrupt in the middle of a request, and says that the connection is closed.
+    Only the first signal interrupts: the rest would break off the cleaning up. What goes wrong after it is its doing.
     """
     interrupted = threading.Event()
 
@@ -32,7 +32,7 @@ def ending_cleanly(program: str) -> Iterator[None]:
         interrupted.set()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    before = {number: signal.signal(number, heard(interrupt)) for number in _SIGNALS}
     try:
         yield
     except (ScribenginError, KeyboardInterrupt) as error:
