@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -63,14 +64,14 @@ def text_files() -> tuple[Path, ...]:
 
 def python_files() -> list[SourceFile]:
     """Every Python file of the project."""
-    return [_source_file(path) for path in text_files() if path.suffix == ".py"]
+    return _source_files([path for path in text_files() if path.suffix == ".py"])
 
 
 def shipped_files() -> list[SourceFile]:
     """What the wheel installs, and scribengin_dev. Nothing else is read: the crash tests ask for it too."""
     paths = [path for path in text_files() if path.suffix == ".py"]
     modules = {path: _module_name(path.relative_to(ROOT)) for path in paths}
-    return [_source_file(path) for path, module in modules.items() if module.split(".")[0] in CODE_ROOTS]
+    return _source_files([path for path, module in modules.items() if module.split(".")[0] in CODE_ROOTS])
 
 
 def files_of_tests() -> list[SourceFile]:
@@ -169,6 +170,19 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield from _walk(path)
         elif path.is_file():
             yield path
+
+
+def _source_files(paths: list[Path]) -> list[SourceFile]:
+    """The trees are a million objects that stay: no garbage is looked for among them, now or later."""
+    before = _source_file.cache_info().currsize
+    gc.disable()
+    try:
+        files = [_source_file(path) for path in paths]
+    finally:
+        gc.enable()
+    if _source_file.cache_info().currsize > before:
+        gc.freeze()
+    return files
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scribengin.base.model import node_name
+from scribengin.base.model import indented, node_name
 from scribengin.base.text.yaml_text import TEXT_BYTES_MAX
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
@@ -39,7 +39,7 @@ def as_json(config: DataflowConfig) -> dict[str, Any]:
 
 def config_to_bytes(config: DataflowConfig) -> bytes:
     """The content of a `config` node: indented JSON with every default written out, because people edit it."""
-    return json.dumps(as_json(config), indent=1, ensure_ascii=False).encode()
+    return indented(as_json(config))
 
 
 def too_large(config: DataflowConfig) -> str | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from scribengin.base.model import Descriptor, JsonObject, Part
+from scribengin.base.model import Descriptor, JsonObject, Part, indented
 from scribengin.connectors.contract import Guarantee, SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.spark.transform.spec import StateReport
 
@@ -272,7 +271,7 @@ class WorkerReport(Descriptor):
     def to_bytes(self) -> bytes:
         """JSON without what is as it is by default."""
         value = {"format": self.format, **self.model_dump(mode="json", exclude_defaults=True)}
-        return json.dumps(value, indent=1, ensure_ascii=False).encode()
+        return indented(value)
 
 
 class HistoryEvent(Descriptor):
