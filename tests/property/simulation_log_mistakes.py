@@ -238,7 +238,7 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
     keep_whatever_is_staged: Aim(0, ("kill", "round.commit:before")),
     guess_that_a_change_was_applied: Aim(0, ("lose request", "log.segment_roll:before")),
     guess_that_a_change_was_not_applied: Aim(0, ("lose reply", "log.segment_roll:before")),
-    change_without_the_epoch: Aim(2, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
+    change_without_the_epoch: Aim(12, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
 }
 
 RARE_LOG_MISTAKES: dict[Mistake, Aim] = {

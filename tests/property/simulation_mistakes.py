@@ -25,7 +25,6 @@ from scribengin.master import leadership
 from scribengin.master.leadership import Leadership
 from scribengin.testing.simulation.streams.connectors import Outputs, _Writer
 from scribengin.worker.process import WorkerProcess
-from scribengin.worker.state import ExecutorState
 from scribengin_registry.contract import ANY_VERSION, Operation, SessionState, Set
 from scribengin_registry.errors import OutcomeUnknown
 
@@ -276,26 +275,6 @@ def prepared_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Writer, "complete_commit", complete)
 
 
-def go_on_after_an_error(patch: pytest.MonkeyPatch) -> None:
-    """A task whose round has failed goes on with what it remembers, instead of taking over again."""
-
-    def tried_again(self: Any, owned: Any, failure: Any, now_s: float) -> None:
-        real(self, owned, failure, now_s)
-        run = self._runs.get(owned.task)
-        if run is not None and run.phase == "new" and owned in seen:
-            run.phase = "running"
-
-    def taken_over(self: Any, owned: Any) -> None:
-        seen.append(owned)
-        real_taken(self, owned)
-
-    seen: list[Any] = []
-    real = ExecutorState.failed
-    real_taken = ExecutorState.taken_over
-    patch.setattr(ExecutorState, "failed", tried_again)
-    patch.setattr(ExecutorState, "taken_over", taken_over)
-
-
 def place_without_the_head(patch: pytest.MonkeyPatch) -> None:
     """A master changes the placement without comparing the head's version: two may lead."""
 
@@ -386,7 +365,6 @@ MISTAKES: dict[Mistake, int] = {
     stage_past_the_fence: 34,
     visible_when_staged: 7,
     prepared_before_it_is_durable: 2,
-    go_on_after_an_error: 213,
     place_without_the_head: 49,
     assign_under_the_same_generation: 0,
     watch_once: 0,

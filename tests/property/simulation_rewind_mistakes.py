@@ -133,6 +133,6 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_stream_by_stream: RewindAim(0),
     rewind_the_sinks_too: RewindAim(2, ("kill", "round.commit:after")),
     rewind_to_what_is_gone: RewindAim(
-        87, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+        45, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
     ),
 }

@@ -22,7 +22,7 @@ STEP_S = 0.000_02
 """So much time passes at every switch: a loop that never waits still comes to its deadline."""
 GIVES_WAY = 0.06
 """How often a thread is overtaken where it only shows others something."""
-STEPS_MAX = 3_000_000
+STEPS_MAX = 200_000
 """What takes longer hangs without waiting."""
 
 
