@@ -116,28 +116,32 @@ Answer = tuple[CheckpointPlace, ...] | bool | None
 Takeover = Generator[Step, Answer, CheckpointPlace | None]
 
 
+def find_checkpoint() -> Takeover:
+    """The steps by which anybody finds out where a checkpoint is just now. Pure. None: it is not there."""
+    before: Answer = None
+    while True:
+        found = yield ListPlaces()
+        assert isinstance(found, tuple), "the answer to ListPlaces"
+        marked = yield from _marked(found)
+        if marked is not None or found == before:
+            return marked
+        before = found
+
+
 def take_checkpoint(epoch: int) -> Takeover:
     """The steps by which the owner under `epoch`, who has fenced the commit logs, gets a checkpoint. Pure.
 
     Returns where it is then; None: it is not there. Raises StaleOwner when a later owner has it.
     """
-    before: Answer = None
     attempt = 0
     while True:
-        found = yield ListPlaces()
-        assert isinstance(found, tuple), "the answer to ListPlaces"
-        marked = yield from _marked(found)
-        if marked is None:
-            if found == before:
-                return None
-            before = found
-            continue
+        marked = yield from find_checkpoint()
+        if marked is None or marked.epoch == epoch:
+            return marked
         if marked.epoch > epoch:
             raise StaleOwner(
                 f"the checkpoint is its later owner's, under epoch {marked.epoch}; this one has epoch {epoch}"
             )
-        if marked.epoch == epoch:
-            return marked
         attempt += 1
         yield MoveTo(marked, CheckpointPlace(epoch, attempt))
 
@@ -193,15 +197,12 @@ class Checkpoints:
 
         Raises CheckpointMismatch when it is not there or its marker is damaged, StaleOwner when a later owner has it.
         """
-        takeover = take_checkpoint(epoch)
-        answer: Answer = None
-        try:
-            while True:
-                answer = self._do(name, takeover.send(answer))
-        except StopIteration as end:
-            if end.value is None:
-                raise self._missing(name) from None
-            return self._owned(self._mark(name, end.value), end.value)
+        return self._carried_out(name, take_checkpoint(epoch))
+
+    def find(self, name: str) -> OwnedCheckpoint:
+        """The checkpoint of that name where it is just now, whoever has it: its owner may change it, and another one
+        move it. Raises CheckpointMismatch when it is not there or its marker is damaged."""
+        return self._carried_out(name, find_checkpoint())
 
     def remove(self, name: str) -> None:
         """Delete the checkpoint, whose owner is gone, and what stale queries have made of its name. Idempotent."""
@@ -213,6 +214,16 @@ class Checkpoints:
         for directory in (self._directory, posixpath.dirname(self._directory)):
             with suppress(OSError), failpoint("checkpoint.remove_directory"):  # another one's is there, or nothing was
                 Path(directory).rmdir()
+
+    def _carried_out(self, name: str, steps: Takeover) -> OwnedCheckpoint:
+        answer: Answer = None
+        try:
+            while True:
+                answer = self._do(name, steps.send(answer))
+        except StopIteration as end:
+            if end.value is None:
+                raise self._missing(name) from None
+            return self._owned(self._mark(name, end.value), end.value)
 
     def _do(self, name: str, step: Step) -> Answer:
         match step:

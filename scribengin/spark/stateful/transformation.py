@@ -19,13 +19,12 @@ from scribengin.spark.stateful.operators import refuse_unbounded, state_operator
 from scribengin.spark.stateful.plan import refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
+from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.input import spark_schema
 from scribengin.spark.transform.output import FileCollector, UnionedOutputs, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
 from scribengin.spark.transform.spec import CheckedPlan, StateOperator, StateSpec, TransformationSpec
 from scribengin.spark.transform.transformation import Transformation
-
-_STORE = "spark.sql.streaming.stateStore"
 
 
 def load_transformation(spec: TransformationSpec, session: SparkSession) -> Transformation | StatefulTransformation:
@@ -111,13 +110,9 @@ class StatefulTransformation:
 def _settings(state: StateSpec) -> dict[str, str]:
     """What must not be as it is by default: see each. A checkpoint keeps its formats for ever."""
     return {
-        # State on disk, and a bound for what of it is in memory: else it is in the heap, or native and unbounded.
-        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        f"{_STORE}.rocksdb.boundedMemoryUsage": "true",
-        f"{_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
-        # A batch writes what it has changed, and not whole files.
-        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
-        # Files of a batch that failed are never taken for those of one that was committed.
-        f"{_STORE}.checkpointFormatVersion": "2",
+        **STORED_AS,
+        # A bound for what of it is in memory: else it is unbounded, and native.
+        f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
+        f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
         "spark.sql.shuffle.partitions": str(state.partitions),
     }

@@ -1,21 +1,28 @@
-"""A dataflow with state as processes: its worker is killed, and another one goes on with what it has counted."""
+"""A dataflow with state as processes: its worker is killed, and another one goes on with what it has counted; what it
+keeps is shown meanwhile."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scribengin_registry.embedded import EmbeddedZooKeeper
+from tests.integration.cli_runner import command
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 WINDOW_S = 10
+LAST = {"start": "1970-01-01T00:03:10.000Z", "end": "1970-01-01T00:03:20.000Z"}
+"""The window that is open: five records are in it."""
 COUNTS = """
 from pyspark.sql import functions as F
 
@@ -51,7 +58,19 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
     os.kill(flow.view.worker(flow.ready_workers()[0]).pid, signal.SIGKILL)
     cluster.append("in/0", 100)
     wait_for_windows(flow, 19)
+    assert state(
+        cluster, "--operator", "aggregate", "--key", "log=in/0", "--key", "window.start=1970-01-01 00:03:10"
+    ) == [{"task": "task-0", "key": {"window": LAST, "log": "in/0"}, "value": {"count": 5}}]
     assert list((cluster.home / "state" / "counting" / "task-0").iterdir()), "checkpoints are where the home is"
+
+
+def state(cluster: Cluster, *options: str) -> list[Any]:
+    """What `scribengin state` prints."""
+    words = command(["state", "counting", *options, "--json"])
+    environment = {**os.environ, "SCRIBENGIN_REGISTRY": cluster.registry.hosts, "SCRIBENGIN_HOME": str(cluster.home)}
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
 def wait_for_windows(flow: Flow, count: int) -> None:

@@ -21,7 +21,7 @@ from scribengin_registry.contract import Registry
 LOG = "flüge/0"
 DEEP = "/" + "/".join(["namespace" * 10] * 9)
 """So long that the nodes of a thousand segments are no transaction."""
-MANY = 2500
+MANY = 1300
 
 
 class Stopped(Exception):

@@ -1,4 +1,5 @@
-"""State that is forgotten: by `rewind`, by `delete`, and by `registry check --repair`. Without Spark."""
+"""State that `scribengin state` finds, and that is forgotten: by `rewind`, by `delete`, by `registry check --repair`.
+Without Spark."""
 
 from __future__ import annotations
 
@@ -16,15 +17,17 @@ from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.checkpoints import checkpoints_of, named_checkpoints, registry_begun_ms
+from scribengin.dataflow.round.checkpoints import MARKER, checkpoints_of, named_checkpoints, registry_begun_ms
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
 from scribengin.operations.rewind import Rewind
+from scribengin.operations.state import state_of
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace
 from scribengin_registry.contract import Registry
 from scribengin_tools.rendering.chain import delete_dataflow
 from tests.crash.counting_query import CountingTransform
+from tests.integration.cli_runner import quiet_config
 from tests.integration.owners import owner_with_state
 
 EARLIEST = StartAt("earliest")
@@ -91,6 +94,30 @@ def flow(memory_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     flow.own_to_the_end()
     assert flow.delivered() == ONCE
     return flow
+
+
+def test_the_state_of_a_task_is_where_its_owner_has_moved_it(flow: Flow) -> None:
+    [before] = state_of(flow.view)
+    assert (before.task, Path(before.directory).parent.parent) == ("task-0", flow.root / "flow" / "task-0")
+    flow.own_to_the_end()
+    [after] = state_of(flow.view, "task-0")
+    assert after.directory != before.directory
+    assert (Path(after.directory).parent / MARKER).exists()
+
+
+def test_state_that_is_not_there_is_refused_in_a_line(flow: Flow, tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="'flow' has no task 'task-7' with state: task-0"):
+        state_of(flow.view, "task-7")
+    flow.root.rename(tmp_path / "elsewhere")
+    with pytest.raises(ConfigInvalid, match=r"not below .*state of this machine: ask where the workers of 'flow' run"):
+        state_of(flow.view)
+
+
+def test_a_dataflow_without_state_has_none_to_be_looked_at(memory_registry: Registry) -> None:
+    view = DataflowView(memory_registry, "quiet")
+    view.submit(quiet_config(session_timeout_s=10), [], SYSTEM_CLOCK.now_ms())
+    with pytest.raises(ConfigInvalid, match="'quiet' keeps no state"):
+        state_of(view)
 
 
 def test_what_is_rewound_is_counted_anew(flow: Flow) -> None:

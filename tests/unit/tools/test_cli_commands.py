@@ -42,7 +42,7 @@ def test_the_commands_are_those_that_the_readme_lists() -> None:
         "sandbox", "explain", "submit", "start", "list", "status", "history", "monitor", "stop", "kill", "delete",
         "revive", "release-holds", "logs", "schema", "log", "dafka", "registry", "yarn",
 
-        "config", "scale", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web", "proxy",
+        "config", "scale", "state", "rebalance", "pause", "resume", "restart", "rewind", "verify", "web", "proxy",
     }  # fmt: skip
     dafka = {path[1] for path in COMMANDS if len(path) == 2 and path[0] == "dafka"}
     assert dafka == {"tower", "store", "write", "read", "perf", "keys"}

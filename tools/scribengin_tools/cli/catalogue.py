@@ -9,7 +9,7 @@ from typer.models import CommandInfo
 
 PANELS: dict[str, tuple[str, ...]] = {
     "Begin": ("sandbox", "explain", "submit", "schema"),
-    "Look": ("list", "status", "history", "logs", "monitor", "web", "verify"),
+    "Look": ("list", "status", "history", "logs", "state", "monitor", "web", "verify"),
     "Run": ("start", "stop", "pause", "resume", "restart", "kill", "revive"),
     "Change": ("config", "scale", "rebalance", "rewind", "release-holds", "delete"),
     "Other things": ("proxy", "dafka", "log", "registry", "yarn"),
@@ -23,6 +23,7 @@ EXAMPLES: dict[str, str] = {
     "status": "status heat_alarm --watch",
     "history": "history heat_alarm",
     "logs": "logs heat_alarm --worker worker-1 --follow",
+    "state": "state carrier_delays --operator aggregate --key carrier=AA",
     "monitor": "monitor heat_alarm --once --json",
     "web": "web --port 8480 --write",
     "proxy": "proxy --port 8490",

@@ -24,7 +24,7 @@ from scribengin_tools.cli.dafka import keys as dafka_keys
 from scribengin_tools.cli.dafka import perf as dafka_perf
 from scribengin_tools.cli.dafka import records as dafka
 from scribengin_tools.cli.dafka import servers as dafka_servers
-from scribengin_tools.cli.dataflow import config, output, schema, verify
+from scribengin_tools.cli.dataflow import config, output, schema, state, verify
 from scribengin_tools.cli.dataflow import end as ending
 from scribengin_tools.cli.dataflow import operate as operating
 from scribengin_tools.cli.dataflow import status as dataflows
@@ -80,7 +80,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (sandbox, flows, dataflows, monitor, web, proxy, operating, ending, output, verify, schema):
+for module in (sandbox, flows, dataflows, state, monitor, web, proxy, operating, ending, output, verify, schema):
     module.add_to(app)
 for module in (log_dump, log_look, log_admin, log_bench):
     module.add_to(log.app)

@@ -35,6 +35,9 @@ REQUEST_TIMEOUT_S = 8.0
 MUTE_MAX_S = 20.0
 """A control client that has had no answer for so long is replaced: one was seen that did not find a broker again which
 had been away, while others did. All other clients are made anew after an error as it is."""
+_CONTROL = "scribengin-control"
+_UNUSED_MAX = 4
+"""So many control clients stay though nobody uses them."""
 _REFUSED = frozenset(
     {
         KafkaError._AUTHENTICATION,
@@ -122,7 +125,7 @@ class KafkaControl:
         self._key = connection_key(config)
         self._users = 0
         self._troubles = Troubles()
-        self._settings = settings(config, "scribengin-control")
+        self._settings = settings(config, _CONTROL)
         self._admin: AdminClient = made(AdminClient, self._settings, self._troubles)
         self._before: AdminClient | None = None
         self._mute_since_s: float | None = None
@@ -130,19 +133,25 @@ class KafkaControl:
     @classmethod
     def of(cls, config: KafkaConnectionConfig) -> KafkaControl:
         """The cluster of that connection. Every call is to be followed by a `release`. Raises ConfigInvalid."""
+        key = connection_key(config)
         with cls._sharing:
-            cluster = cls._shared.get(connection_key(config))
-            if cluster is None:
-                cluster = cls._shared[connection_key(config)] = cls(config)
+            cluster = cls._shared.pop(key, None)
+            if cluster is None or (cluster._users == 0 and cluster._settings != settings(config, _CONTROL)):
+                cluster = cls(config)
+            if cluster._users == 0:
+                cluster._mute_since_s = None
             cluster._users += 1
+            cls._shared[key] = cluster  # behind those that were used before it
             return cluster
 
     def release(self) -> None:
-        """One user less; with the last one the client goes."""
+        """One user less. Its client stays for the next one: where a client was made and ended for each look, its
+        library met a segmentation fault after some thousands of them."""
         with self._sharing:
             self._users -= 1
-            if self._users == 0:
-                self._shared.pop(self._key, None)
+            unused = [key for key, control in self._shared.items() if control._users == 0]
+            for key in unused[:-_UNUSED_MAX]:
+                del self._shared[key]
 
     @classmethod
     def forget(cls, bootstrap: str) -> None:

@@ -1,0 +1,107 @@
+"""The state in a checkpoint, read beside the query that changes it: as of the last batch that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, to_json
+from pyspark.sql.types import StructType
+
+from scribengin.errors import ConfigInvalid
+from scribengin.spark.session.failures import SPARK_ERRORS, failure
+from scribengin.spark.session.session import activate, session_beside
+from scribengin.spark.stateful.operators import operator_names
+
+STATE_STORE = "spark.sql.streaming.stateStore"
+STORED_AS = {
+    # On disk: else state is in the heap.
+    f"{STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # A batch writes what it has changed, and not whole files.
+    f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    # Files of a batch that failed are never taken for those of one that was committed.
+    f"{STATE_STORE}.checkpointFormatVersion": "2",
+}
+"""How state is written, which is how it must be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """One store of an operator: a join has several."""
+
+    operator: str
+    """As `status` and `explain` call it."""
+    name: str
+    partitions: int
+    batch: int
+    """The last batch that is done, by Spark's number."""
+    number: int
+    """The operator's, in Spark's plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """What is kept for one key. `key` and `value` are JSON, by the columns that Spark has given them."""
+
+    partition: int
+    key: str
+    value: str
+
+
+class StoredState:
+    """The state in the checkpoint `directory`, through a session beside the given one."""
+
+    def __init__(self, directory: str, session: SparkSession) -> None:
+        self._directory = directory
+        self._session = session_beside(session, STORED_AS)
+        self._doing = f"reading the state in {directory}"
+
+    def stores(self) -> list[StateStore]:
+        """All of them, by operator; none before a batch is done. Raises TransformationFailed and SparkUnavailable, also
+        when the checkpoint is moved meanwhile."""
+        try:
+            activate(self._session)
+            rows = self._session.read.format("state-metadata").load(self._directory).collect()
+        except SPARK_ERRORS as error:
+            raise failure(error, self._doing) from error
+        operators = {row.operatorId: row.operatorName for row in rows}
+        names = dict(zip(sorted(operators), operator_names([operators[one] for one in sorted(operators)]), strict=True))
+        found = [
+            StateStore(names[row.operatorId], row.stateStoreName, row.numPartitions, row.maxBatchId, row.operatorId)
+            for row in rows
+        ]
+        return sorted(found, key=lambda store: (store.number, store.name))
+
+    def rows(self, store: StateStore, key: Mapping[str, str], rows_max: int) -> list[StateRow]:
+        """The first rows of a store whose key has these values, by its columns' names (`who`, `window.start`), as Spark
+        writes them. Raises as `stores`, and ConfigInvalid for a column that the key does not have."""
+        try:
+            activate(self._session)
+            reader = self._session.read.format("statestore").option("operatorId", store.number)
+            frame = reader.option("storeName", store.name).load(self._directory)
+            chosen = _with_key(frame, store, key).select("partition_id", to_json("key"), to_json("value"))
+            return [StateRow(*row) for row in chosen.limit(rows_max).collect()]
+        except SPARK_ERRORS as error:
+            raise failure(error, self._doing) from error
+
+
+def _with_key(frame: DataFrame, store: StateStore, key: Mapping[str, str]) -> DataFrame:
+    there = list(_columns(frame.schema["key"].dataType))
+    for name, value in key.items():
+        if name not in there:
+            raise ConfigInvalid(f"the key of {store.operator} has no column '{name}': it has {_listed(there)}")
+        frame = frame.where(col(f"key.{name}").cast("string") == value)
+    return frame
+
+
+def _columns(of: object, above: str = "") -> Iterator[str]:
+    if isinstance(of, StructType):
+        for one in of.fields:
+            yield from _columns(one.dataType, f"{above}.{one.name}" if above else one.name)
+    elif above:
+        yield above
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
