@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-
-from pyspark.sql import SparkSession
 
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.state import TaskState
@@ -19,8 +17,8 @@ StoreOfTask = tuple[str, StateStore]
 
 def stored_state(tasks: Sequence[TaskState]) -> list[StoreOfTask]:
     """All stores of these tasks. Raises as `StoredState`."""
-    with _spark() as session:
-        return [(one.task, store) for one in tasks for store in StoredState(one.directory, session).stores()]
+    with _spark() as stored:
+        return [(one.task, store) for one in tasks for store in stored(one.directory).stores()]
 
 
 def stored_rows(
@@ -29,11 +27,11 @@ def stored_rows(
     """The first rows of that operator, of each task. Raises as `StoredState`, and ConfigInvalid where there is no such
     operator, or `store` does not say which of several stores is meant."""
     found = []
-    with _spark() as session:
+    with _spark() as stored:
         for one in tasks:
-            stored = StoredState(one.directory, session)
-            chosen = chosen_store(stored.stores(), operator, store)
-            found += [(one.task, row) for row in stored.rows(chosen, key, rows_max)]
+            state = stored(one.directory)
+            chosen = chosen_store(state.stores(), operator, store)
+            found += [(one.task, row) for row in state.rows(chosen, key, rows_max)]
     return found
 
 
@@ -53,10 +51,11 @@ def chosen_store(stores: Sequence[StateStore], operator: str, name: str | None) 
 
 
 @contextmanager
-def _spark() -> Iterator[SparkSession]:
+def _spark() -> Iterator[Callable[[str], StoredState]]:
     logging.disable()  # PySpark logs every error with the JVM's whole stack; we say it in a line
     try:
-        yield runtime.start("scribengin state", master="local[1]", brief=True)
+        session = runtime.start("scribengin state", master="local[1]", brief=True)
+        yield lambda directory: StoredState(directory, session)
     finally:
         runtime.stop()
         logging.disable(logging.NOTSET)
