@@ -59,7 +59,10 @@ FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
 # and each takes files in the order that tests/conftest.py says. What is named by a path is looked at by somebody: one
 # process, in order.
 QUICK = "not spark and not servers and not schedules"
-SIDE_BY_SIDE = ("-n", str(min((os.cpu_count() or 1) + 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder")
+SIDE_BY_SIDE = (
+    *("-n", str(min((os.cpu_count() or 1) + 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder"),
+    "--max-worker-restart=0",  # a process that crashes ends the run: xdist hangs, or breaks, where it starts another
+)
 LOG_LINES_SHOWN = 40
 RUN_VARIABLE, PATIENCE_VARIABLE = "SCRIBENGIN_TEST_RUN", "SCRIBENGIN_REGISTRY_PATIENCE_S"
 TESTS_PATIENCE_S = 900  # what outlives even this script ends by itself once its registry has been gone for so long
