@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import checkpoint_root, checkpoints_of, named_checkpoints
-from scribengin.errors import CheckpointMismatch, ConfigInvalid
+from scribengin.errors import ConfigInvalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class TaskState:
 
 def state_of(view: DataflowView, task: str | None = None) -> list[TaskState]:
     """Of the tasks that have state by now, or of that one. Raises ConfigInvalid for a dataflow without state, a task
-    that has none, and checkpoints on other machines; DataflowNotFound."""
+    that has none, and checkpoints on other machines; CheckpointMismatch for a damaged one; DataflowNotFound."""
     config = view.config_in_force().value
     if config.state is None:
         raise ConfigInvalid(f"'{view.dataflow}' keeps no state: its descriptor has no section `state`")
@@ -29,12 +29,11 @@ def state_of(view: DataflowView, task: str | None = None) -> list[TaskState]:
         raise ConfigInvalid(f"'{view.dataflow}' has no task '{task}' with state: {with_state}")
     found = []
     for one in sorted(named) if task is None else [task]:
-        try:
-            owned = checkpoints_of(view.dataflow, one, config.state).find(named[one])
-        except CheckpointMismatch:
+        checkpoint = checkpoints_of(view.dataflow, one, config.state).find(named[one])
+        if checkpoint is None:
             raise ConfigInvalid(
                 f"the state of {one} is not below {checkpoint_root(config.state)} of this machine: ask where the "
                 f"workers of '{view.dataflow}' run, and with their SCRIBENGIN_HOME"
-            ) from None
-        found.append(TaskState(one, owned.query_directory))
+            )
+        found.append(TaskState(one, checkpoint.query_directory))
     return found

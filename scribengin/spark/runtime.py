@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -35,3 +37,17 @@ def stop() -> None:
     """Stop the session, and with it its tables. Idempotent; works on a JVM that died."""
     use_spark_tables(None)
     stop_session()
+
+
+@contextmanager
+def brief_session(name: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session of one core while the block lasts, for a command that looks at something. Raises as `start`.
+
+    Nothing is logged meanwhile: PySpark logs every error with the JVM's whole stack, and commands say it in a line.
+    """
+    logging.disable()
+    try:
+        yield start(name, master="local[1]", conf=conf, brief=True)
+    finally:
+        stop()
+        logging.disable(logging.NOTSET)

@@ -20,7 +20,6 @@ says which registry it is of, so that nobody takes what belongs to another regis
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 import shutil
@@ -35,7 +34,7 @@ from pydantic import ValidationError
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import Part, node_name
+from scribengin.base.model import Part, indented, node_name
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
@@ -186,7 +185,7 @@ class Checkpoints:
         self.files.make_directories(owned.query_directory)
         directory = posixpath.dirname(owned.query_directory)
         with closing(self.files.create(posixpath.join(directory, f".{MARKER}"))) as file:
-            file.append(json.dumps(mark.model_dump(), indent=1).encode())
+            file.append(indented(mark.model_dump()))
             file.sync()
         self.files.rename(posixpath.join(directory, f".{MARKER}"), posixpath.join(directory, MARKER))
         self.files.sync_directory(directory)
@@ -197,12 +196,16 @@ class Checkpoints:
 
         Raises CheckpointMismatch when it is not there or its marker is damaged, StaleOwner when a later owner has it.
         """
-        return self._carried_out(name, take_checkpoint(epoch))
+        place = self._carried_out(name, take_checkpoint(epoch))
+        if place is None:
+            raise self._missing(name)
+        return self._owned(self._mark(name, place), place)
 
-    def find(self, name: str) -> OwnedCheckpoint:
+    def find(self, name: str) -> OwnedCheckpoint | None:
         """The checkpoint of that name where it is just now, whoever has it: its owner may change it, and another one
-        move it. Raises CheckpointMismatch when it is not there or its marker is damaged."""
-        return self._carried_out(name, find_checkpoint())
+        move it. None: it is not there. Raises CheckpointMismatch when its marker is damaged."""
+        place = self._carried_out(name, find_checkpoint())
+        return None if place is None else self._owned(self._mark(name, place), place)
 
     def remove(self, name: str) -> None:
         """Delete the checkpoint, whose owner is gone, and what stale queries have made of its name. Idempotent."""
@@ -215,15 +218,14 @@ class Checkpoints:
             with suppress(OSError), failpoint("checkpoint.remove_directory"):  # another one's is there, or nothing was
                 Path(directory).rmdir()
 
-    def _carried_out(self, name: str, steps: Takeover) -> OwnedCheckpoint:
+    def _carried_out(self, name: str, steps: Takeover) -> CheckpointPlace | None:
         answer: Answer = None
         try:
             while True:
                 answer = self._do(name, steps.send(answer))
         except StopIteration as end:
-            if end.value is None:
-                raise self._missing(name) from None
-            return self._owned(self._mark(name, end.value), end.value)
+            place: CheckpointPlace | None = end.value
+            return place
 
     def _do(self, name: str, step: Step) -> Answer:
         match step:

@@ -18,7 +18,7 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import MARKER, checkpoints_of, named_checkpoints, registry_begun_ms
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import CheckpointMismatch, ConfigInvalid
 from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
 from scribengin.operations.rewind import Rewind
 from scribengin.operations.state import state_of
@@ -108,6 +108,10 @@ def test_the_state_of_a_task_is_where_its_owner_has_moved_it(flow: Flow) -> None
 def test_state_that_is_not_there_is_refused_in_a_line(flow: Flow, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="'flow' has no task 'task-7' with state: task-0"):
         state_of(flow.view, "task-7")
+    [task] = state_of(flow.view)
+    (Path(task.directory).parent / MARKER).write_text("{")
+    with pytest.raises(CheckpointMismatch, match="is damaged"):
+        state_of(flow.view)
     flow.root.rename(tmp_path / "elsewhere")
     with pytest.raises(ConfigInvalid, match=r"not below .*state of this machine: ask where the workers of 'flow' run"):
         state_of(flow.view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -68,13 +67,8 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
 
 
 def _checked_by_spark(config: DataflowConfig, spec: Callable[[], TransformationSpec]) -> CheckedPlan:
-    logging.disable()  # PySpark logs every mistake in SQL with the JVM's whole stack; we say it in a line
-    session = runtime.start(f"explain {config.name}", master="local[1]", conf=config.spark.conf, brief=True)
-    try:
+    with runtime.brief_session(f"explain {config.name}", config.spark.conf) as session:
         return load_transformation(spec(), session).check()
-    finally:
-        runtime.stop()
-        logging.disable(logging.NOTSET)
 
 
 def _transformation(config: DataflowConfig) -> str:

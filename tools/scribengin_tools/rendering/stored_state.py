@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.state import TaskState
 from scribengin.spark import runtime
 from scribengin.spark.stateful.stored import StateRow, StateStore, StoredState
 
+_NAME = "scribengin state"
 StoreOfTask = tuple[str, StateStore]
 """The task, and a store of it."""
 
 
 def stored_state(tasks: Sequence[TaskState]) -> list[StoreOfTask]:
     """All stores of these tasks. Raises as `StoredState`."""
-    with _spark() as stored:
-        return [(one.task, store) for one in tasks for store in stored(one.directory).stores()]
+    with runtime.brief_session(_NAME) as session:
+        return [(one.task, store) for one in tasks for store in StoredState(one.directory, session).stores()]
 
 
 def stored_rows(
@@ -27,9 +26,9 @@ def stored_rows(
     """The first rows of that operator, of each task. Raises as `StoredState`, and ConfigInvalid where there is no such
     operator, or `store` does not say which of several stores is meant."""
     found = []
-    with _spark() as stored:
+    with runtime.brief_session(_NAME) as session:
         for one in tasks:
-            state = stored(one.directory)
+            state = StoredState(one.directory, session)
             chosen = chosen_store(state.stores(), operator, store)
             found += [(one.task, row) for row in state.rows(chosen, key, rows_max)]
     return found
@@ -48,14 +47,3 @@ def chosen_store(stores: Sequence[StateStore], operator: str, name: str | None) 
         which = ", ".join(one.name for one in of_operator)
         raise ConfigInvalid(f"{operator} has the stores {which}: name one of them with --store")
     return meant[0]
-
-
-@contextmanager
-def _spark() -> Iterator[Callable[[str], StoredState]]:
-    logging.disable()  # PySpark logs every error with the JVM's whole stack; we say it in a line
-    try:
-        session = runtime.start("scribengin state", master="local[1]", brief=True)
-        yield lambda directory: StoredState(directory, session)
-    finally:
-        runtime.stop()
-        logging.disable(logging.NOTSET)

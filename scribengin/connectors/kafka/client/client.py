@@ -122,7 +122,6 @@ class KafkaControl:
     def __init__(self, config: KafkaConnectionConfig) -> None:
         """Raises ConfigInvalid for settings that librdkafka refuses."""
         self.bootstrap = config.bootstrap
-        self._key = connection_key(config)
         self._users = 0
         self._troubles = Troubles()
         self._settings = settings(config, _CONTROL)
