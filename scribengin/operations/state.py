@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import checkpoint_root, checkpoints_of, named_checkpoints
 from scribengin.errors import ConfigInvalid
@@ -29,11 +30,27 @@ def state_of(view: DataflowView, task: str | None = None) -> list[TaskState]:
         raise ConfigInvalid(f"'{view.dataflow}' has no task '{task}' with state: {with_state}")
     found = []
     for one in sorted(named) if task is None else [task]:
-        checkpoint = checkpoints_of(view.dataflow, one, config.state).find(named[one])
-        if checkpoint is None:
+        here = _found(view.dataflow, config.state, one, named[one])
+        if here is None:
             raise ConfigInvalid(
                 f"the state of {one} is not below {checkpoint_root(config.state)} of this machine: ask where the "
                 f"workers of '{view.dataflow}' run, and with their SCRIBENGIN_HOME"
             )
-        found.append(TaskState(one, checkpoint.query_directory))
+        found.append(here)
     return found
+
+
+def state_here(view: DataflowView) -> list[TaskState]:
+    """Of the tasks whose checkpoint is on this machine. Raises CheckpointMismatch for a damaged one;
+    DataflowNotFound."""
+    config = view.config_in_force().value
+    if config.state is None:
+        return []
+    named = sorted(named_checkpoints(view))
+    found = [_found(view.dataflow, config.state, task, checkpoint) for task, checkpoint in named]
+    return [one for one in found if one is not None]
+
+
+def _found(dataflow: str, config: StateConfig, task: str, named: str) -> TaskState | None:
+    checkpoint = checkpoints_of(dataflow, task, config).find(named)
+    return None if checkpoint is None else TaskState(task, checkpoint.query_directory)

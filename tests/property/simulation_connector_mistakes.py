@@ -32,6 +32,24 @@ def merge_the_newest_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "due", due)
 
 
+def merge_without_version(patch: pytest.MonkeyPatch) -> None:
+    """A merge is decided and finished whatever another master has written meanwhile."""
+
+    class Blind:
+        def __init__(self, registry: Any) -> None:
+            self._registry = registry
+
+        def set(self, path: str, data: bytes, _version: int) -> int:
+            written: int = self._registry.set(path, data)
+            return written
+
+    for step in ("_merge", "_finish"):
+        real = getattr(merge.StreamMerge, step)
+        patch.setattr(
+            merge.StreamMerge, step, lambda self, registry, *what, real=real: real(self, Blind(registry), *what)
+        )
+
+
 def read_segments_beside_their_merge(patch: pytest.MonkeyPatch) -> None:
     """Readers forget that a merge that is on its way may be in its place."""
     patch.setattr(MergeDescriptor, "holds", lambda self, key: self.is_final(key))
@@ -64,6 +82,10 @@ def spread_files_by_their_names_of_now(patch: pytest.MonkeyPatch) -> None:
 
 CONNECTOR_MISTAKES: dict[Mistake, tuple[Storage, Aim]] = {
     merge_the_newest_first: ("files", Aim(0)),
+    merge_without_version: (
+        "files",
+        Aim(18, ("zombie", "files.merge_write:after"), ("zombie", "files.merge_decide:before")),
+    ),
     read_segments_beside_their_merge: ("files", Aim(0)),
     read_what_is_not_committed: ("kafka", Aim(0)),
     count_records_for_offsets: ("kafka", Aim(0)),

@@ -11,10 +11,10 @@ from itertools import islice
 
 import pytest
 
-from scribengin.testing.simulation.plan import SESSION_TIMEOUT_S, Fault, Plan, drawn
+from scribengin.testing.simulation.plan import SESSION_TIMEOUT_S, Fault, Plan, Storage, drawn
 from scribengin.testing.simulation.shrinking import shrunk
 from scribengin.testing.simulation.world import simulate
-from scribengin_dev.simulate import simulated, smallest_failing
+from scribengin_dev.simulate import main, simulated, smallest_failing
 from tests.property import simulation_mistakes as mistakes
 
 SCHEDULES = 1_000
@@ -35,6 +35,12 @@ def results() -> Iterator[Results]:
 def test_every_promise_is_kept(_from: int, results: Results) -> None:
     for seed, promise, _ in islice(results, AT_ONCE):
         assert promise is None, smallest_failing(seed).transcript
+
+
+@pytest.mark.parametrize(("storage", "seed"), [("files", 192), ("files", 233), ("kafka", 195)])
+def test_schedules_that_broke_the_simulator_once_keep_every_promise(storage: Storage, seed: int) -> None:
+    """The power failed between a name and its sync; who ended in a wait let go of a lock that others had."""
+    assert simulate(drawn(seed, storage)).promise is None
 
 
 def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
@@ -109,3 +115,10 @@ def test_what_fails_is_made_smaller_and_told_so_that_people_can_read_it(monkeypa
     assert told[0].startswith(f"seed {small.plan.seed}: 1 streams of")
     assert any("FAULT" in line for line in told)
     assert told[-1].startswith("BROKEN: nothing acknowledged is lost")
+
+
+def test_the_command_runs_schedules_on_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2", "--first", "7", "--storage", "files"]) == 0
+    assert capsys.readouterr().out.startswith("2 schedules, ")
+    assert main(["--seed", "7", "--storage", "kafka"]) == 0
+    assert "from a topic to a topic" in capsys.readouterr().out

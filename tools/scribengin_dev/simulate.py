@@ -9,15 +9,18 @@ import argparse
 import os
 import sys
 from collections.abc import Generator, Iterable, Sequence
+from functools import partial
 from multiprocessing import get_context
+from typing import get_args
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.testing.simulation.plan import drawn
+from scribengin.testing.simulation.plan import Storage, drawn
 from scribengin.testing.simulation.shrinking import shrunk
 from scribengin.testing.simulation.world import Outcome, simulate
 
 SEEDS = 2000
 TOLD_EVERY = 500
+STORAGES = tuple(kind for kind in get_args(Storage) if kind != "sink")
 Result = tuple[int, str | None, float]
 """What `broken` says of a schedule."""
 
@@ -31,40 +34,42 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--seed", type=int, help="only this one, with its transcript")
     parser.add_argument("--every-stop", action="store_true", help="with --seed: a line for every stop that is passed")
+    parser.add_argument("--storage", choices=STORAGES, help="what all read and write (default: drawn from the seed)")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        outcome = simulate(drawn(options.seed), every_stop=options.every_stop)
+        outcome = simulate(drawn(options.seed, options.storage), every_stop=options.every_stop)
         sys.stdout.write(outcome.transcript)
         return 0 if outcome.failure is None else 1
-    return _run(range(options.first, options.first + options.seeds))
+    return _run(range(options.first, options.first + options.seeds), options.storage)
 
 
-def broken(seed: int) -> Result:
+def broken(seed: int, storage: Storage | None = None) -> Result:
     """One schedule: its seed, the promise that it broke, and for how many seconds the cluster ran."""
-    outcome = simulate(drawn(seed))
+    outcome = simulate(drawn(seed, storage))
     return seed, outcome.promise, outcome.seconds
 
 
-def simulated(seeds: Iterable[int], processes: int | None = None) -> Generator[Result, None, None]:
+def simulated(seeds: Iterable[int], storage: Storage | None = None) -> Generator[Result, None, None]:
     """What `broken` says of each, in their order, found side by side."""
-    with get_context("spawn").Pool(processes or os.cpu_count() or 1) as pool:
-        yield from pool.imap(broken, seeds, chunksize=10)
+    with get_context("spawn").Pool(os.cpu_count() or 1) as pool:
+        yield from pool.imap(partial(broken, storage=storage), seeds, chunksize=10)
 
 
-def smallest_failing(seed: int) -> Outcome:
+def smallest_failing(seed: int, storage: Storage | None = None) -> Outcome:
     """The schedule of a seed that fails, made smaller."""
-    return shrunk(simulate(drawn(seed)))
+    return shrunk(simulate(drawn(seed, storage)))
 
 
-def _run(seeds: Sequence[int]) -> int:
+def _run(seeds: Sequence[int], storage: Storage | None) -> int:
     begun_s = SYSTEM_CLOCK.monotonic_s()
     cluster_s = 0.0
-    for done, (seed, promise, seconds) in enumerate(simulated(seeds), start=1):
+    for done, (seed, promise, seconds) in enumerate(simulated(seeds, storage), start=1):
         cluster_s += seconds
         if promise is not None:
             sys.stdout.write(f"seed {seed} breaks a promise ({promise}); it is made smaller\n\n")
-            sys.stdout.write(smallest_failing(seed).transcript)
-            sys.stdout.write(f"\nthe whole of it: tools/dev.py simulate --seed {seed}\n")
+            sys.stdout.write(smallest_failing(seed, storage).transcript)
+            chosen = f" --storage {storage}" if storage else ""
+            sys.stdout.write(f"\nthe whole of it: tools/dev.py simulate --seed {seed}{chosen}\n")
             return 1
         if done % TOLD_EVERY == 0 or done == len(seeds):
             taken_s = SYSTEM_CLOCK.monotonic_s() - begun_s

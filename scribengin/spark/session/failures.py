@@ -58,7 +58,7 @@ class Cause:
 def failure(error: Exception, doing: str) -> TransformationFailed | SparkUnavailable:
     """What to raise, `from error`, for one of SPARK_ERRORS that came up while `doing` something."""
     try:
-        causes = list(_causes(error))
+        causes = list(causes_behind(error))
     except (Py4JError, OSError):  # asked what happened, the JVM does not answer
         causes = []
     if not causes and isinstance(error, PySparkException):  # PySpark's own, from before anything reached the JVM
@@ -93,7 +93,7 @@ def _reads(store: Any, stage: int) -> Iterator[int]:
 def one_line(error: BaseException) -> str:
     """What an exception says, in one line, without the JVM's stack."""
     if isinstance(error, SPARK_ERRORS):
-        causes = list(_causes(error))
+        causes = list(causes_behind(error))
         if causes:
             return next((cause for cause in causes if cause.condition), causes[-1]).line
     return traceback.format_exception_only(error)[-1].strip().partition("\n")[0]
@@ -102,7 +102,7 @@ def one_line(error: BaseException) -> str:
 def java_kinds(error: Exception) -> list[str]:
     """The classes of the Java exceptions behind one of SPARK_ERRORS, without their packages, outermost first."""
     try:
-        return [cause.kind for cause in _causes(error)]
+        return [cause.kind for cause in causes_behind(error)]
     except (Py4JError, OSError):
         return []
 
@@ -128,7 +128,8 @@ def cause_of(causes: Sequence[Cause], doing: str) -> TransformationFailed | Spar
     return SparkUnavailable(f"Spark failed while {doing}: {causes[-1].line}")
 
 
-def _causes(error: BaseException) -> Iterator[Cause]:
+def causes_behind(error: BaseException) -> Iterator[Cause]:
+    """The Java exceptions behind one of SPARK_ERRORS, outermost first; none where it was PySpark's own."""
     yield from java_causes(getattr(error, "java_exception", None) or getattr(error, "_origin", None))
 
 

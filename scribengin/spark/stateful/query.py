@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame
 from scribengin.base.threads import pause
 from scribengin.errors import CheckpointMismatch, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes
+from scribengin.spark.stateful.fitting import WAY_OUT
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.progress import QueryProgress
 from scribengin.spark.transform.output import OutputCollector, UnionedOutputs, outputs_of
@@ -153,8 +154,7 @@ class TransformationQuery:
         for cause in causes:
             if cause.condition.startswith(_DOES_NOT_FIT):
                 return CheckpointMismatch(
-                    f"the transformation does not fit its checkpoint any more ({cause.line}): give the dataflow the "
-                    "one that it had, or submit another dataflow"
+                    f"the transformation does not fit its checkpoint any more ({cause.line}): {WAY_OUT}"
                 )
         told = causes[-1].line if causes else "it said nothing"
         return SparkUnavailable(f"Spark failed while {self._doing}: {told}")

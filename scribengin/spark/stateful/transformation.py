@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
+from scribengin.spark.stateful.fitting import refuse_unfitting
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unstreamable
@@ -46,10 +47,13 @@ class StatefulTransformation:
         """Import the user's function. Raises PackageInvalid, SparkUnavailable."""
         return cls(PlanBuilder(spec), session)
 
-    def check(self) -> CheckedPlan:
-        """Build it and look at the plan. Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet),
-        PackageInvalid, SparkUnavailable."""
-        built, _, operators = self._built(self._new_directory())
+    def check(self, kept: Mapping[str, str] | None = None) -> CheckedPlan:
+        """Build it and look at the plan, and whether it fits what tasks have `kept`: the directory of each one's query.
+        Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, CheckpointMismatch,
+        SparkUnavailable, TransformationFailed."""
+        built, unioned, operators = self._built(self._new_directory())
+        for task, directory in (kept or {}).items():
+            refuse_unfitting(unioned.frame, operators, task, directory)
         return CheckedPlan(
             {name: input_.schema.toDDL() for name, input_ in built.inputs.items()},
             {name: given.schema.toDDL() for name, given in built.given.items()},

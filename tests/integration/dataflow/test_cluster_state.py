@@ -63,14 +63,24 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
     flow.wait(lambda: state(cluster, *chosen) == [kept], "five records in the last window, whose batch may still go on")
     assert list((cluster.home / "state" / "counting" / "task-0").iterdir()), "checkpoints are where the home is"
 
+    (tmp_path / "counts.py").write_text(COUNTS.replace('"log").count', '(F.col("n") % 7).alias("log")).count'))
+    workers = flow.ready_workers()
+    refused = told(cluster, "restart", "counting", "--yes")
+    assert refused.returncode == 2
+    assert "what task-0 has kept for aggregate does not fit the transformation any more" in refused.stderr
+    assert (flow.ready_workers(), flow.view.status().state) == (workers, "running")
+
 
 def state(cluster: Cluster, *options: str) -> list[Any]:
     """What `scribengin state` prints."""
-    words = command(["state", "counting", *options, "--json"])
-    environment = {**os.environ, "SCRIBENGIN_REGISTRY": cluster.registry.hosts, "SCRIBENGIN_HOME": str(cluster.home)}
-    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    ended = told(cluster, "state", "counting", *options, "--json")
     assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def told(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "SCRIBENGIN_REGISTRY": cluster.registry.hosts, "SCRIBENGIN_HOME": str(cluster.home)}
+    return subprocess.run(command(list(words)), env=environment, capture_output=True, text=True, check=False)
 
 
 def wait_for_windows(flow: Flow, count: int) -> None:

@@ -7,7 +7,7 @@ renamed while they are read, as those of logs are. The sink's files are merged a
 from __future__ import annotations
 
 from bisect import bisect_right
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -132,16 +132,17 @@ class FileStreams(SinkStreams):
 
     def _create(self, name: str) -> _InputFile:
         path = f"{_DIRECTORY}/{name}.log"
-        file = self._files.create(path)
-        self._files.sync_directory(_DIRECTORY)
-        made = _InputFile(name, path, file, self._files.find(path)[0].identity)
+        with self._durably():
+            file = self._files.create(path)
+            self._files.sync_directory(_DIRECTORY)
+            made = _InputFile(name, path, file, self._files.find(path)[0].identity)
         self._input_files.append(made)
         return made
 
     def _append(self, current: _InputFile) -> None:
         payload = oracle.payload_of(current.name, len(current.ends))
         line = payload + b"\n"
-        with self.world.scheduler.at_once():  # nobody reads what the disk may lose
+        with self._durably():
             current.file.append(line)
             current.file.sync()
             current.ends.append((current.ends[-1] if current.ends else 0) + len(line))
@@ -151,6 +152,11 @@ class FileStreams(SinkStreams):
         """As programs rotate their logs: the file keeps what it is known by."""
         file.renamed += 1
         path = f"{_DIRECTORY}/{file.name}.log.{file.renamed}"
-        self._files.rename(file.path, path)
-        self._files.sync_directory(_DIRECTORY)
-        file.path = path
+        with self._durably():
+            self._files.rename(file.path, path)
+            self._files.sync_directory(_DIRECTORY)
+            file.path = path
+
+    def _durably(self) -> AbstractContextManager[None]:
+        """Nobody reads what the disk may lose, and no power fails between a change and its sync."""
+        return self.world.scheduler.at_once()

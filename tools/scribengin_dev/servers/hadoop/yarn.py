@@ -225,7 +225,8 @@ _SETTINGS: dict[str, object] = {
     # What is dead is found out in seconds, so that tests need not wait for minutes.
     "yarn.nm.liveness-monitor.expiry-interval-ms": 10_000,
     "yarn.resourcemanager.nm.liveness-monitor.interval-ms": 1_000,
-    "yarn.am.liveness-monitor.expiry-interval-ms": 120_000,  # a master has so long to start, on a busy machine too
+    # A master has so long to start (YARN's own limit): its node unpacks an environment of 700 MB first.
+    "yarn.am.liveness-monitor.expiry-interval-ms": 600_000,
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": 200,
     "yarn.resourcemanager.connect.retry-interval.ms": 500,
     "yarn.client.nodemanager-connect.max-wait-ms": 5_000,

@@ -1,0 +1,85 @@
+"""Whether a transformation fits the state that is kept, found out before anything is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scribengin.errors import CheckpointMismatch
+from scribengin.spark.stateful.transformation import StatefulTransformation
+from scribengin_registry.contract import Registry
+from tests.integration.state_flow import StateFlow, drain
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+COUNTS = "SELECT window.start AS start, who, count(*) AS n FROM src GROUP BY window(at, '10 seconds'), who"
+FIT = (COUNTS, COUNTS.replace("count(*)", "count(*) + 1"), COUNTS.replace("who,", "upper(who) AS w,"))
+DO_NOT = {
+    COUNTS.replace("who", "n % 7"): r"task-0 has kept for aggregate does not .*\(\[STATE_STORE_KEY_SCHEMA",
+    COUNTS.replace(
+        "count(*)", "count(*) + max(n)"
+    ): r"task-0 has kept for aggregate does not .*\[STATE_STORE_VALUE_SCHEMA",
+    COUNTS.replace(
+        "window", "session_window"
+    ): "has the state of aggregate, and the transformation keeps that of session",
+    "SELECT who, n FROM src": "has the state of aggregate, and the transformation keeps that of none",
+}
+
+
+def test_what_does_not_fit_is_refused_by_the_operators_name_and_nothing_is_changed(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS)
+    flow.append("in/0", [(10, "a", 1), (11, "b", 2), (12, "a", 3)])
+    with flow.owner() as owner:
+        owner.take_over()
+        drain(owner)
+        [query] = tmp_path.glob("state/flow/task-0/*/query")
+        before = _files(query)
+        for sql in FIT:
+            check(flow, sql, query)
+        for sql, told in DO_NOT.items():
+            with pytest.raises(CheckpointMismatch, match=told):
+                check(flow, sql, query)
+        assert _files(query) == before
+        flow.append("in/0", [(13, "a", 4)])
+        drain(owner)
+        owner.release()
+
+
+def test_of_several_operators_the_one_is_named_that_does_not_fit(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    windows = (
+        "SELECT window(src.at, '10 seconds').start AS start, count(*) AS n FROM src JOIN other ON src.who = other.who "
+        "AND other.at BETWEEN src.at AND src.at + INTERVAL 10 SECONDS GROUP BY window(src.at, '10 seconds')"
+    )
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=windows)
+    flow.append("in/0", [(10, "a", 1)])
+    flow.append("other", [(12, "a", 7)])
+    flow.run_to_the_end()
+    [query] = tmp_path.glob("state/flow/task-0/*/query")
+    check(flow, windows, query)
+    with pytest.raises(CheckpointMismatch, match="has kept for join does not fit"):
+        check(flow, windows.replace("src.who = other.who", "src.n = other.n"), query)
+    with pytest.raises(CheckpointMismatch, match="has kept for aggregate does not fit"):
+        check(flow, windows.replace("count(*)", "max(other.n)"), query)
+
+
+def test_where_nothing_is_kept_yet_everything_fits(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    check(StateFlow(memory_registry, spark, tmp_path, sql=COUNTS), COUNTS, tmp_path / "none")
+
+
+def check(flow: StateFlow, sql: str, query: Path) -> None:
+    flow.config = flow.config.model_copy(update={"sql": sql})
+    with flow.open() as resources:
+        spec = resources.transformation_spec()
+        StatefulTransformation.load(spec, flow.spark).check({"task-0": str(query)})
+
+
+def _files(directory: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
