@@ -21,7 +21,7 @@ from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.integration.dafka.dafka_roles import LISTENING, config_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(600)]
 TOPIC = "flights"
 LOGS = ("in/0", "in/1")
 

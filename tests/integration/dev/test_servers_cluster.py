@@ -54,6 +54,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     run("stop", tmp_path / "cluster")
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)  # it starts seven servers, and there may be others on this machine
 def test_servers_outlive_the_command_are_found_and_end_when_they_are_told(folder: Path) -> None:
     assert "resourcemanager" in run("start", folder)

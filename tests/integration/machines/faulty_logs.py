@@ -1,5 +1,5 @@
-"""Logs on machines, their clients, and what happens to both: a schedule of faults is drawn from a seed, and what the
-clients saw is held against what a log promises."""
+"""Logs in BookKeeper on machines, their clients, and what happens to both: a schedule of faults is drawn from a seed,
+and what the clients saw is held against what a log promises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from scribengin.testing.log_history import (
 )
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
-from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.machine_room import MachineRoom
 from scribengin_dev.servers.machines import NamespaceMachine
 from scribengin_registry.opening import connect
@@ -105,14 +104,12 @@ class LogClient(Process):
 
 
 class FaultyLog:
-    """A log on the machines of a room, in one of the stores, and what strikes it."""
+    """A log on the machines of a room, and what strikes it."""
 
-    def __init__(self, room: MachineRoom, store: str, hdfs: HdfsServers, bookies: BookKeeperServers, seed: int) -> None:
+    def __init__(self, room: MachineRoom, bookies: BookKeeperServers, seed: int) -> None:
         self.room = room
-        self.store = store
-        self.hdfs = hdfs
         self.bookies = bookies
-        self.chance = random.Random(f"{store} {seed}")
+        self.chance = random.Random(f"bk {seed}")
         self.path = f"{PATH}-{uuid.uuid4().hex[:8]}"
         self.clients: list[LogClient] = []
         self.proxies: list[Process | None] = [None, None]
@@ -122,12 +119,10 @@ class FaultyLog:
     def bound(self) -> Iterator[None]:
         """While the block lasts; then what was struck is whole again, and all clients have ended."""
         with self._stack, connect(self.room.zookeeper.hosts, auth="") as registry:
-            name = self.path.strip("/")
-            place = f"{self.hdfs.url}/{name}" if self.store == "hdfs" else self.bookies.log_location(name)
-            LogNamespace.bind(self.path, place, registry=registry, store=self.store)
+            place = self.bookies.log_location(self.path.strip("/"))
+            LogNamespace.bind(self.path, place, registry=registry, store="bk")
             with LogNamespace.open(self.path, registry=registry) as self.namespace:
-                copies = {"ensemble_size": 2} if self.store == "bk" else {}  # two copies on three bookies
-                self.namespace.create(LOG, LogConfig(segment_bytes_max=16 * 1024, **copies))
+                self.namespace.create(LOG, LogConfig(segment_bytes_max=16 * 1024, ensemble_size=2))  # of three bookies
                 yield
 
     def client(self, what: str, machine: NamespaceMachine, name: str, *, proxied: bool = False) -> LogClient:
@@ -179,7 +174,7 @@ class FaultyLog:
                 content += [(tuple(record.dlsn), record.payload.decode()) for record in records]
         anomalies = check_history(self._events(), content)
         told = "\n".join(map(str, anomalies[:20]))
-        expect_output(not anomalies, f"{len(anomalies)} anomalies on {self.store}:\n{told}")
+        expect_output(not anomalies, f"{len(anomalies)} anomalies:\n{told}")
         assert len(acknowledged) >= SOME, "nothing was written"
 
     def _events(self) -> list[LogEvent]:
@@ -209,7 +204,7 @@ def nodes_of_the_store(log: FaultyLog) -> None:
     log.client("read", log.room.head, "reader")
     log.await_more(writer, "the first records", count=log.chance.randint(5, 40))
     first, second, _third = log.chance.sample(range(3), 3)
-    kill, start = _node_acts(log)
+    kill, start = log.bookies.kill, log.bookies.start_bookie
     kill(first)
     log.await_more(writer, "records with two of three")
     kill(second)
@@ -222,12 +217,6 @@ def nodes_of_the_store(log: FaultyLog) -> None:
     start(first)
     start(second)
     log.expect_honesty()
-
-
-def _node_acts(log: FaultyLog) -> tuple[Callable[[int], None], Callable[[int], None]]:
-    if log.store == "hdfs":
-        return log.hdfs.kill_data_node, log.hdfs.start_data_node
-    return log.bookies.kill, log.bookies.start_bookie
 
 
 def proxies(log: FaultyLog) -> None:

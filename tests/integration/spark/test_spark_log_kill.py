@@ -43,6 +43,7 @@ def start(uri: str, directory: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=directory, env=environment, start_new_session=True)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(4 * _LIMIT_S)
 def test_a_killed_stream_goes_on_and_writes_every_record_once(
     registry: Registry, registry_hosts: str, tmp_path: Path
