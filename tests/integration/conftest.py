@@ -17,6 +17,7 @@ from scribengin.spark.log_format.format import register
 from scribengin_registry.contract import Registry
 from scribengin_registry.opening import connect
 from tests.integration.cli_runner import CommandLine
+from tests.servers.jvms import COMPILED
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +25,18 @@ def spark() -> Iterator[SparkSession]:
     """This process's Spark session, stopped at the end of the run."""
     yield runtime.start("scribengin-tests", master="local[2]")
     runtime.stop()
+
+
+@pytest.fixture
+def compiled_plans(spark: SparkSession) -> Iterator[None]:
+    """Sessions that begin meanwhile have their plans compiled, as users' have."""
+    conf = spark._jsc.sc().conf()
+    before = {name: conf.get(name) for name in COMPILED}
+    for name, value in COMPILED.items():
+        conf.set(name, value)
+    yield
+    for name, value in before.items():
+        conf.set(name, value)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
 from tests.integration.demo_runs import expect_exact, processes_in, start_demo
 from tests.integration.leftovers import await_none
+from tests.servers.jvms import with_compiled_plans
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -33,8 +35,9 @@ def running_containers(directory: Path) -> list[str]:
     "launcher", ["local", *(pytest.param(name, marks=pytest.mark.full) for name in ("yarn", "skein"))]
 )
 def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_killed(
-    tmp_path: Path, launcher: str
+    tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", with_compiled_plans(os.environ["SPARK_SUBMIT_OPTS"]))
     demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both", "--launcher", launcher)
     output, errors = demo.communicate(timeout=800)
     assert demo.returncode == 0, output + errors

@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.spark.session.class_archive import ARCHIVE_VARIABLE, mark
+from scribengin.spark.session.session import session_beside
 from scribengin_dev.servers.java_server import OPTIONS_VARIABLE, java_command
 from scribengin_registry.java.runtime import find_java
-from tests.servers.jvms import CACHE, start_jvms_lightly
+from tests.servers.jvms import CACHE, COMPILED, start_jvms_lightly, with_compiled_plans
 
 
 @pytest.mark.spark
@@ -23,7 +24,17 @@ def test_sparks_jvm_is_light_and_its_classes_come_from_the_archive(spark: SparkS
     assert "-XX:TieredStopAtLevel=1" in arguments
     archives = [word.partition("=")[2] for word in arguments if word.startswith("-XX:SharedArchiveFile=")]
     assert archives or find_java().major > 17, "later ones may come without, or refuse it"
+    assert spark.conf.get("spark.sql.codegen.wholeStage") == "false"
     assert all(archive in Path(f"/proc/{jvm}/maps").read_text() for archive in archives), "the JVM does not use it"
+
+
+@pytest.mark.spark
+def test_plans_are_compiled_where_a_test_wants_them_as_users_have_them(
+    spark: SparkSession, compiled_plans: None
+) -> None:
+    beside = session_beside(spark)
+    assert {name: beside.conf.get(name) for name in COMPILED} == COMPILED
+    assert "*(1) " in str(beside.range(3).selectExpr("id + 1")._jdf.queryExecution().executedPlan())
 
 
 _SESSION = """
@@ -56,6 +67,8 @@ def test_what_the_user_has_set_is_kept_and_nothing_is_set_twice() -> None:
     start_jvms_lightly(environ)
     assert environ == once
     assert environ["SPARK_SUBMIT_OPTS"].startswith("-Dhis=own -XX:")
+    assert "codegen" in environ["SPARK_SUBMIT_OPTS"]
+    assert "codegen" not in with_compiled_plans(environ["SPARK_SUBMIT_OPTS"])
 
 
 def test_a_server_gets_the_options_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

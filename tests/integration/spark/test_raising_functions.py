@@ -15,7 +15,7 @@ from scribengin.dataflow.round.bad_records import SUSPECTS_TRIED, Isolated, Piec
 from scribengin.spark.transform.transformation import InputSpec, Transformation
 from tests.integration.spark_samples import json_input, payloads, records, spec
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_plans")]
 
 COUNT = 5_000
 FORTY = [0, 1, 2, *range(100, 100 + 36 * 130, 130), COUNT - 1]
