@@ -3,11 +3,15 @@
 Limits of time, a session's or a client's, are meant for a machine that runs. One of many on a host may stand still:
 that of our continuous integration did for 41 s. What was late then says nothing about what is tested. What fails on a
 machine that ran has failed. And so has, standstill or not, what put out something else than was put in (WrongOutput).
+
+One limit of Spark's is too short for a machine that has much to do, and cannot be set: a Python process that plans a
+source has ten seconds to start. What Spark says has failed by it is run again, too.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,6 +27,8 @@ STANDSTILL_MIN_S = 2.0
 _LOOK_S = 0.2
 _AGAIN = "run again"
 _AGAIN_MAX = 2
+_SPARKS_LIMIT = re.compile(r"Python worker (failed )?to connect back")
+"""What `PythonWorkerFactory` of Spark says after its ten seconds."""
 
 
 def standstill_s(passed_s: float, processor_s: float) -> float:
@@ -118,14 +124,21 @@ class Again:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         for _ in range(_AGAIN_MAX):
             failed = _failure(reports)
-            if failed is None or _is_wrong(failed) or not (still_s := self._watch.longest_s()):
+            excuse = None if failed is None or _is_wrong(failed) else self._excuse(failed)
+            if failed is None or excuse is None:
                 break
-            item.user_properties.append((_AGAIN, f"after {still_s:.1f} s of standstill: {_said(failed)}"))
+            item.user_properties.append((_AGAIN, f"{excuse}: {_said(failed)}"))
             reports = self._again(item, nextitem, limit)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    def _excuse(self, failed: pytest.TestReport) -> str | None:
+        still_s = self._watch.longest_s()
+        if still_s:
+            return f"after {still_s:.1f} s of standstill"
+        return "for Spark's limit to Python's start" if _SPARKS_LIMIT.search(str(failed.longrepr)) else None
 
     def _again(self, item: pytest.Item, nextitem: pytest.Item | None, limit: Limit) -> list[pytest.TestReport]:
         """All that the tests of the run share begins anew."""

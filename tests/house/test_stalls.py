@@ -95,6 +95,11 @@ def test_it():
     tried()
     assert False, "wrong"
 """
+SPARKS_LIMIT = """
+def test_it():
+    if tried() == 1:
+        raise OSError("Spark failed\\n  cause: Python worker failed to connect back.")
+"""
 UNREADY_ONCE = """
 @pytest.fixture(scope="module")
 def server():
@@ -118,6 +123,7 @@ class Sample:
     tries: int
     failed: bool = False
     said: str = ""
+    excuse: str = "test_it, after"
 
 
 SAMPLES = {
@@ -129,6 +135,7 @@ SAMPLES = {
     "output_never_came": Sample(AWAITS_IN_VAIN, 1, failed=True),
     "hangs_afterwards": Sample(HANGS_AFTERWARDS, 2, failed=True, said="AssertionError: too late"),
     "late_before": Sample(LATE_BEFORE, 2, said="AssertionError: what stood still shows late"),
+    "sparks_limit": Sample(SPARKS_LIMIT, 2, said="OSError: Spark failed", excuse="test_it, for Spark's limit"),
     "wrong": Sample(WRONG, 1, failed=True),
 }
 
@@ -153,7 +160,7 @@ def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
         tries = len(file.with_suffix(".tries").read_text())
         assert (name, tries, bool(failed)) == (name, sample.tries, sample.failed), ended.stdout
         assert len(again) == sample.tries - 1, ended.stdout
-        assert all("test_it, after" in line and line.endswith(sample.said) for line in again), again
+        assert all(sample.excuse in line and line.endswith(sample.said) for line in again), again
 
 
 def test_a_standstill_is_no_excuse_for_another_file(tmp_path: Path) -> None:

@@ -282,12 +282,18 @@ def test_spark_reads_what_is_appended_while_it_runs(
     writer = frame.writeStream.format("memory").queryName("followed")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(processingTime="100 milliseconds").start()
+
+    def come(records: int) -> bool:
+        if (ended := query.exception()) is not None:
+            raise ended
+        return log_session.table("followed").count() == records
+
     try:
         write(namespace, b"one")
-        wait_until(lambda: log_session.table("followed").count() == 1, _LIMIT_S, "the first record")
+        wait_until(lambda: come(1), _LIMIT_S, "the first record")
         namespace.create("flights/1")
         write(namespace, b"two", log="flights/1")
-        wait_until(lambda: log_session.table("followed").count() == 2, _LIMIT_S, "the record of the new log")
+        wait_until(lambda: come(2), _LIMIT_S, "the record of the new log")
     finally:
         query.stop()
     assert sorted(tuple(row) for row in log_session.table("followed").collect()) == [(LOG, "one"), ("flights/1", "two")]
