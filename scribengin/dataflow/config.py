@@ -68,6 +68,8 @@ class ErrorsConfig(Config):
     `sink` as JSON with the reason. What is too large for that sink is cut; its length and its SHA-256 are told. More
     than `records_max` in one round stop the task in any case: then it is not the records. A route is ended by `stop`;
     its sink stays named then, for rounds that are not complete yet may have written to it.
+
+    With state only what cannot be decoded, or is too long, has a route: what a function raises on stops the task.
     """
 
     action: Literal["stop", "route"] = "stop"
@@ -272,11 +274,6 @@ class DataflowConfig(Config):
             return self
         if self.tasks != 1:
             raise ValueError("tasks is 1 with state: keys of all streams meet in one task; leave it out")
-        if self.errors.sink is not None:
-            raise ValueError(
-                "errors.sink does not go with state: which record was bad is not known once keys have met; have a "
-                "dataflow before this one decode the records, without state and with errors.action: route"
-            )
         self._refuse_unrepeatable_sources()
         for name in state.watermarks:
             if name not in self.sources:

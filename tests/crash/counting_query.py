@@ -14,9 +14,13 @@ import pyarrow as pa
 
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import RecordSplit
+from scribengin.errors import TransformationFailed
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.transform.spec import StateReport
+
+BAD = b"!"
+"""What is no key: a batch that reads it fails."""
 
 
 class CountingTransform:
@@ -24,6 +28,10 @@ class CountingTransform:
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
         return CountingQuery(Path(checkpoint), initial, bound)
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
+        return {source: {row: "no key" for row, key in enumerate(of) if key == BAD} for source, of in keys.items()}
 
 
 class CountingQuery:
@@ -39,7 +47,12 @@ class CountingQuery:
         self._done = self._last("commits")
         for one in bound:
             self.bind(one)
-        self._begun = self._execute(self._planned) if self._planned > self._done else None
+        self._begun: ExecutedBatch | TransformationFailed | None = None
+        if self._planned > self._done:
+            try:
+                self._begun = self._execute(self._planned)
+            except TransformationFailed as error:  # as of a query of Spark's, whoever asks for the batch hears of it
+                self._begun = error
 
     def bind(self, bound: BoundRange) -> None:
         self._bound[json.dumps([bound.start, bound.end], sort_keys=True)] = bound.splits
@@ -49,6 +62,8 @@ class CountingQuery:
 
     def next_batch(self) -> ExecutedBatch | None:
         begun, self._begun = self._begun, None
+        if isinstance(begun, TransformationFailed):
+            raise begun
         if begun is not None:
             return begun
         if self._planned == self._done:
@@ -79,6 +94,8 @@ class CountingQuery:
                 for split in self._bound[json.dumps([starts[source], end], sort_keys=True)]:
                     for batch in split.read():
                         for payload in batch.column("payload").to_pylist():
+                            if payload == BAD:
+                                raise TransformationFailed("no key", reason="no key")
                             key = payload.decode()
                             counts[key] = counts.get(key, 0) + 1
                             out.append(f"{key} {counts[key]}")

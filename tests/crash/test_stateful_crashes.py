@@ -7,11 +7,14 @@ reads and writes are logs, or topics.
 
 from __future__ import annotations
 
+import itertools
+import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +24,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import ScribenginError
+from scribengin.errors import ScribenginError, TooManyBadRecords
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
 from scribengin.testing.memory.disk import MemoryDisk
@@ -50,7 +53,7 @@ class Logs:
         self._registry = registry
         self._disk = MemoryDisk("")  # which is there for as long as somebody holds it
         LogNamespace.bind("/logs", self._disk.name, registry=registry, store=MEMORY_STORE)
-        self.described = {
+        self.described: dict[str, Any] = {
             "sources": {"src": {"kind": "log", "logs": "in/*"}},
             "sinks": {"out": {"kind": "log", "log": "out"}},
         }
@@ -69,13 +72,31 @@ class Logs:
         return [payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()]
 
 
+class Routed(Logs):
+    """Logs, and one more for the keys that are none."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        sinks = {**self.described["sinks"], "bad": {"kind": "log", "log": "bad"}}
+        errors = {"action": "route", "sink": "bad"}
+        self.described = {**self.described, "sinks": sinks, "errors": errors, "sql": {"out": "SELECT payload FROM src"}}
+
+    def delivered(self, resources: OpenedDataflow) -> list[str]:
+        [stream] = resources.sink_streams(1)["bad"]
+        payloads = [
+            p for batch in resources.sinks["bad"].committed(stream) for p in batch.column("payload").to_pylist()
+        ]
+        bad = [json.loads(payload) for payload in payloads]
+        return [*super().delivered(resources), *(f"{one['payload']} is bad: {one['reason']}" for one in bad)]
+
+
 class Topics:
     """The same with Kafka: what a round has read, counted and written is decided by a transaction of it."""
 
     def __init__(self, cluster: MemoryKafka) -> None:
         self._cluster = cluster
         where = {"kind": "kafka", "bootstrap": cluster.bootstrap}
-        self.described = {
+        self.described: dict[str, Any] = {
             "sources": {"src": {**where, "pattern": "in-.*", "mirror_offsets": False}},
             "sinks": {"out": {**where, "topic": "out", "partition_by": "stream", "create": {"partitions": 1}}},
         }
@@ -92,16 +113,18 @@ class Topics:
 class Case:
     """One registry, records and a directory of checkpoints, and the owners that run there, one after the other."""
 
-    def __init__(self, directory: Path, places: Callable[[Registry], Logs | Topics]) -> None:
+    def __init__(
+        self, directory: Path, places: Callable[[Registry], Logs | Topics], records: Sequence[str] = RECORDS
+    ) -> None:
         self.registry = MemoryEnsemble().connect()
         self.places = places(self.registry)
-        for number, keys in enumerate(RECORDS):
+        for number, keys in enumerate(records):
             self.places.fill(number, keys)
         self.config = DataflowConfig.parse(
             {
                 "name": "counting",
-                **self.places.described,
                 "sql": "SELECT payload FROM src",
+                **self.places.described,
                 "round": {"records_max": ROUND_RECORDS},
                 "state": {"checkpoints": str(directory / "state")},
             },
@@ -186,7 +209,11 @@ def expected(case: Callable[[], Case]) -> list[str]:
 @pytest.fixture
 def stops(case: Callable[[], Case]) -> list[Stop]:
     """All that a first owner passes."""
-    first = case()
+    return passed_by(case())
+
+
+def passed_by(first: Case) -> list[Stop]:
+    """What an owner passes who takes over first, and ends."""
     with record_stops() as passed:
         first.own_to_the_end(1)
     assert {"query.write:before", "round.commit:after", "ownership.name_checkpoint:before"} <= set(passed)
@@ -265,6 +292,32 @@ def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_take
         assert place.delivered() == expected, stop
     # One that reported a failure would have the task fail in the hands of the next owner.
     assert set(ends.values()) <= {Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
+
+
+def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path) -> None:
+    made = itertools.count()
+
+    def case() -> Case:
+        return Case(tmp_path / str(next(made)), Routed, ("a!!b",))
+
+    first = case()
+    stops = passed_by(first)
+    expected = ["a 1", "b 1", "closed 2", *["! is bad: no key"] * 2]
+    assert first.delivered() == expected
+    for stop in stops:
+        place = case()
+        with at(stop, die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        place.own_to_the_end(2)
+        assert place.delivered() == expected, stop
+
+
+def test_more_bad_records_than_the_route_takes_stop_the_task_and_nothing_is_committed(tmp_path: Path) -> None:
+    place = Case(tmp_path, Routed, ("!!",))
+    place.config = place.config.model_copy(update={"errors": place.config.errors.model_copy(update={"records_max": 1})})
+    with pytest.raises(TooManyBadRecords, match=r"more than errors.records_max = 1 of the 2 records .*: no key"):
+        place.own_to_the_end(1)
+    assert place.delivered() == []
 
 
 def test_a_log_that_comes_later_is_read_from_its_start(case: Callable[[], Case], expected: list[str]) -> None:

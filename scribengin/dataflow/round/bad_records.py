@@ -209,13 +209,9 @@ class _Search:
 
     def search(self, undecodable: Undecodable, *, stop_at_first: bool) -> Isolated:
         self._tell(1)
-        long = _numbered_by_piece(self._pieces, [piece.long for piece in self._pieces])
-        numbers = [number for number in range(self._total) if number not in long]
-        held = _without(self._pieces, long)
-        found = _numbered(held, undecodable(_tables(held, 0, len(numbers)))) if numbers else {}
-        self._bad = long | {numbers[n]: why for n, why in found.items()}
-        self._good = [number for number in numbers if number not in self._bad]
-        self._rows = _without(held, found)
+        self._bad = _screened(self._pieces, undecodable)
+        self._good = [number for number in range(self._total) if number not in self._bad]
+        self._rows = _without(self._pieces, self._bad)
         if stop_at_first and self._bad:
             return self._result(stop_at_first=stop_at_first)
         # Without any that cannot be decoded, it is as a whole that they have just failed; or nobody has tried them.
@@ -332,14 +328,37 @@ class _Search:
         return Isolated(outputs, _bad_records(self._pieces, {number: self._bad[number] for number in numbers}))
 
     def _too_many(self) -> str:
-        first = self._result(stop_at_first=True).bad[0]
-        return (
-            f"more than errors.records_max = {self._bad_max} of the {self._total} records of one round failed, so it "
-            f"is not the records; the first is {first.describe()}: {first.reason}"
-        )
+        return _too_many(self._bad_max, self._total, self._result(stop_at_first=True).bad[0])
 
     def _tell(self, pending: int) -> None:
         self._told(Isolating(self._total, self._runs, len(self._bad), pending, self._reason))
+
+
+def screened(pieces: Sequence[Piece], undecodable: Undecodable, bad_max: int) -> list[BadRecord]:
+    """The records that no transformation need be asked about: they are too long for their source, or cannot be decoded.
+
+    Raises TooManyBadRecords beyond `bad_max`.
+    """
+    bad = _bad_records(pieces, dict(sorted(_screened(pieces, undecodable).items())))
+    if len(bad) > bad_max:
+        raise TooManyBadRecords(_too_many(bad_max, sum(piece.rows.num_rows for piece in pieces), bad[0]))
+    return bad
+
+
+def _screened(pieces: Sequence[Piece], undecodable: Undecodable) -> dict[int, str]:
+    """The same by their numbers, all pieces laid end to end, and what is wrong with them."""
+    long = _numbered_by_piece(pieces, [piece.long for piece in pieces])
+    numbers = [number for number in range(sum(piece.rows.num_rows for piece in pieces)) if number not in long]
+    held = _without(pieces, long)
+    found = _numbered(held, undecodable(_tables(held, 0, len(numbers)))) if numbers else {}
+    return long | {numbers[n]: why for n, why in found.items()}
+
+
+def _too_many(bad_max: int, records: int, first: BadRecord) -> str:
+    return (
+        f"more than errors.records_max = {bad_max} of the {records} records of one round failed, so it is not the "
+        f"records; the first is {first.describe()}: {first.reason}"
+    )
 
 
 def _numbered(pieces: Sequence[Piece], undecodable: Mapping[str, Mapping[int, str]]) -> dict[int, str]:

@@ -1,4 +1,5 @@
-"""Records that are longer than their source takes: found in what a split reads, and bad like any other. Pure.
+"""Records that are longer than their source takes: found in what a split reads, and bad like any other; and splits
+without the bad ones. Pure.
 
 Where a record's length is known before it is read (lines, frames), the connector leaves it out of memory and plans a
 `LongSplit`. Elsewhere (rows of Parquet, of a topic, of a table) it is measured here: what it takes in Arrow, with all
@@ -7,12 +8,12 @@ its columns. That is asked of whole batches, so it costs next to nothing where t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import RecordSplit
+from scribengin.connectors.contract import ReadSplit, RecordSplit
 from scribengin.errors import TransformationFailed
 
 
@@ -37,6 +38,42 @@ class BoundedSplit:
                 why = too_long(batch.slice(row, 1).nbytes, self.bytes_max)
                 raise TransformationFailed(why, reason=why)
             yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWithout:
+    """The same records but for some, which are numbered as the split gives them."""
+
+    split: RecordSplit
+    rows: frozenset[int]
+
+    @property
+    def records(self) -> int:
+        return self.split.records - len(self.rows)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.split.size_bytes
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in self.split.read():
+            kept = [first + row not in self.rows for row in range(batch.num_rows)] if self.rows else []
+            first += batch.num_rows
+            yield batch if all(kept) else batch.filter(pa.array(kept))
+
+
+def splits_without(splits: Sequence[ReadSplit], bad: Collection[int]) -> list[RecordSplit]:
+    """What is left of the splits of a range without some of its records, numbered from its first. One that has nothing
+    else is not read at all: what is too long need not be held to be left out."""
+    left: list[RecordSplit] = []
+    first = 0
+    for split in splits:
+        rows = frozenset(number - first for number in bad if first <= number < first + split.records)
+        first += split.records
+        if len(rows) < split.records:
+            left.append(SplitWithout(split, rows) if rows else split)
+    return left
 
 
 def long_rows(rows: pa.RecordBatch | pa.Table, bytes_max: int) -> list[int]:

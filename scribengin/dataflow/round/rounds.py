@@ -38,7 +38,7 @@ from scribengin.connectors.contract import (
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.registry.descriptors import StreamLag, TaskDescriptor
 from scribengin.dataflow.round.bad_records import Piece
-from scribengin.dataflow.round.long_records import BoundedSplit
+from scribengin.dataflow.round.long_records import BoundedSplit, splits_without
 from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.errors import (
     CommitTooLarge,
@@ -110,6 +110,10 @@ class TaskInput:
         if self.record_bytes_max is None:
             return list(plan.splits)
         return [BoundedSplit(split, self.record_bytes_max) for split in plan.splits]
+
+    def splits_without(self, plan: PlannedRange, bad: Collection[int]) -> list[RecordSplit]:
+        """The same without some records, by their numbers in the range, among which are all that are too long."""
+        return splits_without(plan.splits, bad)
 
     def piece(self, plan: PlannedRange) -> Piece:
         """The same records in hand."""

@@ -15,20 +15,28 @@ records, which only gives out what its watermark has closed, is a round like any
 | Spark has written it down   |                              |                                                     |
 
 Any other combination is of a checkpoint or a registry that was brought back from a copy, and is refused.
+
+With an error route, a batch that fails is run again without what cannot be decoded: its query is started anew, and
+finds the batch planned. What is left out is found by a look at the range, so whoever runs the batch again leaves out
+the same. As long as looks find something, the next batch begins with one. What a function raises on still stops the
+task: which record that was is not known once keys have met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Unpack, runtime_checkable
 
+import pyarrow as pa
+
 from scribengin.base.commit_log import CommitLog, QueryBatch
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PlannedRange, RoundLimits
+from scribengin.connectors.contract import PlannedRange, RecordSplit, RoundLimits
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.round.bad_records import BadRecord, error_batch, screened
 from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
 from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
@@ -79,6 +87,10 @@ class StreamTransform(Protocol):
     def start(self, checkpoint: str, initial: Offsets, bound: Sequence[BoundRange]) -> BatchQuery:
         """Start the query in its checkpoint's directory, over streams that began at `initial`. A batch that stands
         planned there runs at once, and reads what is `bound`."""
+        ...
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
+        """The rows that cannot be decoded, by source, and why: one look at all of them."""
         ...
 
 
@@ -136,6 +148,10 @@ class StatefulRunner(TaskRounds):
         self._committing = self._named
         self._quiet = False
         """Whether the query has nothing to do before there are new records."""
+        self._screening = False
+        """Whether ranges are looked through before the query reads them."""
+        self._bad: list[BadRecord] = []
+        """What the range that was bound last is read without."""
 
     # -- owning
 
@@ -248,7 +264,7 @@ class StatefulRunner(TaskRounds):
         planned_s = self._clock.monotonic_s()
         self._owning = False  # until the batch is committed: whatever goes wrong, `take_over` is the way back
         with self._staleness_first():
-            batch = query.next_batch()
+            query, batch = self._next_batch(query)
         if batch is None:
             self._nothing_came()
             return None
@@ -259,15 +275,41 @@ class StatefulRunner(TaskRounds):
             return self.run_round()
         with self._staleness_first():
             ends, planned = self._range_of(batch)
-        outputs = self._accepted(batch.outputs)
+        bad = self._bad if planned else []
+        outputs = self._accepted(self._with_error_records(batch.outputs, bad))
         committing = self._committing = self._named.model_copy(update={"number": batch.number, "start": None})
-        outcome = self._end_round(RanRound(planned, outputs, begun_s, planned_s))
+        outcome = self._end_round(RanRound(planned, outputs, begun_s, planned_s, len(bad)))
         if self._query is query:  # else it was taken over meanwhile, and another query runs the batch again
             self._named = committing
             self._at = ends
             self._quiet = False
+            self._screening = bool(bad) if planned else self._screening
             query.finish(batch)
         return outcome
+
+    def _next_batch(self, query: BatchQuery) -> tuple[BatchQuery, ExecutedBatch | None]:
+        """The query's next batch; if it fails and bad records have a route, that of a query started anew, without what
+        cannot be decoded."""
+        try:
+            return query, query.next_batch()
+        except TransformationFailed:
+            if self._errors.action != "route" or self._screening:
+                self._screening = False
+                raise
+        self._screening = True
+        self._stop_query()
+        self._start_query()
+        again = self._query
+        assert again is not None, "it was just started"
+        return again, again.next_batch()
+
+    def _with_error_records(
+        self, outputs: Mapping[str, Sequence[pa.RecordBatch]], bad: Sequence[BadRecord]
+    ) -> Mapping[str, Sequence[pa.RecordBatch]]:
+        sink = self._errors.sink
+        if not bad or sink is None:
+            return outputs
+        return {**outputs, sink: [error_batch(bad, self._owned.writers[sink].payload_bytes_max)]}
 
     def _offer(self, query: BatchQuery) -> bool:
         """Offer what there is to read, or nothing, for what the state has due; whether either was to be done."""
@@ -293,14 +335,28 @@ class StatefulRunner(TaskRounds):
         return one.reader.plan(start, RoundLimits(records, _BYTES_UNLIMITED))
 
     def _bound(self, starts: Offsets, ends: Offsets, planned: Mapping[str, PlannedRange]) -> list[BoundRange]:
-        """What the sources' ranges read."""
+        """What the sources' ranges read. Raises TooManyBadRecords."""
+        without = self._screened(planned)
         bound = []
         for source, end in ends.items():
             if end != starts[source]:
                 of_source = [one for one in self._inputs if one.source == source and one.log_path in planned]
-                splits = [split for one in of_source for split in one.splits(planned[one.log_path])]
+                splits = [split for one in of_source for split in _read_of(one, planned, without)]
                 bound.append(BoundRange(starts[source], end, splits))
         return bound
+
+    def _screened(self, planned: Mapping[str, PlannedRange]) -> Mapping[str, Collection[int]]:
+        """By the commit log's path, which records of the ranges to leave out, where ranges are looked through."""
+        self._bad = []
+        if not self._screening:
+            return {}
+        inputs = [one for one in self._inputs if one.log_path in planned]
+        pieces = [one.piece(planned[one.log_path]) for one in inputs]
+        self._bad = screened(pieces, self._transform.undecodable, self._errors.records_max)
+        return {
+            one.log_path: {bad.index for bad in self._bad if (bad.source, bad.stream) == (one.source, one.stream)}
+            for one in inputs
+        }
 
     def _nothing_came(self) -> None:
         offered, self._offered = self._offered, None
@@ -385,6 +441,13 @@ class StatefulRunner(TaskRounds):
             if one.source == source and (plan := planned.get(one.log_path)) is not None
         }
         return {"source": source, "streams": {**self._at[source]["streams"], **read}} if read else self._at[source]
+
+
+def _read_of(
+    one: TaskInput, planned: Mapping[str, PlannedRange], without: Mapping[str, Collection[int]]
+) -> list[RecordSplit]:
+    plan = planned[one.log_path]
+    return one.splits_without(plan, without[one.log_path]) if one.log_path in without else one.splits(plan)
 
 
 def _streams(offsets: Offsets, source: str) -> Mapping[str, dict[str, Any]]:

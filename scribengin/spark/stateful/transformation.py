@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
@@ -24,6 +25,8 @@ from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.input import spark_schema
 from scribengin.spark.transform.output import FileCollector, UnionedOutputs, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
+from scribengin.spark.transform.plan_pool import Shape
+from scribengin.spark.transform.screen import Screens
 from scribengin.spark.transform.spec import CheckedPlan, StateOperator, StateSpec, TransformationSpec
 from scribengin.spark.transform.transformation import Transformation
 
@@ -41,6 +44,7 @@ class StatefulTransformation:
         self.spec = builder.spec
         self._builder = builder
         self._session = session
+        self._screens: Screens | None = None
 
     @classmethod
     def load(cls, spec: TransformationSpec, session: SparkSession) -> StatefulTransformation:
@@ -83,6 +87,14 @@ class StatefulTransformation:
             checkpoint,
             f"running the transformation of {self.spec.dataflow}",
         )
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        """As `Screens`."""
+        if self._screens is None:
+            parallel = max(self._session.sparkContext.defaultParallelism, 1)
+            shape = Shape(parallel, through_files=True, remote=False)
+            self._screens = Screens(self.spec.inputs, self._session, self._new_directory(), shape)
+        return self._screens.undecodable(inputs)
 
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))

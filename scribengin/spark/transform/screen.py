@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from scribengin.spark.session.failures import SPARK_ERRORS, failure
 from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.transform.encoding import NO_DOCUMENT, undecodable
 from scribengin.spark.transform.input import FORMAT, InputBinding, RoundSource, spark_schema
+from scribengin.spark.transform.plan_pool import Shape
 from scribengin.spark.transform.spec import InputSpec
 
 _ROW = "scribengin row"  # no name that a column of a source would have
@@ -61,6 +62,39 @@ class Screen:
             directory=str(binding.directory), partitions=binding.partitions, embedded=binding.embedded
         ).load()
         return undecodable(frame, self._spec, _ROW)
+
+
+class Screens:
+    """Those of all sources of a transformation, each made when it is first wanted. Any thread may use them."""
+
+    def __init__(self, inputs: Mapping[str, InputSpec], session: SparkSession, directory: Path, shape: Shape) -> None:
+        """`directory` is there, and theirs to make directories in."""
+        self._inputs = inputs
+        self._session = session
+        self._directory = directory
+        self._shape = shape
+        self._lock = threading.Lock()
+        self._made: dict[str, Screen] = {}
+
+    def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
+        """By source, the rows on which decoding raises, and why: one job a source of format `json`, for all its rows.
+
+        Raises SparkUnavailable, ConfigInvalid.
+        """
+        return {
+            name: self._of(name).undecodable(table)
+            for name, table in inputs.items()
+            if self._inputs[name].format == "json" and table.num_rows
+        }
+
+    def _of(self, source: str) -> Screen:
+        with self._lock:
+            if source not in self._made:
+                directory = self._directory / f"screen-{len(self._made)}"
+                directory.mkdir()
+                spec, shape = self._inputs[source], self._shape
+                self._made[source] = Screen(spec, self._session, directory, shape.partitions, remote=shape.remote)
+            return self._made[source]
 
 
 def why_undecodable(payload: bytes | None, schema_ddl: str) -> str:

@@ -30,7 +30,7 @@ from scribengin.spark.transform.plan_builder import PlanBuilder
 from scribengin.spark.transform.plan_builder import TransformationContext as TransformationContext
 from scribengin.spark.transform.plan_pool import PlanPool, Shape
 from scribengin.spark.transform.raising import RaisingRecords
-from scribengin.spark.transform.screen import Screen
+from scribengin.spark.transform.screen import Screens
 from scribengin.spark.transform.spec import CheckedPlan as CheckedPlan
 from scribengin.spark.transform.spec import InputSpec as InputSpec
 from scribengin.spark.transform.spec import OutputSpec as OutputSpec
@@ -54,13 +54,13 @@ class Transformation:
         self._directory = Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="plans-"))
         self._plans = PlanPool(builder, session, self._directory)
         self._lock = threading.Lock()
-        self._screens: dict[str, Screen] = {}
         self._raising: RaisingRecords | None = None
         with builder.planning():
             local = files_are_shared(session.sparkContext.master or "")
             parallel = max(session.sparkContext.defaultParallelism, 1)
         self._small = Shape(1, through_files=False, remote=not local)
         self._large = Shape(parallel, through_files=local, remote=not local)
+        self._screens = Screens(self.spec.inputs, session, self._directory, self._large)
 
     @classmethod
     def load(cls, spec: TransformationSpec, session: SparkSession) -> Transformation:
@@ -108,15 +108,8 @@ class Transformation:
             return self._nothing() | plan.run_tables(inputs)
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
-        """By source, the rows on which decoding raises, and why: one job a source of format `json`, for all its rows.
-
-        Raises SparkUnavailable, ConfigInvalid.
-        """
-        found = {}
-        for name, table in inputs.items():
-            if self.spec.inputs[name].format == "json" and table.num_rows:
-                found[name] = self._screen(name).undecodable(table)
-        return found
+        """As `Screens`."""
+        return self._screens.undecodable(inputs)
 
     def raising(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """By source, the rows on which a Python function of the plan seems to raise, and what: one job a source, for
@@ -137,15 +130,6 @@ class Transformation:
                 directory.mkdir()
                 self._raising = RaisingRecords(self._builder, self._session, directory)
             return self._raising
-
-    def _screen(self, source: str) -> Screen:
-        with self._lock:
-            if source not in self._screens:
-                directory = self._directory / f"screen-{len(self._screens)}"
-                directory.mkdir()
-                spec, large = self.spec.inputs[source], self._large
-                self._screens[source] = Screen(spec, self._session, directory, large.partitions, remote=large.remote)
-            return self._screens[source]
 
     def _shape(self, records: int, size_bytes: int) -> Shape:
         return self._small if records <= SMALL_RECORDS_MAX and size_bytes <= SMALL_BYTES_MAX else self._large

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scribengin.connectors.contract import RECORD_SCHEMA, LongRecord, PlannedRange
 from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, isolate
-from scribengin.dataflow.round.long_records import BoundedSplit, long_rows
+from scribengin.dataflow.round.long_records import BoundedSplit, long_rows, splits_without
 from scribengin.errors import TransformationFailed
 
 COLUMNS = pa.schema([("n", pa.int64()), ("tags", pa.list_(pa.string())), ("raw", pa.binary())])
@@ -115,3 +115,31 @@ def test_what_is_not_here_as_a_whole_is_told_by_its_length_and_checksum() -> Non
         assert document["cut"]["payload"] == {"bytes": len(payload), "sha256": whole.sha256}
         assert document["payload"].startswith("base64:AAECAw")
         assert document["place"] == "a.txt, line 4"
+
+
+@given(st.lists(st.integers(0, 9), max_size=5), st.data())
+def test_splits_without_some_records_give_all_others_in_order(counts: list[int], data: st.DataObject) -> None:
+    numbers = range(sum(counts))
+    bad = data.draw(st.sets(st.sampled_from(numbers)) if numbers else st.just(set()))
+    firsts = [sum(counts[:n]) for n in range(len(counts))]
+    splits = [Rows(pa.table({"n": pa.array(range(f, f + c), pa.int64())})) for f, c in zip(firsts, counts, strict=True)]
+    left = splits_without(splits, bad)
+    assert [n for split in left for batch in split.read() for n in batch.column("n").to_pylist()] == [
+        n for n in numbers if n not in bad
+    ]
+    assert sum(split.records for split in left) == len(numbers) - len(bad)
+
+
+def test_a_split_of_nothing_but_a_bad_record_is_not_read_at_all() -> None:
+    """What is too long for its source need not be held to be left out."""
+    assert splits_without([Unreadable(), Rows(pa.table({"n": [1]}))], {0}) == [Rows(pa.table({"n": [1]}))]
+
+
+class Unreadable(Rows):
+    """One record that cannot be held."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.table({"n": [0]}))
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("it is read")
