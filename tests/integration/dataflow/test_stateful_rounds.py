@@ -59,6 +59,7 @@ def counting(memory_registry: Registry, spark: SparkSession, tmp_path: Path) -> 
     return flow
 
 
+@pytest.mark.full
 def test_windows_over_several_streams_and_owners_equal_one_computation(counting: StateFlow) -> None:
     """Some records come later than the others, and no window is given out before."""
     with counting.owner() as first:
@@ -74,6 +75,7 @@ def test_windows_over_several_streams_and_owners_equal_one_computation(counting:
         assert third.run_round() is None, "what is done is not done again"
 
 
+@pytest.mark.full
 def test_duplicates_are_dropped_also_those_that_an_earlier_owner_has_seen(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -89,6 +91,7 @@ def test_duplicates_are_dropped_also_those_that_an_earlier_owner_has_seen(
     assert sorted((one["who"], one["n"]) for one in flow.delivered()) == expected
 
 
+@pytest.mark.full
 def test_a_join_of_two_sources_equals_one_computation(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
