@@ -97,6 +97,12 @@ class StateFlow:
             own_to_the_end(owner)
             owner.release()
 
+    @property
+    def query_directory(self) -> Path:
+        """Where the query of its one task has its checkpoint."""
+        [directory] = self.directory.glob("state/flow/task-0/*/query")
+        return directory
+
     def delivered(self, sink: str = "out") -> list[dict[str, Any]]:
         with self.open() as resources:
             [stream] = resources.sink_streams(1)[sink]

@@ -58,7 +58,7 @@ class SplitWithout:
     def read(self) -> Iterator[pa.RecordBatch]:
         first = 0
         for batch in self.split.read():
-            kept = [first + row not in self.rows for row in range(batch.num_rows)] if self.rows else []
+            kept = [first + row not in self.rows for row in range(batch.num_rows)]
             first += batch.num_rows
             yield batch if all(kept) else batch.filter(pa.array(kept))
 

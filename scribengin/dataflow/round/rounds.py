@@ -105,15 +105,14 @@ class TaskInput:
     reader: SourceStreamReader
     record_bytes_max: int | None
 
-    def splits(self, plan: PlannedRange) -> list[RecordSplit]:
-        """What the transformation reads of a range."""
+    def splits(self, plan: PlannedRange, without: Collection[int] | None = None) -> list[RecordSplit]:
+        """What the transformation reads of a range; where that was looked through, `without` these records, by their
+        numbers: all that are too long are among them."""
+        if without is not None:
+            return splits_without(plan.splits, without)
         if self.record_bytes_max is None:
             return list(plan.splits)
         return [BoundedSplit(split, self.record_bytes_max) for split in plan.splits]
-
-    def splits_without(self, plan: PlannedRange, bad: Collection[int]) -> list[RecordSplit]:
-        """The same without some records, by their numbers in the range, among which are all that are too long."""
-        return splits_without(plan.splits, bad)
 
     def piece(self, plan: PlannedRange) -> Piece:
         """The same records in hand."""

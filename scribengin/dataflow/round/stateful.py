@@ -24,6 +24,7 @@ task: which record that was is not known once keys have met.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ import pyarrow as pa
 
 from scribengin.base.commit_log import CommitLog, QueryBatch
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PlannedRange, RecordSplit, RoundLimits
+from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.bad_records import BadRecord, error_batch, screened
@@ -341,7 +342,8 @@ class StatefulRunner(TaskRounds):
         for source, end in ends.items():
             if end != starts[source]:
                 of_source = [one for one in self._inputs if one.source == source and one.log_path in planned]
-                splits = [split for one in of_source for split in _read_of(one, planned, without)]
+                read = [one.splits(planned[one.log_path], without.get(one.log_path)) for one in of_source]
+                splits = list(itertools.chain.from_iterable(read))
                 bound.append(BoundRange(starts[source], end, splits))
         return bound
 
@@ -441,13 +443,6 @@ class StatefulRunner(TaskRounds):
             if one.source == source and (plan := planned.get(one.log_path)) is not None
         }
         return {"source": source, "streams": {**self._at[source]["streams"], **read}} if read else self._at[source]
-
-
-def _read_of(
-    one: TaskInput, planned: Mapping[str, PlannedRange], without: Mapping[str, Collection[int]]
-) -> list[RecordSplit]:
-    plan = planned[one.log_path]
-    return one.splits_without(plan, without[one.log_path]) if one.log_path in without else one.splits(plan)
 
 
 def _streams(offsets: Offsets, source: str) -> Mapping[str, dict[str, Any]]:

@@ -128,7 +128,7 @@ def test_the_page_runs_as_it_is_printed(
     assert {"python", "packages", "java", "registry", "source words", "sink loud", "disk", "clock"} <= set(checks)
     assert "dataflow 'loud' is running" in submit
     assert re.search(r"application +application_\d+_\d+, RUNNING, attempt 1, queue (root\.)?default", look)
-    assert re.search(r"== worker-\d+ on localhost:\d+ \(running; container_", look)
+    assert re.search(r"== worker-1 on localhost:\d+ \(running; container_", look), look
     assert "dataflow 'loud' is stopped" in look
 
 

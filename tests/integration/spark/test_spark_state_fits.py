@@ -36,7 +36,7 @@ def test_what_does_not_fit_is_refused_by_the_operators_name_and_nothing_is_chang
     with flow.owner() as owner:
         owner.take_over()
         drain(owner)
-        [query] = tmp_path.glob("state/flow/task-0/*/query")
+        query = flow.query_directory
         before = _files(query)
         for sql in FIT:
             check(flow, sql, query)
@@ -60,7 +60,7 @@ def test_of_several_operators_the_one_is_named_that_does_not_fit(
     flow.append("in/0", [(10, "a", 1)])
     flow.append("other", [(12, "a", 7)])
     flow.run_to_the_end()
-    [query] = tmp_path.glob("state/flow/task-0/*/query")
+    query = flow.query_directory
     check(flow, windows, query)
     with pytest.raises(CheckpointMismatch, match="has kept for join does not fit"):
         check(flow, windows.replace("src.who = other.who", "src.n = other.n"), query)

@@ -22,9 +22,8 @@ MEETINGS = (
 )
 
 
-def stored(directory: Path, spark: SparkSession) -> StoredState:
-    [query] = directory.glob("state/flow/task-0/*/query")
-    return StoredState(str(query), spark)
+def stored(flow: StateFlow) -> StoredState:
+    return StoredState(str(flow.query_directory), flow.spark)
 
 
 def test_what_is_kept_is_read_while_the_query_goes_on(
@@ -35,7 +34,7 @@ def test_what_is_kept_is_read_while_the_query_goes_on(
     with flow.owner() as owner:
         owner.take_over()
         drain(owner)
-        state = stored(tmp_path, spark)
+        state = stored(flow)
         [counts] = state.stores()
         assert (counts.operator, counts.name, counts.partitions) == ("aggregate", "default", 2)
         window = '{"start":"1970-01-01T00:00:10.000Z","end":"1970-01-01T00:00:20.000Z"}'
@@ -58,7 +57,7 @@ def test_a_join_has_stores_of_both_sides(memory_registry: Registry, spark: Spark
     flow.append("in/0", [(10, "a", 1)])
     flow.append("other", [(30, "b", 7)])
     flow.run_to_the_end()
-    state = stored(tmp_path, spark)
+    state = stored(flow)
     stores = state.stores()
     assert {one.operator for one in stores} == {"join"}
     kept = [row.value for one in stores if "ToValue" in one.name for row in state.rows(one, {}, 10)]
