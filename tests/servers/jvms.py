@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scribengin.spark.session.class_archive import ARCHIVE_VARIABLE, make, mark, using
 from scribengin_dev.servers.java_server import OPTIONS_VARIABLE
-from scribengin_registry.java.runtime import JavaRuntime, find_java
+from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
 
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
@@ -31,6 +31,8 @@ def start_jvms_lightly(environ: MutableMapping[str, str] = os.environ) -> None:
     JavaMissing.
     """
     environ[ARCHIVE_VARIABLE] = "off"  # one that is made beside tests costs them the processor
+    # The archive is good for one home of Spark, which is in the cache: a test's user with a home of his own has ours.
+    environ.setdefault("XDG_CACHE_HOME", str(cache_directory().parent))
     archive = _archive(find_java())
     shared = f" {using(archive)}" if archive else ""
     for name, options in {

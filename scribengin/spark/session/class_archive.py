@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyspark
 
+from scribengin.spark.session import spark_home
 from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
 
@@ -35,7 +36,10 @@ def options(java: JavaRuntime, user_options: str, environ: Mapping[str, str] = o
     said = f"{user_options} {environ.get('SPARK_SUBMIT_OPTS', '')}"
     if environ.get(ARCHIVE_VARIABLE) == "off" or "-Xshare" in said or "SharedArchiveFile" in said:
         return ""
-    path = cache_directory() / f"spark-classes-{mark(java)}.jsa"
+    try:
+        path = cache_directory() / f"spark-classes-{mark(java)}.jsa"
+    except RuntimeError:  # a user without a home
+        return ""
     try:
         if path.stat().st_size == 0:
             return ""  # this Java takes none
@@ -53,12 +57,12 @@ def using(path: Path) -> str:
 
 
 def mark(java: JavaRuntime) -> str:
-    """What an archive is good for: this Java and this Spark."""
+    """What an archive is good for: this Java and this Spark, in the class path that its home gives."""
     try:
         release = (java.home / "release").read_text()
     except OSError:
         release = ""
-    parts = (java.home, java.major, release, pyspark.__file__, pyspark.__version__)
+    parts = (java.home, java.major, release, spark_home.cached(), pyspark.__version__)
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 

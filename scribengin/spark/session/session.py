@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -30,6 +29,7 @@ from pyspark.sql import SparkSession
 from scribengin.errors import SparkUnavailable
 from scribengin.spark.session import class_archive
 from scribengin.spark.session.scratch import ScratchDirectory
+from scribengin.spark.session.spark_home import installed, spark_home
 from scribengin.spark.session.spark_master import (
     files_are_shared,
     makes_a_key,
@@ -193,7 +193,8 @@ def _start(
     properties = scratch.path / "spark.properties"
     properties.touch(mode=0o600)
     properties.write_text(_properties(spark_conf.getAll()))  # on a command line everybody could read it
-    with _environment(java, master, properties), _interrupt_handler_kept(), _open_log(log_path) as log:
+    home = spark_home(scratch.path) if files_are_shared(master) else installed()  # YARN takes the zip along
+    with _environment(java, master, properties, home), _interrupt_handler_kept(), _open_log(log_path) as log:
         try:
             # The current directory of the JVM and of Python workers is one that can be written.
             options = {"stdout": log, "stderr": subprocess.STDOUT, "cwd": str(scratch.path)}
@@ -266,12 +267,11 @@ def _socket_fits(directory: Path) -> bool:
 
 
 @contextmanager
-def _environment(java: JavaRuntime, master: str, properties: Path) -> Iterator[None]:
+def _environment(java: JavaRuntime, master: str, properties: Path, home: Path) -> Iterator[None]:
     """What the JVM and its Python workers inherit, in this process's environment only while they are started."""
-    home = str(Path(pyspark.__file__).parent)
     wanted = {
         "JAVA_HOME": str(java.home),
-        "SPARK_HOME": home,
+        "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} --load-spark-defaults pyspark-shell",

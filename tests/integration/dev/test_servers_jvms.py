@@ -38,8 +38,10 @@ def test_plans_are_compiled_where_a_test_wants_them_as_users_have_them(
 
 
 _SESSION = """
+import sys
 from pathlib import Path
-from scribengin.spark.session import start_session, stop_session
+from scribengin.spark.session import class_archive, start_session, stop_session
+class_archive.cache_directory = lambda: Path(sys.argv[1])
 jvm = start_session("archived").sparkContext._gateway.proc.pid
 print(Path(f"/proc/{jvm}/maps").read_text())
 stop_session()
@@ -49,12 +51,10 @@ stop_session()
 @pytest.mark.spark
 def test_a_users_session_takes_its_classes_from_the_archive_of_the_cache(tmp_path: Path, spark: SparkSession) -> None:
     archive = CACHE / f"spark-classes-{mark(find_java())}.jsa"
-    cache = tmp_path / "scribengin"
-    cache.mkdir()
-    (cache / archive.name).symlink_to(archive)
-    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), ARCHIVE_VARIABLE: "", "SPARK_SUBMIT_OPTS": ""}
+    (tmp_path / archive.name).symlink_to(archive)
+    environ = {**os.environ, ARCHIVE_VARIABLE: "", "SPARK_SUBMIT_OPTS": ""}
     maps = subprocess.run(
-        [sys.executable, "-c", _SESSION], env=environ, check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _SESSION, tmp_path], env=environ, check=True, stdout=subprocess.PIPE, text=True
     ).stdout
     assert (str(archive) in maps) == bool(archive.stat().st_size)
 

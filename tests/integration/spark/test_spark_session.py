@@ -101,6 +101,22 @@ def test_the_jvm_of_a_brief_session_compiles_lightly_and_any_other_as_ever(tmp_p
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n\n1 3\n", "")
 
 
+def test_python_workers_have_pyspark_from_where_this_process_has_it(tmp_path: Path) -> None:
+    """Not from Spark's zip, whose modules every process compiles anew."""
+    script = """
+    import pyspark
+    def where(batches):
+        import pyspark
+        yield pa.record_batch([[pyspark.__file__]], names=["path"])
+    session = start_session("where", master="local[1]")
+    (path,) = session.range(1).mapInArrow(where, "path string").toArrow()["path"].to_pylist()
+    print(path == pyspark.__file__)
+    stop_session()
+    """
+    done = run(script, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
 def test_a_long_path_of_the_temporary_directory_works(tmp_path: Path) -> None:
     """Unix sockets must have short paths; there are none then."""
     deep = tmp_path / ("d" * 60) / ("e" * 60)
