@@ -51,8 +51,8 @@ _STOP_TIMEOUT_S = 10.0
 class EmbeddedZooKeeper:
     """A ZooKeeper server with its data in `data_dir`, on the loopback interface only.
 
-    `port=0` takes the port that this directory had last time, if it is free, else any free one; any other port is taken
-    or refused. `tick_ms` is the grain of time: sessions last from one tick to two minutes. Not thread-safe.
+    `port=0` takes the port that this directory had last time, if it is free, else any free one; of a directory that has
+    had none, `usual_port` first. Any other port is taken or refused. `tick_ms` is the grain of time: sessions last from one tick to two minutes. Not thread-safe.
     """
 
     def __init__(
@@ -60,12 +60,14 @@ class EmbeddedZooKeeper:
         data_dir: Path | str,
         *,
         port: int = 0,
+        usual_port: int = 0,
         java: JavaRuntime | None = None,
         tick_ms: int = 500,
         start_timeout_s: float = 60.0,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         self._wanted_port = port
+        self._usual_port = usual_port
         self._java = java
         self._tick_ms = tick_ms
         self._start_timeout_s = start_timeout_s
@@ -144,10 +146,10 @@ class EmbeddedZooKeeper:
         if self._wanted_port:
             return self._wanted_port
         try:
-            last = int((self.data_dir / "port").read_text())
+            first = int((self.data_dir / "port").read_text())
         except (FileNotFoundError, ValueError):
-            last = 0
-        return (free_port(last) if last else 0) or server_port()
+            first = self._usual_port
+        return (free_port(first) if first else 0) or server_port()
 
     def _launch(self, java: JavaRuntime, classpath: str, deadline: Deadline) -> None:
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ from scribengin_registry.contract import ProtectedRegistry
 from scribengin_registry.credentials import own_credentials
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NotAuthorised, RegistryUnreachable, ServerFailed
-from scribengin_registry.java.process import free_port
 from scribengin_registry.opening import connect
 
 USUAL_PORT = 2181
@@ -68,7 +67,7 @@ class Sandbox:
     def __init__(self, directory: Path, *, port: int = 0) -> None:
         self.directory = directory.absolute()
         self.store = self.directory / "logs"
-        self._server = EmbeddedZooKeeper(self.directory / "zookeeper", port=port or self._usual_port())
+        self._server = EmbeddedZooKeeper(self.directory / "zookeeper", port=port, usual_port=USUAL_PORT)
         self._opened = ExitStack()
         self._registry: ProtectedRegistry | None = None
         self.auth = ""
@@ -125,9 +124,3 @@ class Sandbox:
         except RegistryUnreachable as error:
             lines.append(str(error))
         return lines
-
-    def _usual_port(self) -> int:
-        """The usual port for a new sandbox, if it is free; else 0: the server looks for the last, or another one."""
-        if (self.directory / "zookeeper" / "port").exists():
-            return 0
-        return free_port(USUAL_PORT)

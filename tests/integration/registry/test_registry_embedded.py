@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from scribengin.testing.waiting import wait_until
+from scribengin_registry import embedded
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
-from scribengin_registry.java.process import LOOPBACK
+from scribengin_registry.java.process import LOOPBACK, free_port
 from scribengin_registry.java.runtime import JavaRuntime
 from scribengin_registry.opening import connect
 
@@ -163,6 +164,28 @@ def test_a_port_that_is_gone_is_replaced_by_another(server: EmbeddedZooKeeper) -
     with socket.create_server((LOOPBACK, port)), server, connect(server.hosts) as registry:
         assert server.hosts != f"{LOOPBACK}:{port}"
         assert registry.get("/a").data == b"kept"
+
+
+def test_a_usual_port_is_taken_once_and_another_where_somebody_was_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sandboxes that start at once find it free, both, before one of them has it."""
+    with socket.create_server((LOOPBACK, 0)) as occupied:
+        usual = occupied.getsockname()[1]
+        looked: list[int] = []
+
+        def free_at_first(port: int) -> int:
+            looked.append(port)
+            return port if len(looked) == 1 else free_port(port)
+
+        monkeypatch.setattr(embedded, "free_port", free_at_first)
+        with EmbeddedZooKeeper(tmp_path / "second", usual_port=usual) as second:
+            assert second.hosts != f"{LOOPBACK}:{usual}"
+        assert looked == [usual, usual]
+    with EmbeddedZooKeeper(tmp_path / "first", usual_port=usual) as first:
+        assert first.hosts == f"{LOOPBACK}:{usual}"
+    with EmbeddedZooKeeper(tmp_path / "second", usual_port=usual) as again:
+        assert again.hosts == second.hosts
 
 
 def test_a_java_that_does_not_run_is_an_error_with_what_it_said(tmp_path: Path) -> None:
