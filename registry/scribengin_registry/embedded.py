@@ -52,7 +52,8 @@ class EmbeddedZooKeeper:
     """A ZooKeeper server with its data in `data_dir`, on the loopback interface only.
 
     `port=0` takes the port that this directory had last time, if it is free, else any free one; of a directory that has
-    had none, `usual_port` first. Any other port is taken or refused. `tick_ms` is the grain of time: sessions last from one tick to two minutes. Not thread-safe.
+    had none, `usual_port` first. Any other port is taken or refused. `tick_ms` is the grain of time: sessions last from
+    one tick to two minutes. Not thread-safe.
     """
 
     def __init__(
