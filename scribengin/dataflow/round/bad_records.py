@@ -345,6 +345,12 @@ def screened(pieces: Sequence[Piece], undecodable: Undecodable, bad_max: int) ->
     return bad
 
 
+def first_screened(pieces: Sequence[Piece], undecodable: Undecodable) -> BadRecord | None:
+    """The first of them."""
+    found = sorted(_screened(pieces, undecodable).items())
+    return _bad_records(pieces, dict(found[:1]))[0] if found else None
+
+
 def _screened(pieces: Sequence[Piece], undecodable: Undecodable) -> dict[int, str]:
     """The same by their numbers, all pieces laid end to end, and what is wrong with them."""
     long = _numbered_by_piece(pieces, [piece.long for piece in pieces])

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, Unpack, runtime_checkable
 
@@ -37,10 +37,10 @@ from scribengin.base.model import Position
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.round.bad_records import BadRecord, error_batch, screened
+from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, first_screened, screened
 from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
-from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
+from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.stateful.query_log import QueryLog
@@ -293,8 +293,10 @@ class StatefulRunner(TaskRounds):
         cannot be decoded."""
         try:
             return query, query.next_batch()
-        except TransformationFailed:
-            if self._errors.action != "route" or self._screening:
+        except TransformationFailed as error:
+            if self._errors.action != "route":
+                raise self._at_its_record(error) from None
+            if self._screening:
                 self._screening = False
                 raise
         self._screening = True
@@ -303,6 +305,15 @@ class StatefulRunner(TaskRounds):
         again = self._query
         assert again is not None, "it was just started"
         return again, again.next_batch()
+
+    def _at_its_record(self, error: TransformationFailed) -> TransformationFailed:
+        """The failure with the first record of the batch that cannot be decoded, if there is one."""
+        planned = self._offered.planned if self._offered is not None else {}
+        with suppress(ScribenginError, OSError):  # what cannot be read again just now must not hide the failure
+            first = first_screened(self._pieces(planned), self._transform.undecodable)
+            if first is not None:
+                return TransformationFailed(f"{error}\n(at {first.describe()})", reason=error.reason)
+        return error
 
     def _with_error_records(
         self, outputs: Mapping[str, Sequence[pa.RecordBatch]], bad: Sequence[BadRecord]
@@ -352,13 +363,14 @@ class StatefulRunner(TaskRounds):
         self._bad = []
         if not self._screening:
             return {}
-        inputs = [one for one in self._inputs if one.log_path in planned]
-        pieces = [one.piece(planned[one.log_path]) for one in inputs]
-        self._bad = screened(pieces, self._transform.undecodable, self._errors.records_max)
+        self._bad = screened(self._pieces(planned), self._transform.undecodable, self._errors.records_max)
         return {
             one.log_path: {bad.index for bad in self._bad if (bad.source, bad.stream) == (one.source, one.stream)}
-            for one in inputs
+            for one in self._inputs
         }
+
+    def _pieces(self, planned: Mapping[str, PlannedRange]) -> list[Piece]:
+        return [one.piece(planned[one.log_path]) for one in self._inputs if one.log_path in planned]
 
     def _nothing_came(self) -> None:
         offered, self._offered = self._offered, None

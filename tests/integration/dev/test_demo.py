@@ -11,7 +11,8 @@ import pytest
 
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.testing.waiting import wait_until
-from tests.integration.demo_runs import expect_exact, processes_in, start_demo
+from scribengin_dev.demo.flights import delays_by_hour, load_flights, sessions
+from tests.integration.demo_runs import cells_of, expect_exact, processes_in, start_demo
 from tests.integration.leftovers import await_none
 from tests.servers.jvms import with_compiled_plans
 
@@ -41,7 +42,7 @@ def test_the_demo_loses_and_duplicates_nothing_though_master_and_worker_are_kill
     demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both", "--launcher", launcher)
     output, errors = demo.communicate(timeout=800)
     assert demo.returncode == 0, output + errors
-    assert re.search(r"tasks taken over of flight_delays \d of 4", output), "nobody said what the start takes"
+    assert re.search(r"streams taken over of flight_delays \d of 4", output), "nobody said what the start takes"
     expect_exact(output, RECORDS)
     assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
     assert "stood still" in output
@@ -60,3 +61,23 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     assert demo.returncode == 130, output + errors
     assert errors.strip() == "demo: interrupted; everything it had started is stopped"
     assert running_containers(tmp_path) == []
+
+
+@pytest.mark.full
+def test_the_demo_of_state_counts_every_flight_once_though_master_and_worker_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", with_compiled_plans(os.environ["SPARK_SUBMIT_OPTS"]))
+    demo = start_demo(tmp_path, "--records", str(RECORDS), "--kill", "both", "--state")
+    output, errors = demo.communicate(timeout=800)
+    assert demo.returncode == 0, output + errors
+    flights = load_flights(RECORDS)
+    rows = {row[0]: row[2:7] for row in map(cells_of, output.splitlines())}
+    for log, expected in (
+        ("hours", len(delays_by_hour(flights))),
+        ("sessions", len(sessions(flights, rest_hours=12))),
+        ("weathered", RECORDS),
+    ):
+        assert rows[f"log {log}/*"] == [f"{expected:,}", f"{expected:,}", "0", "0", "0"], output
+    assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
+    await_none(lambda: processes_in(tmp_path))

@@ -12,7 +12,8 @@ from scribengin.filesystems.paths import file_system
 from scribengin.log import LogNamespace
 
 _BATCH_RECORDS = 65_536
-_PARSE = arrow_json.ParseOptions(explicit_schema=pa.schema({"time_hour": pa.string()}))  # it would become a timestamp
+_TIMES = ("time_hour", "hour", "begins", "ends")  # they would become timestamps
+_PARSE = arrow_json.ParseOptions(explicit_schema=pa.schema({name: pa.string() for name in _TIMES}))
 
 
 def read_logs(namespace: LogNamespace, prefix: str) -> pd.DataFrame:

@@ -11,12 +11,13 @@ import typer
 from rich.console import Console
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ConfigInvalid
 from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import load_flights
-from scribengin_dev.demo.report import average_delays, measured_table, print_chart, standstill_table
-from scribengin_dev.demo.run import DELAYS, Demo, DemoResult, Kill
+from scribengin_dev.demo.report import measured_table, print_chart, standstill_table
+from scribengin_dev.demo.run import Demo
+from scribengin_dev.demo.state_run import StateDemo
+from scribengin_dev.demo.steps import DemoResult, Kill
 from scribengin_dev.harness.directory import own_directory
 from scribengin_dev.harness.ending import ending_cleanly
 from scribengin_dev.harness.installation import Installation, embedded_place
@@ -36,6 +37,13 @@ def demo(
         Path | None,
         typer.Option("--dir", help="Where to make the demo's directory."),
     ] = None,
+    state: Annotated[
+        bool,
+        typer.Option(
+            "--state",
+            help="Streaming aggregations and joins instead: the chain of dataflows/flights.yaml, with the weather.",
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the directory, with logs, files and containers.")] = False,
     launcher: Annotated[
         Literal["local", "yarn", "skein"],
@@ -58,12 +66,12 @@ def demo(
         typer.Option(help="Where logs are kept with `--machines`: on HDFS, or on BookKeeper."),
     ] = "hdfs",
 ) -> None:
-    """Real flights through two chained dataflows, on an embedded registry and log store; somebody is killed half way.
+    """Real flights through chained dataflows, on an embedded registry and log store; somebody is killed half way.
 
     Ends with what was measured by reading the outputs back. Exit status 1 if anything was lost, duplicated or wrong.
     """
     console = Console()
-    options = DemoOptions(kill or ("machine" if machines else "worker"), records, launcher, machines, store)
+    options = DemoOptions(kill or ("machine" if machines else "worker"), records, launcher, machines, store, state)
     with (
         ending_cleanly("demo"),
         own_directory("demo", directory, keep, console) as base,
@@ -82,6 +90,7 @@ class DemoOptions:
     launcher: str
     machines: int | None
     store: str
+    state: bool
 
     def check(self) -> None:
         """Raises ConfigInvalid."""
@@ -89,6 +98,8 @@ class DemoOptions:
             raise ConfigInvalid("--machines goes with --launcher yarn: nothing else starts processes on others")
         if self.machines is None and self.kill == "machine":
             raise ConfigInvalid("--kill machine goes with --machines: there is only this one")
+        if self.state and self.launcher != "local":
+            raise ConfigInvalid("--state goes with --launcher local: its checkpoints are in the demo's directory")
 
 
 def _run(base: Path, display: Display, options: DemoOptions) -> DemoResult:
@@ -97,9 +108,9 @@ def _run(base: Path, display: Display, options: DemoOptions) -> DemoResult:
     flights = load_flights(options.records)
     with _place(base, display, options) as place:
         display.say(f"ZooKeeper at {place.registry.hosts}, logs in {place.store}")
-        measured = Demo(place, flights, options.kill, display).run()
-        session_timeout_s = DataflowView(place.registry, DELAYS).config().value.session_timeout_s
-    _print(display.console, measured, session_timeout_s)
+        steps = StateDemo if options.state else Demo
+        measured = steps(place, flights, options.kill, display).run()
+    _print(display.console, measured)
     return measured
 
 
@@ -112,12 +123,12 @@ def _place(base: Path, display: Display, options: DemoOptions) -> AbstractContex
     return embedded_place(base, launcher=options.launcher, say=display.say)
 
 
-def _print(console: Console, measured: DemoResult, session_timeout_s: float) -> None:
+def _print(console: Console, measured: DemoResult) -> None:
     console.print()
-    print_chart(console, average_delays(measured.named))
+    print_chart(console, measured.averages)
     console.print()
     if measured.standstills:
-        console.print(standstill_table(measured.standstills, session_timeout_s))
+        console.print(standstill_table(measured.standstills, measured.session_timeout_s))
     console.print(measured_table(measured.outputs))
     if measured.exact:
         console.print("Nothing lost, nothing twice, every record as it should be.", style="bold green")

@@ -16,6 +16,9 @@ from scribengin.errors import ConfigInvalid
 
 LOGS = 4
 LATE_MINUTES = 15
+CLOSING = "closing"
+"""The airline, the aircraft and the airport of flights that only close windows."""
+_HOUR = "%Y-%m-%dT%H:%M:%SZ"
 _WHOLE_NUMBERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
 _ROUTE = ["id", "time_hour", "carrier", "flight", "tailnum", "origin", "dest"]
 _COLUMNS = [
@@ -51,9 +54,19 @@ class Flights:
         """The records of one log: `txid` (event time, milliseconds, never decreasing) and `payload` (a JSON object)."""
         mine = self.table.iloc[log::LOGS]
         lines = mine[_COLUMNS].to_json(orient="records", lines=True).splitlines()
-        return pa.record_batch(
-            {"txid": pa.array(mine["event_ms"], pa.int64()), "payload": pa.array(lines, pa.string()).cast(pa.binary())}
-        )
+        return _batch(mine["event_ms"], lines)
+
+    def closed(self, days: int) -> Flights:
+        """With one more flight in each log, so many days after the last one: windows close by later events. It is
+        delayed, so that the streams behind flight_delays have it, too."""
+        last = self.table.tail(LOGS)
+        at = pd.Timestamp(last["event_ms"].max(), unit="ms", tz="UTC").floor("h") + pd.Timedelta(days=days)
+        ids = range(self.table["id"].max() + 1, self.table["id"].max() + 1 + len(last))
+        closing = last.assign(
+            id=ids, event_ms=at.value // 1_000_000, time_hour=at.strftime(_HOUR), tailnum=CLOSING, carrier=CLOSING,
+            origin=CLOSING, dep_time=1200, dep_delay=2 * LATE_MINUTES, arr_delay=2 * LATE_MINUTES,
+        )  # fmt: skip
+        return Flights(pd.concat([self.table, closing], ignore_index=True))
 
     def appended(self) -> pd.DataFrame:
         """What the logs `flights/*` should hold."""
@@ -138,6 +151,24 @@ def weather_records(flights: Flights) -> pd.DataFrame:
     there = weather["time_hour"].between(hours.min(), hours.max())
     ordered = weather[there].sort_values(["time_hour", "origin"], kind="stable").reset_index(drop=True)
     return ordered.round(5)  # 13.80936 knots are 13.809359999999998 there
+
+
+def closed_weather(weather: pd.DataFrame, closed: Flights) -> pd.DataFrame:
+    """With one more record of the hour that closes these flights, of no airport."""
+    after = weather.tail(1).assign(origin="nowhere", time_hour=closed.table["time_hour"].iloc[-1])
+    return pd.concat([weather, after], ignore_index=True)
+
+
+def weather_batch(weather: pd.DataFrame) -> pa.RecordBatch:
+    """The records of the weather's log, as `Flights.records`."""
+    lines = weather.to_json(orient="records", lines=True).splitlines()
+    hours_ms = pd.to_datetime(weather["time_hour"], utc=True).astype("int64") // 1_000_000
+    return _batch(hours_ms, lines)
+
+
+def _batch(at_ms: pd.Series, lines: list[str]) -> pa.RecordBatch:
+    payload = pa.array(lines, pa.string()).cast(pa.binary())
+    return pa.record_batch({"txid": pa.array(at_ms, pa.int64()), "payload": payload})
 
 
 def static_tables() -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -19,6 +19,8 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import DataflowError
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import DEFAULT_NAMESPACE, LogNamespace
+from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.chain.submit import submit_chain
 from scribengin.operations.lifecycle import set_desired_state
 from scribengin.operations.submit.submit import submit
 from scribengin_dev.harness.containers import DemoContainers, LocalContainers, YarnContainers
@@ -53,6 +55,11 @@ class Installation:
         self._submitted.append(config.name)  # first: what a submit leaves behind that fails half way is cleared, too
         submit(self.registry, config, self.home)
         return DataflowView(self.registry, config.name)
+
+    def submit_chain(self, chain: ChainConfig) -> None:
+        """Start the dataflows of a chain. Raises what `submit_chain` raises."""
+        self._submitted.extend(flow.name for flow in chain.dataflows.values())
+        submit_chain(self.registry, chain, self.home)
 
     def desire(self, dataflow: str, state: Literal["running", "paused", "stopped"]) -> None:
         """Ask a dataflow's master for a state."""
