@@ -1,10 +1,6 @@
-"""Fixtures for all folders of tests. Each server has its module in `tests/servers`.
-
-Tests run side by side in several processes (pytest-xdist); a file stays together, because its fixtures are dear.
-"""
+"""Fixtures for all folders of tests. Each server has its module in `tests/servers`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -52,56 +48,19 @@ __all__ = [
     "zookeeper_quorum",
 ]
 
-pytest_plugins = ["tests.stalls"]
+pytest_plugins = ["tests.order", "tests.stalls"]
 
 # How long anything takes says more about the machine than about what is tested.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ours")
 
-# The browser may have to be installed first.
-_SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
-_SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "zookeeper_quorum"}
-_SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
-# Of each part of a run the files that take long begin first, the longest at the head: what begins last is short, and
-# nobody waits for it.
-_FIRST = (
-    *(
-        "test_simulation_mistakes",
-        "test_simulation",
-        "test_simulation_sinks",
-        "test_log_power_failure",
-        "test_cli_sandbox",
-        "test_round_crashes",
-    ),
-    *("test_chain_submit", "test_log_many_segments", "test_cli_restart", "test_registry_outages", "test_cli_config"),
-    *("test_page_readme", "test_page_operating", "test_cluster_kills", "test_spark_log_kill", "test_demo"),
-    *("test_spark_tables_kill", "test_page_chains", "test_cluster_ends", "test_watching_flow"),
-    *("test_faults", "test_yarn_deploy", "test_yarn_dataflow", "test_cluster_registry", "test_kafka_source_flow"),
-    *(
-        "test_skein_launcher",
-        "test_yarn_launcher",
-        "test_kafka_brokers_killed",
-        "test_sink_hdfs",
-        "test_kafka_sink_flow",
-    ),
-)
-
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say what needs servers, and begin with what takes long."""
+    """Leave logs on HDFS and BookKeeper to full runs, but for those that say otherwise."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
         if _is_of_a_served_store(item) and item.get_closest_marker("real_stores") is None:
             item.add_marker(pytest.mark.full)
-        if _SERVERS.intersection(fixtures):
-            item.add_marker(pytest.mark.servers)
-        if _SLOW_TO_START.intersection(fixtures) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
-    parts: dict[Path, int] = {}
-    for item in items:
-        parts[item.path] = max(parts.get(item.path, 0), _part(item))
-    items.sort(key=lambda item: (parts[item.path], _rank(item.path.stem)))
 
 
 def _is_of_a_served_store(item: pytest.Item) -> bool:
@@ -111,18 +70,6 @@ def _is_of_a_served_store(item: pytest.Item) -> bool:
         and hasattr(item, "callspec")
         and (item.callspec.params.get("log_place") in SERVED_STORES)
     )
-
-
-def _part(item: pytest.Item) -> int:
-    """What needs neither Spark nor servers runs first, what needs servers last: they are started when a process comes
-    to its first test of them, and then little else runs beside them."""
-    if item.get_closest_marker("servers") is not None:
-        return 2
-    return int(item.get_closest_marker("spark") is not None)
-
-
-def _rank(file: str) -> int:
-    return _FIRST.index(file) if file in _FIRST else len(_FIRST)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -56,7 +56,7 @@ JAVA_MAJOR_MIN = 17
 COMPILED = ("scribengin", "registry", "tools", "tests")
 FAST_TESTS = ("unit", "contract", "property", "scenario", "house")
 # Many tests wait, for a disk, a session's end or a process's start: so there is one process more than there are cores,
-# and each takes files in the order that tests/conftest.py says. What is named by a path is looked at by somebody: one
+# and each takes files in the order that tests/order.py says. What is named by a path is looked at by somebody: one
 # process, in order.
 QUICK = "not spark and not servers and not schedules"
 SIDE_BY_SIDE = (

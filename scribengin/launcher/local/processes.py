@@ -69,20 +69,28 @@ class Footprint:
         self._group = group
         self._belongs: dict[int, bool] = {group.leader: False}
 
-    def bytes(self) -> int:
-        """What the processes hold for themselves: resident memory without mapped files, which the system can take back
-        at any time. Pages that forked processes share count once for each."""
-        pids = psutil.pids()
-        self._belongs = {pid: self._belongs.get(pid) or self._new(pid) for pid in pids}
-        total = 0
-        for pid in [pid for pid, belongs in self._belongs.items() if belongs]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                memory = psutil.Process(pid).memory_info()
-                total += memory.rss - memory.shared
-        return total
+    def over(self, limit_bytes: int) -> int | None:
+        """How many bytes the processes hold if that is more than the limit, else None.
+
+        What a process holds for itself is its resident memory without mapped files, which the system can take back at
+        any time. Pages that forked processes share count once for each. But one that was just forked shares all of its
+        parent's, until it is another program, as everything is that Java starts: so a process counts from the second
+        look on.
+        """
+        pids, known = psutil.pids(), self._belongs
+        self._belongs = {pid: known.get(pid) or self._new(pid) for pid in pids}
+        held = sum(_own_bytes(pid) for pid in pids if pid in known and self._belongs[pid])
+        return held if held > limit_bytes else None
 
     def _new(self, pid: int) -> bool:
         return pid not in self._belongs and self._group.has(pid)
+
+
+def _own_bytes(pid: int) -> int:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        memory = psutil.Process(pid).memory_info()
+        return int(memory.rss - memory.shared)
+    return 0
 
 
 def start_token(pid: int) -> str | None:

@@ -142,11 +142,10 @@ def watch(process: subprocess.Popen[bytes], group: Group, memory_mb: int) -> str
     ended = select.poll()
     ended.register(os.pidfd_open(process.pid), select.POLLIN)
     while not ended.poll(_MEMORY_LOOK_S * 1000):
-        held_mb = footprint.bytes() / 1024 / 1024
-        if held_mb > memory_mb:
-            return (
-                f"held {held_mb:.0f} MiB of memory, and container.memory_mb is {memory_mb}: give it more, or less to do"
-            )
+        held_bytes = footprint.over(memory_mb << 20)
+        if held_bytes is not None:
+            held_mb = held_bytes >> 20
+            return f"held {held_mb} MiB of memory, and container.memory_mb is {memory_mb}: give it more, or less to do"
     return None
 
 

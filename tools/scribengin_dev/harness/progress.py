@@ -21,7 +21,8 @@ class FlowProgress:
     def __init__(self, place: Installation, config: DataflowConfig, source: str) -> None:
         """Raises what the source raises when it is opened."""
         flow_paths = DataflowPaths(config.name)
-        self.dataflow, self.source = config.name, source
+        self.dataflow = config.name
+        self.source = source
         environment = Environment(place.registry, config.name, STREAM_NODES, looking=True)
         self._source = open_source(source, config.sources[source], environment)
         streams = self._source.streams()

@@ -1,0 +1,47 @@
+"""How a run of tests is shared out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.order import ON_YARN, pytest_collection_modifyitems, together
+
+
+def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
+    """As pytest collects one."""
+    found = SimpleNamespace(path=Path(path), fixturenames=fixtures, marks={name: name for name in marks})
+    found.add_marker = lambda mark: found.marks.setdefault(mark.name, mark)
+    found.get_closest_marker = found.marks.get
+    return found
+
+
+def test_files_that_need_yarn_are_taken_by_one_process_and_all_others_by_any() -> None:
+    assert {together(f"tests/integration/launcher/{name}.py") for name in ON_YARN} == {"on YARN"}
+    assert together("tests/unit/base/test_masking.py") == "tests/unit/base/test_masking.py"
+
+
+def test_what_needs_nothing_runs_first_and_servers_last_and_yarn_before_spark() -> None:
+    items = [
+        item("tests/test_a_server.py", "kafka"),
+        item("tests/test_a_session.py", marks=("spark",)),
+        item("tests/test_demo.py", marks=("spark",)),
+        item("tests/test_yarn_deploy.py", "yarn"),
+        item("tests/test_nothing.py"),
+        item("tests/test_simulation.py"),
+    ]
+    pytest_collection_modifyitems(items)
+    in_order = [one.path.stem for one in items]
+    assert in_order == [
+        "test_simulation", "test_nothing", "test_yarn_deploy", "test_demo", "test_a_session", "test_a_server",
+    ]  # fmt: skip
+    assert "servers" in items[-1].marks
+    assert "timeout" in items[2].marks
+
+
+def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
+    with pytest.raises(pytest.UsageError, match="needs YARN: add it to ON_YARN"):
+        pytest_collection_modifyitems([item("tests/test_new.py", "yarn")])
