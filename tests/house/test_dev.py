@@ -89,7 +89,7 @@ def test_each_kind_of_test_run_leaves_out_what_it_says(dev: ModuleType) -> None:
     assert (full[0], "-m" in full, everything) == ("--durations=15", False, True)
     assert dev.pytest_arguments("", ["tests/house"]) == (["-m", "not full", "--durations=15", "tests/house"], False)
     fast, everything = dev.pytest_arguments("--fast", ["--fast"])
-    assert fast[:2] == ["-m", "not spark and not servers and not schedules and not full"]
+    assert fast[:2] == ["-m", "not spark and not servers and not long and not full"]
     assert "tests/house" in fast
     assert "tests/integration" not in fast
     assert not everything

@@ -140,6 +140,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "processes"),
     [(("late_once", "output_is_wrong"), 0), (tuple(SAMPLES), 4)],

@@ -30,7 +30,7 @@ def results() -> Iterator[Results]:
     found.close()
 
 
-@pytest.mark.schedules
+@pytest.mark.long
 @pytest.mark.parametrize("_from", range(0, SCHEDULES, AT_ONCE))
 def test_every_promise_is_kept(_from: int, results: Results) -> None:
     for seed, promise, _ in islice(results, AT_ONCE):

@@ -65,6 +65,6 @@ class _Publisher:
         """Nothing is held."""
 
 
-@pytest.mark.schedules
+@pytest.mark.long
 def test_the_sink_of_dafka_keeps_every_promise() -> None:
     simulate_sink(DafkaInMemory, seeds=SEEDS, stops=STOPS)

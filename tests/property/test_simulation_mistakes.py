@@ -18,7 +18,7 @@ from tests.property.simulation_mistakes import MISTAKES, Mistake
 from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
 
 SEEDS_MAX = 500
-pytestmark = pytest.mark.schedules
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)

@@ -63,7 +63,7 @@ def first_broken(make_system: MakeSystem, stops: tuple[str, ...] = ()) -> Outcom
     return next(outcome for outcome in outcomes if outcome.failure is not None)
 
 
-@pytest.mark.schedules
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", A_FEW, ids=len)
 def test_a_sink_that_keeps_the_contract_keeps_every_promise(example: ModuleType, seeds: range) -> None:
     shelf = example.Shelf()
@@ -211,7 +211,7 @@ def test_what_is_told_of_a_mistake_is_small_and_can_be_read(
 FILE_STOPS = ("files.complete:after", "files.merge_decide:after", "files.merge_place:after", "files.merge_remove:after")
 
 
-@pytest.mark.schedules
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", A_FEW, ids=len)
 def test_the_sink_of_files_keeps_every_promise(seeds: range) -> None:
     simulate_sink(FilesInMemory, seeds=seeds, stops=FILE_STOPS)
@@ -244,7 +244,7 @@ DECISIONS = (
 )
 
 
-@pytest.mark.schedules
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", A_FEW, ids=len)
 def test_the_sink_of_kafka_keeps_every_promise(seeds: range) -> None:
     simulate_sink(KafkaInMemory, seeds=seeds, stops=DECISIONS)

@@ -69,6 +69,7 @@ def stage(writer: SinkStreamWriter, first: int, end: int) -> CommitDescriptor:
     return prepared
 
 
+@pytest.mark.long
 def test_a_topic_is_a_sink(network: Network, environment: Environment) -> None:
     with closing(MemoryDafkaStore(network.config)):
         check_sink(lambda: sink(network, environment), environment.registry)

@@ -128,6 +128,21 @@ def test_dataflows_are_measured_beside_spark_from_kafka_to_kafka(tmp_path: Path)
 
 @pytest.mark.full
 @pytest.mark.spark
+def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batches(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "latency-1000", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == ["latency-1000", "latency-1000-p99"]
+    for side in ("ours", "peer"):
+        assert 0 < rows["latency-1000"][side] <= rows["latency-1000-p99"][side]
+    for row in rows.values():
+        assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])
+        assert "exactly once" in row["guarantee"]
+        assert "as fast as they can" in row["peer_name"]
+
+
+@pytest.mark.full
+@pytest.mark.spark
 def test_bad_records_are_measured_beside_good_ones_whether_the_engine_decodes_or_a_function(tmp_path: Path) -> None:
     names = ["bad-records", "bad-records-function", "bad-records-function-first"]
     done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))

@@ -102,6 +102,7 @@ def free_port() -> int:
         return int(there.getsockname()[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["scribengin.master", "scribengin.worker"])
 def test_a_process_that_is_launched_in_an_outage_waits_and_says_so_and_ends_in_the_end(module: str) -> None:
     kind = ["--name", "m"] if module == "scribengin.master" else ["--worker", "w"]

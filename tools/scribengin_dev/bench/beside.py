@@ -9,6 +9,7 @@ from statistics import median
 
 from scribengin_dev.bench.clients.jobs import Job, run_pair
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, PEER
+from scribengin_dev.bench.dataflows.latency import LATENCIES
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_dev.bench.peers.peers import Peer, Peers
 from scribengin_dev.bench.rows import Row
@@ -24,7 +25,7 @@ PEERS_OF: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(APPENDS, ("kafka", "kafka-flush", "distributedlog")),
     **dict.fromkeys(READS, ("kafka", "distributedlog")),
     "tail": ("kafka", "kafka-flush", "distributedlog"),
-    **dict.fromkeys(FLOW_BENCHMARKS, (PEER,)),
+    **dict.fromkeys((*FLOW_BENCHMARKS, *LATENCIES), (PEER,)),
 }
 """Benchmark -> the peers that it has, in the order of its rows."""
 

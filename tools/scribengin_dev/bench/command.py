@@ -18,6 +18,7 @@ from scribengin_dev.bench.bad_records import BAD_RECORDS
 from scribengin_dev.bench.beside import APPENDS, PEERS_OF, READS, PeerBench, appends, reads, tail
 from scribengin_dev.bench.costs import many_logs, memory
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, FlowBench
+from scribengin_dev.bench.dataflows.latency import LATENCIES, latency
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
@@ -44,6 +45,7 @@ NAMES = tuple(
             SEGMENTS,
             *_MANY,
             *FLOW_BENCHMARKS,
+            *LATENCIES,
             *BAD_RECORDS,
             SCALING,
             *RECOVERIES,
@@ -146,6 +148,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
             console.print(f"{name} ...", style="dim")
             if name in FLOW_BENCHMARKS:
                 rows.append(FLOW_BENCHMARKS[name](flows.with_peers(wanted)))
+            elif name in LATENCIES:
+                rows += latency(flows.with_peers(wanted), name)
             elif name in BAD_RECORDS:
                 rows.append(BAD_RECORDS[name](flows))
             elif name == SCALING:

@@ -105,6 +105,7 @@ def alternating(runs: int, measure: Callable[[], tuple[float, float]]) -> tuple[
 TARGETS = {
     "append-100B": 5.0, "append-1KiB": 0.8, "read-100B": 0.7, "read-1KiB": 0.7, "tail": 0.5, "memory": 1.0,
     "log-sql-log": 5.0, "kafka-sql-kafka": 1.2, "scaling": 1.0,
+    "latency-100": 3.0, "latency-1000": 3.0,
     "bad-records": 0.33, "bad-records-function": 0.33,
 }  # fmt: skip
 """Benchmark -> the ratio that it is to reach, on a quiet machine."""

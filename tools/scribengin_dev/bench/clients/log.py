@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.log import LogNamespace
+from scribengin.log import FIRST, TAIL, LogNamespace
 from scribengin_dev.bench.clients.pacing import receive, send_paced
 from scribengin_tools.logs.benchmark import records_batch
 
@@ -34,7 +34,8 @@ def _tail_write(job: Values) -> dict[str, float]:
 
 
 def _tail_read(job: Values) -> dict[str, float]:
-    with _namespace(job) as namespace, namespace.open_reader(job["log"]) as reader:
+    start = TAIL if job.get("at_end") else FIRST
+    with _namespace(job) as namespace, namespace.open_reader(job["log"], start) as reader:
 
         def poll() -> Iterable[bytes]:
             batch = reader.read_batch(_READ_RECORDS, _POLL_S)

@@ -24,9 +24,13 @@ class SparkKafkaPeer:
     @property
     def title(self) -> str:
         """What it is, and what it guarantees."""
+        return self.title_of("trigger availableNow")
+
+    def title_of(self, how: str) -> str:
+        """The same of a query that is run so."""
         connector = next(jar.stem.rpartition("-")[2] for jar in self._jars if "spark-sql-kafka" in jar.name)
         return (
-            f"Spark Structured Streaming, Kafka connector {connector}, trigger availableNow, from a topic to a topic: "
+            f"Spark Structured Streaming, Kafka connector {connector}, {how}, from a topic to a topic: "
             f"at least once, with {self._kafka.title}"
         )
 
@@ -35,19 +39,29 @@ class SparkKafkaPeer:
         if self._rate is None:
             topics = [(self._filled(record_bytes, count, cores), count) for count in (warm_up, *[records] * runs)]
             self._folder.mkdir()
-            job: Job = {
-                "system": "spark",
-                "job": "kafka-sql-kafka",
-                "bootstrap": self._kafka.bootstrap,
-                "topics": topics,
-                "sink": self._kafka.new_topic(partitions=cores),
-                "jars": [str(jar) for jar in self._jars],
-                "folder": str(self._folder),
-                "cores": cores,
-                "memory_mb": memory_mb,
-            }
-            self._rate = run_job(job)["records_per_s"]
+            job = {**self._job("kafka-sql-kafka", cores, memory_mb), "topics": topics}
+            self._rate = run_job({**job, "sink": self._kafka.new_topic(partitions=cores)})["records_per_s"]
         return self._rate
+
+    def latency_jobs(self, *, cores: int, memory_mb: int) -> tuple[Job, Job, Job]:
+        """(stream, writer, reader): a query that is ready once it waits for records, and the ends of its topics; the
+        caller adds how many records, of what size, how often. Raises ServerError."""
+        writer, _ = self._kafka.tail_jobs()
+        _, reader = self._kafka.tail_jobs()
+        self._folder.mkdir(exist_ok=True)
+        stream = self._job("kafka-stream", cores, memory_mb)
+        return {**stream, "topic": writer["topic"], "sink": reader["topic"]}, writer, reader
+
+    def _job(self, name: str, cores: int, memory_mb: int) -> Job:
+        return {
+            "system": "spark",
+            "job": name,
+            "bootstrap": self._kafka.bootstrap,
+            "jars": [str(jar) for jar in self._jars],
+            "folder": str(self._folder),
+            "cores": cores,
+            "memory_mb": memory_mb,
+        }
 
     def _filled(self, record_bytes: int, records: int, partitions: int) -> str:
         topic = self._kafka.new_topic(partitions=partitions)

@@ -1,0 +1,103 @@
+"""How long a record is on its way through a narrow dataflow, from a writer's call to a reader in another process.
+
+Beside it stands Spark Structured Streaming, whose micro-batches follow each other as fast as they can, from Kafka to
+Kafka: what people would use instead. All ends are processes of their own, and read the machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.errors import ServerError
+from scribengin_dev.bench.clients.jobs import Job, run_pair, started
+from scribengin_dev.bench.dataflows.flow import CORES, MEMORY_MB, PEER, TIMEOUT_S, FlowBench, run_until_through
+from scribengin_dev.bench.peers.spark import SparkKafkaPeer
+from scribengin_dev.bench.rows import Row
+from scribengin_dev.harness.installation import NAMESPACE
+from scribengin_dev.harness.progress import FlowProgress
+from scribengin_tools.logs.benchmark import fill
+
+LATENCIES = {"latency-100": 100, "latency-1000": 1_000}
+"""Benchmark -> records a second."""
+_RECORD_BYTES = 1024
+_WARM_UP_RECORDS = 2_000
+_PER_TAIL_RECORD_S = 1 / 150
+_GUARANTEE = (
+    "exactly once: every round is staged, committed in one registry transaction, then shown; one worker, 1 task"
+)
+
+
+def latency(bench: FlowBench, name: str) -> list[Row]:
+    """A row for half of the records, and one for all but one in a hundred."""
+    per_s = LATENCIES[name]
+    how: Job = {
+        "per_s": per_s,
+        "records": max(per_s, int(per_s * bench.scale.tail_records * _PER_TAIL_RECORD_S)),
+        "record_bytes": _RECORD_BYTES,
+    }
+    ours = _ours(bench, name, how)
+    theirs, title = _beside(bench, how)
+    said = f"{per_s}/s of 1 KiB; {_GUARANTEE}"
+    return [
+        Row(row, "ms", median(way[key] for way in ours), median(way[key] for way in theirs) if theirs else None,
+            title, said)
+        for row, key in ((name, "p50_ms"), (f"{name}-p99", "p99_ms"))
+    ]  # fmt: skip
+
+
+def _ours(bench: FlowBench, name: str, how: Job) -> list[dict[str, float]]:
+    place = bench.place
+    source, sink = f"{name}-in/0", f"{name}-out"
+    place.namespace.create(source)
+    fill(place.namespace, source, _RECORD_BYTES, _WARM_UP_RECORDS)
+    config = _config(name, source, sink)
+    place.submit(config)
+    log: Job = {"system": "log", "namespace": f"distributedlog-file://{place.registry.hosts}{NAMESPACE}", **how}
+    with FlowProgress(place, config, "src") as flow:
+        run_until_through(place, name, flow)
+        ways = [
+            run_pair(
+                {**log, "job": "tail-read", "log": f"{sink}/0", "at_end": True},
+                {**log, "job": "tail-write", "log": source},
+            )
+            for _ in range(bench.scale.peer_runs)
+        ]
+    place.desire(name, "stopped")
+    place.await_state(name, "stopped", timeout_s=TIMEOUT_S)
+    return ways
+
+
+def _beside(bench: FlowBench, how: Job) -> tuple[list[dict[str, float]], str]:
+    """The peer's ways and what it is, or none and why."""
+    if PEER not in bench.wanted:
+        return [], "not measured: Spark Structured Streaming from Kafka to Kafka (--peers)"
+    kafka = bench.kafka()
+    if kafka is None:
+        bench.peers.missing[PEER] = bench.peers.missing["kafka"]
+        return [], f"{PEER}: {bench.peers.missing[PEER]}"
+    ways = []
+    try:
+        spark = SparkKafkaPeer(kafka, bench.folder / f"{PEER}-{how['per_s']}")
+        for _ in range(bench.scale.peer_runs):
+            stream, writer, reader = spark.latency_jobs(cores=CORES, memory_mb=MEMORY_MB)
+            with started(stream) as running:
+                running.await_ready()
+                ways.append(run_pair({**reader, **how}, {**writer, **how}))
+    except ServerError as error:
+        bench.peers.missing[PEER] = f"cannot be had: {str(error).splitlines()[0]}"
+        return [], f"{PEER}: {bench.peers.missing[PEER]}"
+    return ways, spark.title_of("micro-batches as fast as they can")
+
+
+def _config(name: str, source: str, sink: str) -> DataflowConfig:
+    value = {
+        "name": name,
+        "sources": {"src": {"kind": "log", "logs": source}},
+        "sinks": {"out": {"kind": "log", "log": sink}},
+        "sql": "SELECT payload FROM src",
+        "workers": 1,
+        "executors_per_worker": 1,
+        "container": {"memory_mb": MEMORY_MB, "cores": CORES},
+    }
+    return DataflowConfig.parse(value, source="the benchmark's dataflow")
