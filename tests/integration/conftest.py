@@ -31,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
 def compiled_plans(spark: SparkSession) -> Iterator[None]:
     """Sessions that begin meanwhile have their plans compiled, as users' have."""
     conf = spark._jsc.sc().conf()
-    before = {name: conf.get(name) for name in COMPILED}
+    before = {name: spark.conf.get(name) for name in COMPILED}  # which fixes those of the session that tests share
     for name, value in COMPILED.items():
         conf.set(name, value)
     yield
