@@ -31,13 +31,13 @@ _FIRST = (
     *("test_cluster_kills", "test_spark_session", "test_stateful_rounds", "test_page_readme", "test_page_operating"),
     *("test_spark_state_operators", "test_spark_log_kill", "test_demo", "test_spark_tables_kill", "test_page_chains"),
     *("test_cluster_state", "test_cluster_ends", "test_raising_functions", "test_pages_logs", "test_watching_flow"),
-    *("test_kafka_source_flow", "test_cluster_registry", "test_kafka_brokers_killed", "test_sink_hdfs"),
+    *("test_faults", "test_kafka_source_flow", "test_cluster_registry", "test_kafka_brokers_killed", "test_sink_hdfs"),
     *("test_web_page", "test_yarn_deploy_kerberos", "test_web_editing", "test_hdfs_data_node", "test_hdfs_crashes"),
     *("test_log_bookkeeper", "test_log_faults", "test_kafka_sink_flow"),
 )
 ON_YARN = (
     *("test_yarn_deploy", "test_yarn_dataflow", "test_skein_launcher", "test_spark_yarn", "test_yarn_launcher"),
-    *("test_skein_dataflow", "test_yarn_staging", "test_servers_hadoop", "test_faults"),
+    *("test_skein_dataflow", "test_yarn_staging", "test_servers_hadoop"),
 )
 """The files whose tests use the fixture `yarn`. Who shares tests out sees names only."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.order import ON_YARN, pytest_collection_modifyitems, together
+from tests.order import ON_YARN, pytest_collection_modifyitems, pytest_xdist_make_scheduler, together
 
 
 def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
@@ -22,6 +22,16 @@ def item(path: str, *fixtures: str, marks: tuple[str, ...] = ()) -> Any:
 def test_files_that_need_yarn_are_taken_by_one_process_and_all_others_by_any() -> None:
     assert {together(f"tests/integration/launcher/{name}.py") for name in ON_YARN} == {"on YARN"}
     assert together("tests/unit/base/test_masking.py") == "tests/unit/base/test_masking.py"
+
+
+def test_who_shares_tests_out_by_files_takes_yarns_as_one() -> None:
+    options = {"dist": "loadfile"}
+    config: Any = SimpleNamespace(getoption=options.get, getvalue=lambda _name: ["popen"], option=SimpleNamespace())
+    made: Any = pytest_xdist_make_scheduler(config, None)
+    assert made._split_scope("tests/integration/launcher/test_yarn_deploy.py::test_it[a::b]") == "on YARN"
+    assert made._split_scope("tests/unit/test_it.py::test_it") == "tests/unit/test_it.py"
+    options["dist"] = "load"
+    assert pytest_xdist_make_scheduler(config, None) is None
 
 
 def test_what_needs_nothing_runs_first_and_servers_last_and_yarn_before_spark() -> None:

@@ -93,8 +93,10 @@ def _probe(executable: Path) -> JavaRuntime | str:
 
 
 def cache_directory() -> Path:
-    """Where Scribengin keeps what can be made or fetched again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "scribengin")
+    """Where Scribengin keeps what can be made or fetched again. A relative XDG_CACHE_HOME is ignored, as the XDG Base
+    Directory Specification has it. Raises RuntimeError for a user without a home."""
+    said = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (said if said.is_absolute() else Path.home() / ".cache") / "scribengin"
 
 
 @functools.cache

@@ -295,7 +295,9 @@ class StatefulRunner(TaskRounds):
             return query, query.next_batch()
         except TransformationFailed as error:
             if self._errors.action != "route":
-                raise self._at_its_record(error) from None
+                if (place := self._first_undecodable()) is not None:
+                    raise TransformationFailed(f"{error}\n(at {place})", reason=error.reason) from error
+                raise
             if self._screening:
                 self._screening = False
                 raise
@@ -306,14 +308,17 @@ class StatefulRunner(TaskRounds):
         assert again is not None, "it was just started"
         return again, again.next_batch()
 
-    def _at_its_record(self, error: TransformationFailed) -> TransformationFailed:
-        """The failure with the first record of the batch that cannot be decoded, if there is one."""
-        planned = self._offered.planned if self._offered is not None else {}
+    def _first_undecodable(self) -> str | None:
+        """Where the first record of the batch that failed stands that cannot be decoded, if there is one."""
+        offered = self._offered
+        if offered is None:
+            return None
         with suppress(ScribenginError, OSError):  # what cannot be read again just now must not hide the failure
-            first = first_screened(self._pieces(planned), self._transform.undecodable)
-            if first is not None:
-                return TransformationFailed(f"{error}\n(at {first.describe()})", reason=error.reason)
-        return error
+            if self._log.offsets(self._named.number + 1) != offered.offsets:
+                return None  # it was a batch without records, which the state had due
+            first = first_screened(self._pieces(offered.planned), self._transform.undecodable)
+            return first.describe() if first is not None else None
+        return None
 
     def _with_error_records(
         self, outputs: Mapping[str, Sequence[pa.RecordBatch]], bad: Sequence[BadRecord]

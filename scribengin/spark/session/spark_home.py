@@ -3,7 +3,7 @@
 Spark has its Python processes import from `$SPARK_HOME/python/lib/pyspark.zip` before anything else. Modules in a zip
 have no bytecode: each process compiles PySpark anew, half a second of a processor's time, and a session starts a dozen
 (one that forks workers for every kind of work that Python does for it). So the home of our sessions is a directory of
-links to all that the installed PySpark has but that zip, and PySpark comes from where this process has it.
+links to what a session needs of the installed PySpark, without that zip: it comes from where this process has it.
 
 It lies in the cache, because the archive of Spark's classes is good for one class path only (class_archive.py).
 """
@@ -31,11 +31,14 @@ def installed() -> Path:
 
 def spark_home(scratch: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """The home of links, made where it is not there yet: in the cache, or in `scratch` where that cannot be written. A
-    container of YARN leaves nothing behind: it takes the one in the cache where there is one. Raises OSError."""
+    container of YARN leaves nothing behind: it takes the one in the cache where there is one. Where no links can be
+    made, it is the installed one, with which everything takes longer."""
     with suppress(OSError, RuntimeError):  # RuntimeError: a user without a home
         if "CONTAINER_ID" not in environ or cached().is_dir():
             return _linked(cached())
-    return _linked(scratch / "spark-home")
+    with suppress(OSError):
+        return _linked(scratch / "spark-home")
+    return installed()
 
 
 def cached() -> Path:

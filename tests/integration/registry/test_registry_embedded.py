@@ -18,7 +18,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry import embedded
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import ServerFailed
-from scribengin_registry.java.process import LOOPBACK, free_port
+from scribengin_registry.java.process import LOOPBACK, free_port, server_port
 from scribengin_registry.java.runtime import JavaRuntime
 from scribengin_registry.opening import connect
 
@@ -170,8 +170,8 @@ def test_a_usual_port_is_taken_once_and_another_where_somebody_was_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two sandboxes that start at once find it free, both, before one of them has it."""
-    with socket.create_server((LOOPBACK, 0)) as occupied:
-        usual = occupied.getsockname()[1]
+    usual = server_port()
+    with socket.create_server((LOOPBACK, usual)):
         looked: list[int] = []
 
         def free_at_first(port: int) -> int:

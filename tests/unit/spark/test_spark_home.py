@@ -16,7 +16,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_it_has_what_the_installed_one_has_but_the_zip(tmp_path: Path) -> None:
+def test_it_has_what_a_session_needs_and_not_the_zip(tmp_path: Path) -> None:
     home = spark_home(tmp_path, {})
     assert home == cached()
     assert (home / "bin" / "spark-submit").is_file()
@@ -35,6 +35,17 @@ def test_where_the_cache_cannot_be_written_it_is_in_the_scratch_directory(tmp_pa
     cache.write_text("not a directory")
     assert (spark_home(tmp_path, {}) / "bin" / "spark-submit").is_file()
     assert spark_home(tmp_path, {}).parent == tmp_path
+
+
+def test_where_no_links_can_be_made_it_is_the_installed_one(tmp_path: Path, cache: Path) -> None:
+    cache.write_text("not a directory")
+    assert spark_home(cache, {}) == installed()
+
+
+def test_it_has_a_path_that_is_good_in_every_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM is started in another one than ours. XDG's specification has relative paths ignored."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert cached().is_relative_to(Path.home() / ".cache")
 
 
 def test_so_it_is_for_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

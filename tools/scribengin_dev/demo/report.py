@@ -73,6 +73,8 @@ def measured_table(outputs: Sequence[OutputRow]) -> Table:
 
 def average_delays(named: pd.DataFrame) -> list[tuple[str, float]]:
     """(airline, average delay in minutes of its delayed flights), the latest first."""
+    if not len(named):
+        return []
     means = named.groupby("airline")["delay"].mean().sort_values(ascending=False)
     return [(str(airline), float(minutes)) for airline, minutes in means.items()]
 

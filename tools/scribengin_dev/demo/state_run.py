@@ -1,7 +1,7 @@
 """The demo of state: the chain of `dataflows/flights.yaml`, whose windows, sessions and join are held against pandas.
 
 Whom the command line says is killed among the processes that count delays by hour and airline: what those had counted
-is with their successor. At the end of the year one more flight a log, and one more hour of weather, close all windows.
+is with their successor. Once all is through, one more flight a log and one more hour of weather close all windows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ALL_RECORDS = 336_776
 _PRODUCING_S_MIN = 12.0
 _FIRST_RECORDS = 250
 _CLOSING_TIMEOUT_S = 120.0
-_WEATHER = "weather/0"
+_SENT_TO = (*(f"flights/{k}" for k in range(LOGS)), "weather/0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,18 @@ class StateDemo(DemoSteps):
 
     def run(self) -> DemoResult:
         """Do everything. Raises DataflowError when a dataflow fails or something does not happen in time."""
-        flights = self.flights.closed(_LATE_DAYS + 2)
         weather = weather_records(self.flights)
         configs = self._submit()
         producer = Producer(
             self.place.namespace,
-            [*(f"flights/{k}" for k in range(LOGS)), _WEATHER],
-            [*(flights.records(k) for k in range(LOGS)), weather_batch(closed_weather(weather, flights))],
+            _SENT_TO,
+            [*(self.flights.records(k) for k in range(LOGS)), weather_batch(weather)],
             first=_FIRST_RECORDS,
-            duration_s=max(_PRODUCING_S_MIN, _ALL_RECORDS_S * len(flights) / _ALL_RECORDS),
+            duration_s=max(_PRODUCING_S_MIN, _ALL_RECORDS_S * len(self.flights) / _ALL_RECORDS),
             clock=self.place.clock,
         )
         outputs = self._expected(weather)
-        self._sent = {"flights": len(flights), "delayed": len(flights.delayed()), "weather": len(weather) + 1}
+        self._sent = {"flights": len(self.flights), "delayed": len(self.flights.delayed()), "weather": len(weather)}
         with ExitStack() as following:
             for key, config in configs.items():
                 self._flows[key] = [
@@ -89,6 +88,8 @@ class StateDemo(DemoSteps):
                 for flow in self._flows[key]:
                     self.await_workers(flow, config)
             self._produce(producer)
+            self._read_all(producer)
+            self._close_windows(weather)
             self._drain(producer, outputs)
             return self._measure(producer, outputs)
 
@@ -129,12 +130,24 @@ class StateDemo(DemoSteps):
         self._follow(producer, lambda: producer.done, "all flights to be appended")
         self.display.say("all flights are appended")
 
-    def _drain(self, producer: Producer, outputs: Sequence[_Output]) -> None:
-        """Until everything is through, in the order of the chain, and all windows have come out: or do not."""
+    def _read_all(self, producer: Producer) -> None:
+        """Until everything is through, in the order of the chain."""
         for flows in self._flows.values():
             for flow in flows:
                 self._follow(producer, through(flow), f"{flow.dataflow} to read everything")
+
+    def _close_windows(self, weather: pd.DataFrame) -> None:
+        """Not before everything is through: of a stream that is behind, records would be late."""
+        closed = self.flights.closed(_LATE_DAYS + 2)
+        last = [*(closed.records(k) for k in range(LOGS)), weather_batch(closed_weather(weather, closed))]
+        for log, batch in zip(_SENT_TO, last, strict=True):
+            with self.place.namespace.open_writer(log) as writer:
+                writer.write_bulk(batch.slice(batch.num_rows - 1)).result()
         self.display.say("everything is read; the last windows close")
+
+    def _drain(self, producer: Producer, outputs: Sequence[_Output]) -> None:
+        """Until all windows have come out, or do not."""
+        self._read_all(producer)
         given_up_s = self.place.clock.monotonic_s() + _CLOSING_TIMEOUT_S
 
         def closed() -> bool:
@@ -183,6 +196,8 @@ def _keyed(table: pd.DataFrame, key: Sequence[str]) -> pd.DataFrame:
 
 def _averages(hours: pd.DataFrame) -> list[tuple[str, float]]:
     """As `average_delays`, of the windows."""
+    if not len(hours):
+        return []
     airlines, _ = static_tables()
     sums = hours.merge(airlines, on="carrier").groupby("name")[["minutes", "flights"]].sum()
     means = (sums["minutes"] / sums["flights"]).sort_values(ascending=False)

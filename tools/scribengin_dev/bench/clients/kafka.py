@@ -47,9 +47,14 @@ def _tail_read(job: Values) -> dict[str, float]:
     consumer = java(f"{_CLIENTS}.consumer.KafkaConsumer")(properties)
     partitions = java("java.util.List").of(java("org.apache.kafka.common.TopicPartition")(job["topic"], 0))
     consumer.assign(partitions)
-    consumer.seekToBeginning(partitions)
+    if job.get("at_end"):
+        consumer.seekToEnd(partitions)
+    else:
+        consumer.seekToBeginning(partitions)
     wait = java("java.time.Duration").ofMillis(_POLL_MS)
     consumer.poll(wait)
+    for partition in partitions:
+        consumer.position(partition)  # it seeks when it is asked where it is
 
     def poll() -> Iterable[bytes]:
         return [bytes(record.value()) for record in consumer.poll(wait)]

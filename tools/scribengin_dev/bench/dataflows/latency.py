@@ -76,14 +76,13 @@ def _beside(bench: FlowBench, how: Job) -> tuple[list[dict[str, float]], str]:
     if kafka is None:
         bench.peers.missing[PEER] = bench.peers.missing["kafka"]
         return [], f"{PEER}: {bench.peers.missing[PEER]}"
-    ways = []
     try:
         spark = SparkKafkaPeer(kafka, bench.folder / f"{PEER}-{how['per_s']}")
-        for _ in range(bench.scale.peer_runs):
-            stream, writer, reader = spark.latency_jobs(cores=CORES, memory_mb=MEMORY_MB)
-            with started(stream) as running:
-                running.await_ready()
-                ways.append(run_pair({**reader, **how}, {**writer, **how}))
+        stream, writer, reader = spark.latency_jobs(cores=CORES, memory_mb=MEMORY_MB)
+        kafka.produce(str(stream["topic"]), _RECORD_BYTES, _WARM_UP_RECORDS)
+        with started(stream) as running:
+            running.await_ready()
+            ways = [run_pair({**reader, **how}, {**writer, **how}) for _ in range(bench.scale.peer_runs)]
     except ServerError as error:
         bench.peers.missing[PEER] = f"cannot be had: {str(error).splitlines()[0]}"
         return [], f"{PEER}: {bench.peers.missing[PEER]}"

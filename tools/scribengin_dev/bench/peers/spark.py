@@ -50,7 +50,7 @@ class SparkKafkaPeer:
         _, reader = self._kafka.tail_jobs()
         self._folder.mkdir(exist_ok=True)
         stream = self._job("kafka-stream", cores, memory_mb)
-        return {**stream, "topic": writer["topic"], "sink": reader["topic"]}, writer, reader
+        return {**stream, "topic": writer["topic"], "sink": reader["topic"]}, writer, {**reader, "at_end": True}
 
     def _job(self, name: str, cores: int, memory_mb: int) -> Job:
         return {
