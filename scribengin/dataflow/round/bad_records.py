@@ -119,6 +119,11 @@ class BadRecord:
         return f"{self.place}, of {self.source}/{self.stream}"
 
 
+def failed_at(error: TransformationFailed, record: BadRecord) -> TransformationFailed:
+    """The failure, with the place of the record that it is about."""
+    return TransformationFailed(f"{error}\n(at {record.describe()})", reason=error.reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Isolated:
     """What became of a failing range: the outputs of its good records, in order, and the bad ones. `believed`: looks

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from scribengin.connectors.contract import PlannedRange, RecordSplit
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.round.bad_records import Isolated, Isolating, Piece, error_batch, isolate
+from scribengin.dataflow.round.bad_records import Isolated, Isolating, Piece, error_batch, failed_at, isolate
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskParts, TaskRounds
 from scribengin.errors import TransformationFailed
 from scribengin_registry.contract import Registry
@@ -108,9 +108,7 @@ class RoundRunner(TaskRounds):
             except TransformationFailed as error:
                 isolated = self._isolate(planned, error.reason)
                 if isolated.bad and self._errors.action == "stop":
-                    raise TransformationFailed(
-                        f"{error}\n(at {isolated.bad[0].describe()})", reason=error.reason
-                    ) from error
+                    raise failed_at(error, isolated.bad[0]) from error
         if isolated.believed:
             self._raised_before[self._task_name] = isolated.bad[0].reason
         if isolated.bad and self._errors.sink is not None:

@@ -37,7 +37,7 @@ from scribengin.base.model import Position
 from scribengin.connectors.contract import PlannedRange, RoundLimits
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, first_screened, screened
+from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, failed_at, first_screened, screened
 from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
 from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
@@ -295,8 +295,8 @@ class StatefulRunner(TaskRounds):
             return query, query.next_batch()
         except TransformationFailed as error:
             if self._errors.action != "route":
-                if (place := self._first_undecodable()) is not None:
-                    raise TransformationFailed(f"{error}\n(at {place})", reason=error.reason) from error
+                if (record := self._first_undecodable()) is not None:
+                    raise failed_at(error, record) from error
                 raise
             if self._screening:
                 self._screening = False
@@ -308,16 +308,15 @@ class StatefulRunner(TaskRounds):
         assert again is not None, "it was just started"
         return again, again.next_batch()
 
-    def _first_undecodable(self) -> str | None:
-        """Where the first record of the batch that failed stands that cannot be decoded, if there is one."""
+    def _first_undecodable(self) -> BadRecord | None:
+        """The first record of the batch that failed that cannot be decoded, if there is one."""
         offered = self._offered
         if offered is None:
             return None
         with suppress(ScribenginError, OSError):  # what cannot be read again just now must not hide the failure
             if self._log.offsets(self._named.number + 1) != offered.offsets:
                 return None  # it was a batch without records, which the state had due
-            first = first_screened(self._pieces(offered.planned), self._transform.undecodable)
-            return first.describe() if first is not None else None
+            return first_screened(self._pieces(offered.planned), self._transform.undecodable)
         return None
 
     def _with_error_records(

@@ -11,12 +11,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
-
-import pyspark
 
 from scribengin.base.jvm import configuration_directory
 from scribengin.errors import ConfigInvalid
+from scribengin.spark.session.spark_home import installed
 from scribengin_registry.java.runtime import JavaRuntime
 
 YARN = "yarn"
@@ -55,7 +53,7 @@ def settings_for(master: str, java: JavaRuntime) -> dict[str, str]:
     of_executors = {**of_containers, "PYTHONPATH": python_path()}
     return {
         "spark.submit.deployMode": "client",
-        "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
+        "spark.yarn.jars": f"local:{installed()}/jars/*",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         # The application ends with its driver: another attempt of its master would find nobody.

@@ -115,9 +115,8 @@ _READ_AND_WRITTEN: dict[Storage, str] = {
     "files": "from files to files",
     "sink": "into the sink that was given",
 }
-
-
 _DRAWN: dict[int, Storage] = {3: "kafka", 7: "logs", 11: "files", 15: "logs"}
+"""By the rest of the seed after sixteen; all others are in memory."""
 
 
 @dataclass(frozen=True, slots=True)

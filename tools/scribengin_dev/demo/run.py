@@ -11,17 +11,14 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin_dev.demo.audit import read_files, read_logs
 from scribengin_dev.demo.flights import LOGS, static_tables
 from scribengin_dev.demo.report import OutputRow, average_delays
-from scribengin_dev.demo.steps import DATAFLOWS, DemoResult, DemoSteps, last_commit_ms, through
+from scribengin_dev.demo.steps import DATAFLOWS, FIRST_RECORDS, DemoResult, DemoSteps, last_commit_ms, through
 from scribengin_dev.demo.verdict import compare
 from scribengin_dev.harness.producer import Producer
 from scribengin_dev.harness.progress import FlowProgress
 
 DELAYS, NAMES = "flight_delays", "flight_names"
 
-_ALL_RECORDS_S = 45.0
-_PRODUCING_S_MIN = 12.0
-_FIRST_RECORDS = 250
-_ALL_RECORDS = 336_776
+_YEAR_S = 45.0
 
 
 @dataclass(slots=True)
@@ -34,10 +31,7 @@ class Demo(DemoSteps):
         for log in logs:
             self.place.namespace.create(log)
         batches = [self.flights.records(k) for k in range(LOGS)]
-        duration_s = max(_PRODUCING_S_MIN, _ALL_RECORDS_S * len(self.flights) / _ALL_RECORDS)
-        producer = Producer(
-            self.place.namespace, logs, batches, first=_FIRST_RECORDS, duration_s=duration_s, clock=self.place.clock
-        )
+        producer = self.producer(logs, batches, _YEAR_S)
         delays_config, names_config = self._submit()
         with (
             FlowProgress(self.place, delays_config, "flights") as delays,
@@ -69,7 +63,7 @@ class Demo(DemoSteps):
         """Append everything at the producer's pace, and kill half way."""
         producer.start()
         self.display.say("appending the first flights, for Spark to warm up")
-        first = self.flights.first(LOGS * _FIRST_RECORDS)
+        first = self.flights.first(LOGS * FIRST_RECORDS)
 
         def warm() -> bool:
             return delays.consumed() >= len(first) and names.consumed() >= len(first.delayed())

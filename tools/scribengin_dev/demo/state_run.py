@@ -37,10 +37,7 @@ CHAIN = "flights"
 _LATE_DAYS = 60
 """What the demo waits for late flights. It sends days in a second, and a task that stands still falls back so far."""
 _REST_HOURS = 12
-_ALL_RECORDS_S = 150.0
-_ALL_RECORDS = 336_776
-_PRODUCING_S_MIN = 12.0
-_FIRST_RECORDS = 250
+_YEAR_S = 150.0
 _CLOSING_TIMEOUT_S = 120.0
 _SENT_TO = (*(f"flights/{k}" for k in range(LOGS)), "weather/0")
 
@@ -68,14 +65,8 @@ class StateDemo(DemoSteps):
         """Do everything. Raises DataflowError when a dataflow fails or something does not happen in time."""
         weather = weather_records(self.flights)
         configs = self._submit()
-        producer = Producer(
-            self.place.namespace,
-            _SENT_TO,
-            [*(self.flights.records(k) for k in range(LOGS)), weather_batch(weather)],
-            first=_FIRST_RECORDS,
-            duration_s=max(_PRODUCING_S_MIN, _ALL_RECORDS_S * len(self.flights) / _ALL_RECORDS),
-            clock=self.place.clock,
-        )
+        batches = [*(self.flights.records(k) for k in range(LOGS)), weather_batch(weather)]
+        producer = self.producer(_SENT_TO, batches, _YEAR_S)
         outputs = self._expected(weather)
         self._sent = {"flights": len(self.flights), "delayed": len(self.flights.delayed()), "weather": len(weather)}
         with ExitStack() as following:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Literal
+
+import pyarrow as pa
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin_dev.demo.display import Display
@@ -20,8 +21,12 @@ from scribengin_dev.harness.standstill import gap_around_ms, longest_gap_ms, of_
 
 DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
 Kill = Literal["worker", "master", "both", "machine", "none"]
-START_TIMEOUT_S = 900.0
-WORK_TIMEOUT_S = 900.0
+FIRST_RECORDS = 250
+"""Of each log, for Spark to warm up."""
+_START_TIMEOUT_S = 900.0
+_WORK_TIMEOUT_S = 900.0
+_PRODUCING_S_MIN = 12.0
+_ALL_RECORDS = 336_776
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,17 @@ class DemoSteps:
     display: Display
     casualties: list[Casualty] = field(default_factory=list)
 
+    def producer(self, logs: Sequence[str], batches: Sequence[pa.RecordBatch], year_s: float) -> Producer:
+        """It appends each batch to its log, in step, at the pace at which all flights of the year take `year_s`."""
+        return Producer(
+            self.place.namespace,
+            logs,
+            batches,
+            first=FIRST_RECORDS,
+            duration_s=max(_PRODUCING_S_MIN, year_s * len(self.flights) / _ALL_RECORDS),
+            clock=self.place.clock,
+        )
+
     def await_workers(self, flow: FlowProgress, config: DataflowConfig) -> None:
         """Until every worker has tasks, and every task has an owner."""
 
@@ -60,7 +76,7 @@ class DemoSteps:
             ready = len(working_workers(self.place, flow.dataflow)) >= config.workers
             return ready and len(taken_over) == len(flow.streams)
 
-        self.place.wait_until(working, START_TIMEOUT_S, f"the workers of {flow.dataflow}")
+        self.place.wait_until(working, _START_TIMEOUT_S, f"the workers of {flow.dataflow}")
         self.display.say(f"{flow.dataflow} runs: its workers have taken over all tasks")
 
     def follow(
@@ -80,7 +96,7 @@ class DemoSteps:
             self.display.show({"appended": (producer.appended, producer.total), **counts()})
             return done()
 
-        self.place.wait_until(look, WORK_TIMEOUT_S, what)
+        self.place.wait_until(look, _WORK_TIMEOUT_S, what)
 
     def kill_of(self, dataflow: str) -> None:
         """Kill whom the command line says, of this dataflow."""
@@ -94,7 +110,7 @@ class DemoSteps:
     def stop(self, dataflow: str) -> None:
         """Let a dataflow end that has read everything."""
         self.place.desire(dataflow, "stopped")
-        self.place.await_state(dataflow, "stopped", timeout_s=WORK_TIMEOUT_S)
+        self.place.await_state(dataflow, "stopped", timeout_s=_WORK_TIMEOUT_S)
         self.display.say(f"{dataflow} has read everything and stopped")
 
     def standstills(self, flow: FlowProgress) -> list[Standstill]:
@@ -121,13 +137,9 @@ class DemoSteps:
 
 def through(flow: FlowProgress) -> Callable[[], bool]:
     """Whether a dataflow has committed everything that is in its source."""
-    return partial(_through, flow)
+    return lambda: flow.lag() == 0
 
 
 def last_commit_ms(flow: FlowProgress) -> int:
     """When a dataflow has committed last, 0 when it has not."""
     return max((commit.at_ms for commit in flow.commits.seen()), default=0)
-
-
-def _through(flow: FlowProgress) -> bool:
-    return flow.lag() == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from scribengin.base.clock import Clock
 from scribengin.dataflow.config import DataflowConfig
@@ -27,9 +27,11 @@ PEER = "spark"
 CORES = 2
 MEMORY_MB = 6144
 _STREAMS = CORES
-_RECORD_BYTES = 1024
-_WARM_UP_RECORDS = 2_000
+RECORD_BYTES = 1024
+WARM_UP_RECORDS = 2_000
 TIMEOUT_S = 600.0
+_UPPER = "SELECT upper(cast(payload AS string)) AS payload FROM src"
+T = TypeVar("T")
 _GUARANTEE_OF_LOGS = (
     "exactly once: staged, one registry transaction a round, then shown; every fsync before what depends on it; "
     f"one worker, {_STREAMS} tasks"
@@ -65,26 +67,33 @@ class FlowBench:
 
     def beside(self) -> tuple[float | None, str]:
         """The peer's rate and what it is, or why there is none."""
+        return self.measured_beside(self._rate_of_peer)
+
+    def measured_beside(self, measure: Callable[[KafkaPeer], tuple[T, str]]) -> tuple[T | None, str]:
+        """What is measured of the peer and what it is, or why there is none."""
         if PEER not in self.wanted:
             return None, "not measured: Spark Structured Streaming from Kafka to Kafka (--peers)"
         kafka = self.kafka()
         if kafka is None:
             self.peers.missing[PEER] = self.peers.missing["kafka"]
             return None, f"{PEER}: {self.peers.missing[PEER]}"
-        scale = self.scale
         try:
-            spark = self._spark = self._spark or SparkKafkaPeer(kafka, self.folder / PEER)
-            rate = spark.rate(
-                _RECORD_BYTES,
-                scale.flow_records,
-                warm_up=_WARM_UP_RECORDS,
-                runs=scale.peer_runs,
-                cores=CORES,
-                memory_mb=MEMORY_MB,
-            )
+            return measure(kafka)
         except ServerError as error:
             self.peers.missing[PEER] = f"cannot be had: {str(error).splitlines()[0]}"
             return None, f"{PEER}: {self.peers.missing[PEER]}"
+
+    def _rate_of_peer(self, kafka: KafkaPeer) -> tuple[float, str]:
+        scale = self.scale
+        spark = self._spark = self._spark or SparkKafkaPeer(kafka, self.folder / PEER)
+        rate = spark.rate(
+            RECORD_BYTES,
+            scale.flow_records,
+            warm_up=WARM_UP_RECORDS,
+            runs=scale.peer_runs,
+            cores=CORES,
+            memory_mb=MEMORY_MB,
+        )
         return rate, spark.title
 
 
@@ -97,7 +106,7 @@ def log_sql_log(bench: FlowBench) -> Row:
 
     def append(records: int) -> None:
         for log in logs:
-            fill(place.namespace, log, _RECORD_BYTES, records // len(logs))
+            fill(place.namespace, log, RECORD_BYTES, records // len(logs))
 
     source = {"kind": "log", "logs": "bench-in/*"}
     ours = _rate(bench, "log-sql-log", source, {"kind": "log", "log": "bench-out"}, append)
@@ -112,7 +121,7 @@ def kafka_sql_kafka(bench: FlowBench) -> Row:
     topics = [kafka.new_topic(partitions=_STREAMS) for _ in range(2)]
 
     def append(records: int) -> None:
-        kafka.produce(topics[0], _RECORD_BYTES, records)
+        kafka.produce(topics[0], RECORD_BYTES, records)
 
     source = {"kind": "kafka", "bootstrap": kafka.bootstrap, "topics": topics[:1]}
     sink = {"kind": "kafka", "bootstrap": kafka.bootstrap, "topic": topics[1]}
@@ -136,8 +145,8 @@ def _rate(
 ) -> float:
     """Every run appends records while the dataflow is paused, then lets it run until all are through; the median."""
     place, scale = bench.place, bench.scale
-    append(_WARM_UP_RECORDS)
-    config = _config(name, source, sink)
+    append(WARM_UP_RECORDS)
+    config = config_of(name, source, sink)
     place.submit(config)
     with FlowProgress(place, config, "src") as flow:
         run_until_through(place, name, flow)
@@ -170,14 +179,17 @@ def run_until_through(place: Installation, name: str, flow: FlowProgress) -> Non
     place.wait_until(through, TIMEOUT_S, f"{name} to read everything")
 
 
-def _config(name: str, source: dict[str, Any], sink: dict[str, Any]) -> DataflowConfig:
+def config_of(
+    name: str, source: dict[str, Any], sink: dict[str, Any], *, sql: str = _UPPER, executors: int = _STREAMS
+) -> DataflowConfig:
+    """One worker from `source` to `sink`."""
     value = {
         "name": name,
         "sources": {"src": source},
         "sinks": {"out": sink},
-        "sql": "SELECT upper(cast(payload AS string)) AS payload FROM src",
+        "sql": sql,
         "workers": 1,
-        "executors_per_worker": _STREAMS,
+        "executors_per_worker": executors,
         "container": {"memory_mb": MEMORY_MB, "cores": CORES},
     }
     return DataflowConfig.parse(value, source="the benchmark's dataflow")

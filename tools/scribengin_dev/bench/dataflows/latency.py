@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from statistics import median
 
-from scribengin.dataflow.config import DataflowConfig
-from scribengin.errors import ServerError
 from scribengin_dev.bench.clients.jobs import Job, run_pair, started
-from scribengin_dev.bench.dataflows.flow import CORES, MEMORY_MB, PEER, TIMEOUT_S, FlowBench, run_until_through
+from scribengin_dev.bench.dataflows.flow import (
+    CORES,
+    MEMORY_MB,
+    PEER,
+    RECORD_BYTES,
+    TIMEOUT_S,
+    WARM_UP_RECORDS,
+    FlowBench,
+    config_of,
+    run_until_through,
+)
+from scribengin_dev.bench.peers.kafka import KafkaPeer
 from scribengin_dev.bench.peers.spark import SparkKafkaPeer
 from scribengin_dev.bench.rows import Row
 from scribengin_dev.harness.installation import NAMESPACE
@@ -20,8 +29,6 @@ from scribengin_tools.logs.benchmark import fill
 
 LATENCIES = {"latency-100": 100, "latency-1000": 1_000}
 """Benchmark -> records a second."""
-_RECORD_BYTES = 1024
-_WARM_UP_RECORDS = 2_000
 _PER_TAIL_RECORD_S = 1 / 150
 _GUARANTEE = (
     "exactly once: every round is staged, committed in one registry transaction, then shown; one worker, 1 task"
@@ -34,10 +41,10 @@ def latency(bench: FlowBench, name: str) -> list[Row]:
     how: Job = {
         "per_s": per_s,
         "records": max(per_s, int(per_s * bench.scale.tail_records * _PER_TAIL_RECORD_S)),
-        "record_bytes": _RECORD_BYTES,
+        "record_bytes": RECORD_BYTES,
     }
     ours = _ours(bench, name, how)
-    theirs, title = _beside(bench, how)
+    theirs, title = bench.measured_beside(lambda kafka: _peers_ways(bench, kafka, how))
     said = f"{per_s}/s of 1 KiB; {_GUARANTEE}"
     return [
         Row(row, "ms", median(way[key] for way in ours), median(way[key] for way in theirs) if theirs else None,
@@ -50,8 +57,9 @@ def _ours(bench: FlowBench, name: str, how: Job) -> list[dict[str, float]]:
     place = bench.place
     source, sink = f"{name}-in/0", f"{name}-out"
     place.namespace.create(source)
-    fill(place.namespace, source, _RECORD_BYTES, _WARM_UP_RECORDS)
-    config = _config(name, source, sink)
+    fill(place.namespace, source, RECORD_BYTES, WARM_UP_RECORDS)
+    into = {"kind": "log", "log": sink}
+    config = config_of(name, {"kind": "log", "logs": source}, into, sql="SELECT payload FROM src", executors=1)
     place.submit(config)
     log: Job = {"system": "log", "namespace": f"distributedlog-file://{place.registry.hosts}{NAMESPACE}", **how}
     with FlowProgress(place, config, "src") as flow:
@@ -68,35 +76,11 @@ def _ours(bench: FlowBench, name: str, how: Job) -> list[dict[str, float]]:
     return ways
 
 
-def _beside(bench: FlowBench, how: Job) -> tuple[list[dict[str, float]], str]:
-    """The peer's ways and what it is, or none and why."""
-    if PEER not in bench.wanted:
-        return [], "not measured: Spark Structured Streaming from Kafka to Kafka (--peers)"
-    kafka = bench.kafka()
-    if kafka is None:
-        bench.peers.missing[PEER] = bench.peers.missing["kafka"]
-        return [], f"{PEER}: {bench.peers.missing[PEER]}"
-    try:
-        spark = SparkKafkaPeer(kafka, bench.folder / f"{PEER}-{how['per_s']}")
-        stream, writer, reader = spark.latency_jobs(cores=CORES, memory_mb=MEMORY_MB)
-        kafka.produce(str(stream["topic"]), _RECORD_BYTES, _WARM_UP_RECORDS)
-        with started(stream) as running:
-            running.await_ready()
-            ways = [run_pair({**reader, **how}, {**writer, **how}) for _ in range(bench.scale.peer_runs)]
-    except ServerError as error:
-        bench.peers.missing[PEER] = f"cannot be had: {str(error).splitlines()[0]}"
-        return [], f"{PEER}: {bench.peers.missing[PEER]}"
+def _peers_ways(bench: FlowBench, kafka: KafkaPeer, how: Job) -> tuple[list[dict[str, float]], str]:
+    spark = SparkKafkaPeer(kafka, bench.folder / f"{PEER}-{how['per_s']}")
+    stream, writer, reader = spark.latency_jobs(cores=CORES, memory_mb=MEMORY_MB)
+    kafka.produce(str(stream["topic"]), RECORD_BYTES, WARM_UP_RECORDS)
+    with started(stream) as running:
+        running.await_ready()
+        ways = [run_pair({**reader, **how}, {**writer, **how}) for _ in range(bench.scale.peer_runs)]
     return ways, spark.title_of("micro-batches as fast as they can")
-
-
-def _config(name: str, source: str, sink: str) -> DataflowConfig:
-    value = {
-        "name": name,
-        "sources": {"src": {"kind": "log", "logs": source}},
-        "sinks": {"out": {"kind": "log", "log": sink}},
-        "sql": "SELECT payload FROM src",
-        "workers": 1,
-        "executors_per_worker": 1,
-        "container": {"memory_mb": MEMORY_MB, "cores": CORES},
-    }
-    return DataflowConfig.parse(value, source="the benchmark's dataflow")
