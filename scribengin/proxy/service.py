@@ -119,9 +119,10 @@ class ProxyService(ClosedAtExit):
 
     @property
     def logs(self) -> list[str]:
-        """The logs that it writes just now."""
+        """The logs that it writes just now: none that it knows to be lost to somebody else."""
         with self._lock:
-            return sorted(name for name, log in self._logs.items() if log.writer is not None)
+            held = [(name, log.writer) for name, log in self._logs.items()]
+        return sorted(name for name, writer in held if writer is not None and not writer.failed)
 
     def announce(self) -> None:
         """Let clients find it, from now on, in whatever session. Raises what the registry raises."""

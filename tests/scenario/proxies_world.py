@@ -27,6 +27,7 @@ from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.testing.waiting import wait_until
 
 PATIENCE_S = 0.1
 
@@ -192,8 +193,10 @@ class ProxiesWorld:
         self.told += [f"{proxy} gives {move.log} to {move.to}" for move in self.services[proxy].balancer.look()]
 
     def steal(self, log: str) -> None:
-        """Somebody who is no proxy takes the log, and is gone again."""
+        """Somebody who is no proxy takes the log, and is gone again. Whoever wrote it has heard of that."""
         self.namespace.open_writer(log, steal=True).close()
+        writing = [service for name, service in self.services.items() if name not in self.cut]
+        wait_until(lambda: not any(log in service.logs for service in writing), what="its proxy to have lost the log")
 
     def read(self, log: str) -> None:
         self.told.append(" ".join(payload.decode() for payload in payloads_read(self.namespace, log)))
