@@ -251,7 +251,7 @@ def set_up(extras: str = EVERYTHING) -> None:
 def extras_for(command: str, arguments: Sequence[str]) -> str:
     """What a command needs. The demo needs little, and the tour after it `scribengin web` besides, unless its
     processes are to run on YARN."""
-    if command != "demo" or any("yarn" in argument or "skein" in argument for argument in arguments):
+    if command != "demo" or any(word in argument for argument in arguments for word in ("yarn", "skein", "dafka")):
         return EVERYTHING
     return "demo,web" if find_java() else "demo,web,java"
 

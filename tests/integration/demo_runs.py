@@ -22,12 +22,12 @@ def start_demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def expect_exact(output: str, records: int) -> None:
+def expect_exact(output: str, records: int, source: str = "log flights/*") -> None:
     """The table of measurements has all of so many flights, and each once."""
     flights = load_flights(records)
     measured = {row[0]: row[1:] for row in map(cells_of, output.splitlines())}
     for name, read, written in (
-        ("log flights/*", records, records),
+        (source, records, records),
         ("log delayed/*", records, len(flights.delayed())),
         ("files cancelled", records, len(flights.cancelled())),
         ("log named/*", len(flights.delayed()), len(flights.delayed())),

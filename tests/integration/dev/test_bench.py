@@ -143,6 +143,20 @@ def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batche
 
 @pytest.mark.full
 @pytest.mark.spark
+def test_queries_of_nexmark_are_measured_beside_spark_from_kafka_and_from_files(tmp_path: Path) -> None:
+    names = ["nexmark-q0", "nexmark-q12"]
+    done = run_bench(tmp_path, *names, "--runs", "1", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == [row for name in names for row in (name, f"{name}/memory")]
+    for name, row in rows.items():
+        assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+        assert "exactly once" in row["guarantee"]
+        assert ("Parquet" in row["peer_name"]) == name.endswith("/memory")
+
+
+@pytest.mark.full
+@pytest.mark.spark
 def test_bad_records_are_measured_beside_good_ones_whether_the_engine_decodes_or_a_function(tmp_path: Path) -> None:
     names = ["bad-records", "bad-records-function", "bad-records-function-first"]
     done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))

@@ -81,3 +81,18 @@ def test_the_demo_of_state_counts_every_flight_once_though_master_and_worker_are
         assert rows[f"log {log}/*"] == [f"{expected:,}", f"{expected:,}", "0", "0", "0"], output
     assert len(re.findall(r"killed the (worker|master) \S+ \(pid \d+\)", output)) == 2
     await_none(lambda: processes_in(tmp_path))
+
+
+@pytest.mark.full
+def test_the_demo_over_dafka_loses_and_repeats_nothing_though_store_producer_and_worker_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", with_compiled_plans(os.environ["SPARK_SUBMIT_OPTS"]))
+    demo = start_demo(tmp_path, "--records", str(RECORDS), "--source", "dafka")
+    output, errors = demo.communicate(timeout=800)
+    assert demo.returncode == 0, output + errors
+    expect_exact(output, RECORDS, source="store flights/*")
+    assert len(re.findall(r"killed (the store|producer 0|the worker \S+) \(pid \d+\)", output)) == 3
+    assert "producer 2 has published all its flights and gone; producer 3 comes" in output
+    assert running_containers(tmp_path) == []
+    await_none(lambda: processes_in(tmp_path))

@@ -11,6 +11,7 @@ from scribengin_dev.bench.clients.jobs import Job, run_pair
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, PEER
 from scribengin_dev.bench.dataflows.latency import LATENCIES
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
+from scribengin_dev.bench.nexmark.run import NEXMARK
 from scribengin_dev.bench.peers.peers import Peer, Peers
 from scribengin_dev.bench.rows import Row
 from scribengin_tools.logs.benchmark import fsync_p50_ms, settle_disk
@@ -21,11 +22,13 @@ _TAIL_RECORD_BYTES = 1024
 APPENDS: Mapping[str, int] = {"append-100B": 100, "append-1KiB": 1024}
 """Benchmark -> bytes of a record."""
 READS: Mapping[str, int] = {"read-100B": 100, "read-1KiB": 1024}
+DAFKA = "dafka"
 PEERS_OF: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(APPENDS, ("kafka", "kafka-flush", "distributedlog")),
     **dict.fromkeys(READS, ("kafka", "distributedlog")),
     "tail": ("kafka", "kafka-flush", "distributedlog"),
-    **dict.fromkeys((*FLOW_BENCHMARKS, *LATENCIES), (PEER,)),
+    DAFKA: ("kafka", "kafka-flush"),
+    **dict.fromkeys((*FLOW_BENCHMARKS, *LATENCIES, *NEXMARK), (PEER,)),
 }
 """Benchmark -> the peers that it has, in the order of its rows."""
 

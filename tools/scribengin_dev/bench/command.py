@@ -15,13 +15,15 @@ from rich.console import Console
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ArtifactUnavailable, ConfigInvalid
 from scribengin_dev.bench.bad_records import BAD_RECORDS
-from scribengin_dev.bench.beside import APPENDS, PEERS_OF, READS, PeerBench, appends, reads, tail
+from scribengin_dev.bench.beside import APPENDS, DAFKA, PEERS_OF, READS, PeerBench, appends, reads, tail
 from scribengin_dev.bench.costs import many_logs, memory
+from scribengin_dev.bench.dafka import DafkaBench
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, FlowBench
 from scribengin_dev.bench.dataflows.latency import LATENCIES, latency
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
+from scribengin_dev.bench.nexmark.run import NEXMARK, NexmarkBench
 from scribengin_dev.bench.peers.peers import Peers
 from scribengin_dev.bench.report import conditions, print_results
 from scribengin_dev.bench.rows import SCALES, Row, Scale, missed_targets, write_json
@@ -43,9 +45,11 @@ NAMES = tuple(
             *_WITH_PEERS,
             "memory",
             SEGMENTS,
+            DAFKA,
             *_MANY,
             *FLOW_BENCHMARKS,
             *LATENCIES,
+            *NEXMARK,
             *BAD_RECORDS,
             SCALING,
             *RECOVERIES,
@@ -143,6 +147,7 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
         console.print(what, highlight=False)
         log = LogBench(place.namespace, place.registry, Path(place.store), scale, SYSTEM_CLOCK)
         flows = FlowBench(place, scale, SYSTEM_CLOCK, peers, base)
+        nexmark = NexmarkBench(flows)
         uri = f"distributedlog-file://{place.registry.hosts}{NAMESPACE}"
         for name, wanted in chosen.benchmarks.items():
             console.print(f"{name} ...", style="dim")
@@ -150,6 +155,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
                 rows.append(FLOW_BENCHMARKS[name](flows.with_peers(wanted)))
             elif name in LATENCIES:
                 rows += latency(flows.with_peers(wanted), name)
+            elif name in NEXMARK:
+                rows += nexmark.with_peers(wanted).rows(NEXMARK[name])
             elif name in BAD_RECORDS:
                 rows.append(BAD_RECORDS[name](flows))
             elif name == SCALING:
@@ -164,6 +171,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
 def _of_the_log(name: str, bench: PeerBench) -> list[Row]:
     if name in _WITH_PEERS:
         return _WITH_PEERS[name](bench, name)
+    if name == DAFKA:
+        return DafkaBench(bench).rows()
     if name == "memory":
         return memory(bench.log, bench.namespace)
     if name == SEGMENTS:

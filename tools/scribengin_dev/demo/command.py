@@ -44,6 +44,12 @@ def demo(
             help="Streaming aggregations and joins instead: the chain of dataflows/flights.yaml, with the weather.",
         ),
     ] = False,
+    source: Annotated[
+        Literal["log", "dafka"],
+        typer.Option(
+            help="Where flights come from: logs, or producers of Dafka, of which one is killed, and the store."
+        ),
+    ] = "log",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the directory, with logs, files and containers.")] = False,
     launcher: Annotated[
         Literal["local", "yarn", "skein"],
@@ -71,7 +77,9 @@ def demo(
     Ends with what was measured by reading the outputs back. Exit status 1 if anything was lost, duplicated or wrong.
     """
     console = Console()
-    options = DemoOptions(kill or ("machine" if machines else "worker"), records, launcher, machines, store, state)
+    options = DemoOptions(
+        kill or ("machine" if machines else "worker"), records, launcher, machines, store, state, source
+    )
     with (
         ending_cleanly("demo"),
         own_directory("demo", directory, keep, console) as base,
@@ -91,6 +99,7 @@ class DemoOptions:
     machines: int | None
     store: str
     state: bool
+    source: str
 
     def check(self) -> None:
         """Raises ConfigInvalid."""
@@ -100,6 +109,19 @@ class DemoOptions:
             raise ConfigInvalid("--kill machine goes with --machines: there is only this one")
         if self.state and self.launcher != "local":
             raise ConfigInvalid("--state goes with --launcher local: its checkpoints are in the demo's directory")
+        if self.source == "dafka" and self.launcher != "local":
+            raise ConfigInvalid("--source dafka goes with --launcher local: its producers are on this machine")
+        if self.source == "dafka" and self.state:
+            raise ConfigInvalid("--source dafka and --state: choose one")
+
+    @property
+    def steps(self) -> type[Demo] | type[StateDemo]:
+        """What it does."""
+        if self.source == "dafka":
+            from scribengin_dev.demo.dafka_run import DafkaDemo  # what it needs is not installed for the other demos
+
+            return DafkaDemo
+        return StateDemo if self.state else Demo
 
 
 def _run(base: Path, display: Display, options: DemoOptions) -> DemoResult:
@@ -108,8 +130,7 @@ def _run(base: Path, display: Display, options: DemoOptions) -> DemoResult:
     flights = load_flights(options.records)
     with _place(base, display, options) as place:
         display.say(f"ZooKeeper at {place.registry.hosts}, logs in {place.store}")
-        steps = StateDemo if options.state else Demo
-        measured = steps(place, flights, options.kill, display).run()
+        measured = options.steps(place, flights, options.kill, display).run()
     _print(display.console, measured)
     return measured
 

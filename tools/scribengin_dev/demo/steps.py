@@ -15,7 +15,7 @@ from scribengin_dev.demo.flights import Flights
 from scribengin_dev.demo.report import OutputRow, Standstill
 from scribengin_dev.harness.casualties import Casualty, kill_machine, kill_master, kill_worker, working_workers
 from scribengin_dev.harness.installation import Installation
-from scribengin_dev.harness.producer import Producer
+from scribengin_dev.harness.producer import Feed, Producer
 from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import gap_around_ms, longest_gap_ms, of_stream
 
@@ -56,14 +56,12 @@ class DemoSteps:
 
     def producer(self, logs: Sequence[str], batches: Sequence[pa.RecordBatch], year_s: float) -> Producer:
         """It appends each batch to its log, in step, at the pace at which all flights of the year take `year_s`."""
-        return Producer(
-            self.place.namespace,
-            logs,
-            batches,
-            first=FIRST_RECORDS,
-            duration_s=max(_PRODUCING_S_MIN, year_s * len(self.flights) / _ALL_RECORDS),
-            clock=self.place.clock,
-        )
+        duration_s, clock = self.duration_s(year_s), self.place.clock
+        return Producer(self.place.namespace, logs, batches, first=FIRST_RECORDS, duration_s=duration_s, clock=clock)
+
+    def duration_s(self, year_s: float) -> float:
+        """How long the flights take where all of the year take `year_s`."""
+        return max(_PRODUCING_S_MIN, year_s * len(self.flights) / _ALL_RECORDS)
 
     def await_workers(self, flow: FlowProgress, config: DataflowConfig) -> None:
         """Until every worker has tasks, and every task has an owner."""
@@ -82,7 +80,7 @@ class DemoSteps:
     def follow(
         self,
         done: Callable[[], bool],
-        producer: Producer,
+        producer: Feed,
         flows: Sequence[FlowProgress],
         counts: Callable[[], Mapping[str, tuple[int, int]]],
         what: str,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import Position
@@ -13,16 +12,15 @@ from scribengin_registry.contract import Registry, Watch, WatchEvent
 
 
 class CommitWatch:
-    """Follows the commit logs `paths` (by stream) on a thread of its own, whose failure `check` raises.
+    """Follows commit logs on a thread of its own, whose failure `check` raises.
 
     A commit log that changes twice before it is read again is seen once, with its later state: gaps between commits are
     never understated.
     """
 
-    def __init__(self, registry: Registry, paths: Mapping[str, str]) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._paths = dict(paths)
-        self._streams = {path: stream for stream, path in self._paths.items()}
+        self._streams: dict[str, str] = {}
         self._changed: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._seen: list[SeenCommit] = []
@@ -30,10 +28,13 @@ class CommitWatch:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="commit-watch", daemon=True)
 
+    def follow(self, stream: str, path: str) -> None:
+        """Watch the commit log of one more stream."""
+        self._streams[path] = stream
+        self._changed.put(path)
+
     def start(self) -> None:
         """Begin to watch."""
-        for path in self._streams:
-            self._changed.put(path)
         self._thread.start()
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,6 +19,51 @@ def due(elapsed_s: float, duration_s: float, first: int, records: int) -> int:
     if elapsed_s >= duration_s:
         return records
     return first + int((records - first) * max(elapsed_s, 0.0) / duration_s)
+
+
+class Feed(Protocol):
+    """Whatever appends records while dataflows run."""
+
+    @property
+    def appended(self) -> int:
+        """Records that are durable."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """Records that there will be."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was appended and is durable."""
+        ...
+
+    @property
+    def begun_ms(self) -> int | None:
+        """When it has begun; None: it has not."""
+        ...
+
+    @property
+    def took_s(self) -> float:
+        """How long it has been appending at its pace."""
+        ...
+
+    def start(self) -> None:
+        """Append the first records."""
+        ...
+
+    def go_on(self) -> None:
+        """Append the others, at a steady pace."""
+        ...
+
+    def check(self) -> None:
+        """Raise what ended it, if anything did."""
+        ...
+
+    def stop(self) -> None:
+        """End it, finished or not. Idempotent."""
+        ...
 
 
 class Producer:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_source
+from scribengin.connectors.contract import SourceStreamReader
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES, DataflowPaths
@@ -18,21 +20,19 @@ class FlowProgress:
     What a position means only its connector knows, so it is the connector's reader that counts.
     """
 
-    def __init__(self, place: Installation, config: DataflowConfig, source: str) -> None:
-        """Raises what the source raises when it is opened."""
-        flow_paths = DataflowPaths(config.name)
+    def __init__(self, place: Installation, config: DataflowConfig, source: str, *, grows: bool = False) -> None:
+        """Streams that come later count where it `grows`. Raises what the source raises when it is opened."""
         self.dataflow = config.name
         self.source = source
         environment = Environment(place.registry, config.name, STREAM_NODES, looking=True)
         self._source = open_source(source, config.sources[source], environment)
-        streams = self._source.streams()
-        self.streams = [stream.name for stream in streams]
-        self.commits = CommitWatch(
-            place.registry,
-            {name: paths.commit_log(flow_paths.source_stream(source, name)) for name in self.streams},
-        )
-        self._readers = {stream.name: self._source.open_reader(stream) for stream in streams}
-        self._starts = {name: reader.initial_position() for name, reader in self._readers.items()}
+        self._grows = grows
+        self._paths = DataflowPaths(config.name)
+        self.streams: list[str] = []
+        self.commits = CommitWatch(place.registry)
+        self._readers: dict[str, SourceStreamReader] = {}
+        self._starts: dict[str, Position] = {}
+        self._look_for_streams()
 
     def __enter__(self) -> FlowProgress:
         self.commits.start()
@@ -48,11 +48,23 @@ class FlowProgress:
 
     def consumed(self) -> int:
         """Records that stand before the dataflow's positions."""
-        return sum(reader.lag(self._starts[name]) for name, reader in self._readers.items()) - self.lag()
+        left = self.lag()
+        return sum(reader.lag(self._starts[name]) for name, reader in self._readers.items()) - left
 
     def lag(self) -> int:
         """Records that are in the source and that the dataflow has not committed yet."""
         self.commits.check()
+        if self._grows:
+            self._look_for_streams()
         return sum(
             reader.lag(self.commits.position(name) or self._starts[name]) for name, reader in self._readers.items()
         )
+
+    def _look_for_streams(self) -> None:
+        for stream in self._source.streams():
+            if stream.name not in self._readers:
+                reader = self._readers[stream.name] = self._source.open_reader(stream)
+                self._starts[stream.name] = reader.initial_position()
+                self.streams.append(stream.name)
+                path = paths.commit_log(self._paths.source_stream(self.source, stream.name))
+                self.commits.follow(stream.name, path)

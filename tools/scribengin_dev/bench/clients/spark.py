@@ -14,19 +14,19 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from scribengin.spark.session.session import start_session, stop_session
 
 Values = Mapping[str, Any]
-_MS_PER_S = 1000
+MS_PER_S = 1000
 
 
 def _kafka_sql_kafka(job: Values) -> dict[str, float]:
     """Stream each of the topics to its end; the median rate of all but the first, which warms Spark up."""
-    with _session(job) as session:
+    with session_of(job) as session:
         rates = [_rate(session, job, topic, records) for topic, records in job["topics"]]
     return {"records_per_s": median(rates[1:])}
 
 
 def _kafka_stream(job: Values) -> dict[str, float]:
     """Stream the topic for as long as the process lives."""
-    with _session(job) as session:
+    with session_of(job) as session:
         query = _stream(session, job, job["topic"], "CAST(value AS BINARY) AS value").start()
         while "Waiting" not in query.status["message"]:
             query.awaitTermination(1)  # raises what ended it
@@ -43,12 +43,13 @@ def _rate(session: SparkSession, job: Values, topic: str, records: int) -> float
     moved = sum(progress["numInputRows"] for progress in batches)
     assert moved == records, f"{moved} records were moved, and not {records}"
     took_ms = sum(int(progress["durationMs"]["triggerExecution"]) for progress in batches)
-    return _MS_PER_S * records / took_ms
+    return MS_PER_S * records / took_ms
 
 
 @contextmanager
-def _session(job: Values) -> Iterator[SparkSession]:
-    conf = {"spark.jars": ",".join(job["jars"])}
+def session_of(job: Values, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Spark with Kafka's connector, on as many cores as the job says."""
+    conf = {"spark.jars": ",".join(job["jars"]), **(conf or {})}
     try:
         yield start_session("peer", master=f"local[{job['cores']}]", memory_mb=job["memory_mb"], conf=conf)
     finally:

@@ -39,7 +39,7 @@ class SparkKafkaPeer:
         if self._rate is None:
             topics = [(self._filled(record_bytes, count, cores), count) for count in (warm_up, *[records] * runs)]
             self._folder.mkdir()
-            job = {**self._job("kafka-sql-kafka", cores, memory_mb), "topics": topics}
+            job = {**self.job("kafka-sql-kafka", cores, memory_mb), "topics": topics}
             self._rate = run_job({**job, "sink": self._kafka.new_topic(partitions=cores)})["records_per_s"]
         return self._rate
 
@@ -49,12 +49,13 @@ class SparkKafkaPeer:
         writer, _ = self._kafka.tail_jobs()
         _, reader = self._kafka.tail_jobs()
         self._folder.mkdir(exist_ok=True)
-        stream = self._job("kafka-stream", cores, memory_mb)
+        stream = self.job("kafka-stream", cores, memory_mb)
         return {**stream, "topic": writer["topic"], "sink": reader["topic"]}, writer, {**reader, "at_end": True}
 
-    def _job(self, name: str, cores: int, memory_mb: int) -> Job:
+    def job(self, name: str, cores: int, memory_mb: int, *, system: str = "spark") -> Job:
+        """What a client of Spark that reads and writes the broker's topics is told in any case."""
         return {
-            "system": "spark",
+            "system": system,
             "job": name,
             "bootstrap": self._kafka.bootstrap,
             "jars": [str(jar) for jar in self._jars],

@@ -1,0 +1,94 @@
+"""Nexmark's queries by Spark Structured Streaming alone: from a topic into a topic, and from files into nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from scribengin_dev.bench.clients.spark import MS_PER_S, Values, session_of
+from scribengin_dev.bench.nexmark.events import SCHEMA_DDL
+from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
+
+_STATE = "spark.sql.streaming.stateStore"
+_TUNED = {
+    "spark.sql.shuffle.partitions": "2",
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""What its users set: as many partitions of state as cores, and state that is not on Java's heap."""
+
+
+def _fill(job: Values) -> dict[str, float]:
+    """The files' events into the topic, in their order."""
+    with session_of(job) as session:
+        for file in sorted(Path(job["files"]).iterdir(), key=lambda file: file.stat().st_mtime):
+            table = session.read.parquet(str(file)).selectExpr("payload AS value", "partition")
+            table.coalesce(1).write.format("kafka").options(**_broker(job), topic=job["topic"]).save()
+    return {}
+
+
+def _query(job: Values) -> dict[str, float]:
+    """The median rate of the query from each of the two sources. They take turns."""
+    sides = {"kafka": _from_topic, "files": _from_files}
+    rates: dict[str, list[float]] = {side: [] for side in sides}
+    with session_of(job, _TUNED) as session:
+        for run in range(job["runs"]):
+            for side, stream in sides.items():
+                rates[side].append(_rate(stream(session, job), job, f"{side}-{job['query']}-{run}"))
+    return {side: median(found) for side, found in rates.items()}
+
+
+def _from_topic(session: SparkSession, job: Values) -> DataStreamWriter:
+    stream = session.readStream.format("kafka").options(**_broker(job), subscribe=job["topic"])
+    read = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", job["batch"]).load()
+    written = _asked(session, read.selectExpr("value AS payload"), job["query"]).selectExpr(
+        "to_json(struct(*)) AS value"
+    )
+    return written.writeStream.format("kafka").options(**_broker(job), topic=job["sink"])
+
+
+def _from_files(session: SparkSession, job: Values) -> DataStreamWriter:
+    stream = session.readStream.schema("payload BINARY").option("maxFilesPerTrigger", job["cores"])
+    return _asked(session, stream.parquet(job["files"]), job["query"]).writeStream.format("noop")
+
+
+def _asked(session: SparkSession, payloads: DataFrame, query: str) -> DataFrame:
+    asked = QUERIES[query]
+    events = payloads.selectExpr(f"from_json(cast(payload AS string), '{SCHEMA_DDL}') AS event").select("event.*")
+    if asked.stateful and asked.watermark:
+        events = events.withWatermark("ts", f"{LATE_S} seconds")
+    if asked.function is not None:
+        module, _, name = asked.function.partition(":")
+        sys.path.insert(0, str(SHIPPED))
+        found: DataFrame = getattr(import_module(module), name)({"events": events}, None)
+        return found
+    assert asked.sql is not None
+    events.createOrReplaceTempView("events")
+    return session.sql(asked.sql)
+
+
+def _rate(stream: DataStreamWriter, job: Values, name: str) -> float:
+    """Events a second of its micro-batches, after those that warm it up; a batch without events is counted in."""
+    stream = stream.option("checkpointLocation", str(Path(job["folder"]) / name))
+    query = stream.trigger(availableNow=True).start()
+    query.awaitTermination()
+    batches = query.recentProgress
+    reading = [batch for batch in batches if batch["numInputRows"]]
+    assert len(reading) == job["batches"], f"{name} read {len(reading)} batches, and not {job['batches']}"
+    warm: int = job["warm_batches"]
+    took_ms = sum(int(batch["durationMs"]["triggerExecution"]) for batch in batches[warm:])
+    events: int = job["batch"] * (len(reading) - warm)
+    return MS_PER_S * events / took_ms
+
+
+def _broker(job: Values) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": job["bootstrap"]}
+
+
+JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {"fill": _fill, "query": _query}

@@ -1,0 +1,161 @@
+"""Nexmark from our logs to our logs, beside Spark Structured Streaming alone on as many cores.
+
+The same events stand in two logs, in two partitions of a topic, and in Parquet files, as the same JSON; the same SQL
+reads them, in rounds and micro-batches of as many events. All sides are warm when the time begins.
+"""
+
+from __future__ import annotations
+
+import os
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scribengin.dataflow.config import DataflowConfig
+from scribengin_dev.bench.clients.jobs import Job, run_job
+from scribengin_dev.bench.dataflows.flow import CORES, MEMORY_MB, PEER, TIMEOUT_S, FlowBench
+from scribengin_dev.bench.nexmark.events import SCHEMA_DDL, events
+from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
+from scribengin_dev.bench.peers.kafka import KafkaPeer
+from scribengin_dev.bench.peers.spark import SparkKafkaPeer
+from scribengin_dev.bench.rows import Row
+from scribengin_dev.harness.installation import Installation
+from scribengin_dev.harness.progress import FlowProgress
+
+NEXMARK = {f"nexmark-{query}": query for query in QUERIES}
+"""Benchmark -> query."""
+_BATCHES_PER_RUN = 6
+_WARM_BATCHES = 6
+_LOGS = "nexmark"
+_GUARANTEE = (
+    "exactly once: every round is staged, committed in one registry transaction, then shown, every fsync before what "
+    "depends on it; from JSON in 2 logs to JSON in a log, one worker"
+)
+
+
+class NexmarkBench:
+    """The events, made once: in logs, in files, and in a topic if the peer is wanted."""
+
+    def __init__(self, bench: FlowBench) -> None:
+        self._bench = bench
+        self._batch = bench.scale.flow_records // _BATCHES_PER_RUN
+        self._files = bench.folder / "nexmark"
+        self._spark: SparkKafkaPeer | None = None
+        self._topic: str | None = None
+
+    def with_peers(self, wanted: frozenset[str]) -> NexmarkBench:
+        """For the next query; what was measured of the peer stays known."""
+        self._bench.with_peers(wanted)
+        return self
+
+    def rows(self, query: str) -> list[Row]:
+        """Beside Spark from the topic into another, and beside Spark from the files, whose output nobody gets."""
+        if not self._files.exists():
+            self._make_events()
+        ours = median(self._ours(query, run) for run in range(self._bench.scale.peer_runs))
+        theirs, title = self._bench.measured_beside(lambda kafka: self._rates_of_peers(kafka, query))
+        name = f"nexmark-{query}"
+        from_files = (
+            "Spark Structured Streaming alone, the same events from Parquet files in memory, the output dropped: "
+            "no source to ask, no sink, its own checkpoints"
+        )
+        said = f"{self._batch:,} events a round; {_GUARANTEE}, {_tasks(query)}"
+        return [
+            Row(name, "events/s", ours, theirs["kafka"] if theirs else None, title, said),
+            Row(f"{name}/memory", "events/s", ours, theirs["files"] if theirs else None, from_files, said),
+        ]
+
+    @property
+    def _warm(self) -> int:
+        return _WARM_BATCHES * self._batch
+
+    def _make_events(self) -> None:
+        """Logs and files. The files of a batch are as old as its number says: Spark reads them in that order."""
+        self._files.mkdir()
+        logs = [f"{_LOGS}/{k}" for k in range(CORES)]
+        for log in logs:
+            self._bench.place.namespace.create(log)
+        for batch in range(_WARM_BATCHES + _BATCHES_PER_RUN):
+            made = events(batch * self._batch, self._batch)
+            for k, log in enumerate(logs):
+                part = made.take(pa.array(range(k, len(made), CORES)))
+                with self._bench.place.namespace.open_writer(log) as writer:
+                    writer.write_bulk(pa.record_batch([part], names=["payload"])).result(TIMEOUT_S)
+                file = self._files / f"{batch}-{k}.parquet"
+                numbers = pa.array([k] * len(part), pa.int32())
+                pq.write_table(pa.table({"payload": part, "partition": numbers}), file)
+                os.utime(file, (batch, batch))
+
+    def _ours(self, query: str, run: int) -> float:
+        """Events a second, from the commit with which the first batches are through to the last."""
+        place = self._bench.place
+        name = f"nexmark-{query}-{run}"
+        config = _config(name, query, self._batch)
+        place.submit(config)
+        with FlowProgress(place, config, "events") as flow:
+            begin, consumed = _await(place, flow, self._warm)
+            end, all_events = _await(place, flow, self._warm + _BATCHES_PER_RUN * self._batch)
+        place.desire(name, "stopped")
+        place.await_state(name, "stopped", timeout_s=TIMEOUT_S)
+        return 1000 * (all_events - consumed) / max(1, end - begin)
+
+    def _rates_of_peers(self, kafka: KafkaPeer, query: str) -> tuple[dict[str, float], str]:
+        spark = self._spark = self._spark or SparkKafkaPeer(kafka, self._bench.folder / f"{PEER}-nexmark")
+        job = {**spark.job("query", CORES, MEMORY_MB, system="nexmark"), "files": str(self._files)}
+        if self._topic is None:
+            self._topic = kafka.new_topic(partitions=CORES)
+            run_job({**job, "job": "fill", "topic": self._topic})
+        asked: Job = {
+            "topic": self._topic,
+            "sink": kafka.new_topic(partitions=CORES),
+            "query": query,
+            "batch": self._batch,
+            "batches": _WARM_BATCHES + _BATCHES_PER_RUN,
+            "warm_batches": _WARM_BATCHES,
+            "runs": self._bench.scale.peer_runs,
+        }
+        return run_job({**job, **asked}), spark.title_of("RocksDB with changelogs")
+
+
+def _tasks(query: str) -> str:
+    if QUERIES[query].stateful:
+        return f"1 task with {CORES} partitions of state"
+    return f"{CORES} tasks"
+
+
+def _await(place: Installation, flow: FlowProgress, count: int) -> tuple[int, int]:
+    """(when, in ms of the registry; how many): once so many events are committed."""
+    consumed = 0
+
+    def reached() -> bool:
+        nonlocal consumed
+        place.check(flow.dataflow)
+        consumed = flow.consumed()
+        return consumed >= count
+
+    place.wait_until(reached, TIMEOUT_S, f"{flow.dataflow} to read {count:,} events")
+    return max(seen.at_ms for seen in flow.commits.seen()), consumed
+
+
+def _config(name: str, query: str, batch: int) -> DataflowConfig:
+    asked = QUERIES[query]
+    does: dict[str, Any] = {"sql": asked.sql}
+    if asked.function is not None:
+        does = {"package": str(SHIPPED), "transformation": asked.function}
+    streams = 1 if asked.stateful else CORES
+    value = {
+        "name": name,
+        "sources": {"events": {"kind": "log", "logs": f"{_LOGS}/*", "format": "json", "schema_ddl": SCHEMA_DDL}},
+        "sinks": {"out": {"kind": "log", "log": f"{name}-out", "format": "json"}},
+        "round": {"records_max": batch // CORES},
+        "workers": 1,
+        "executors_per_worker": streams,
+        "container": {"memory_mb": MEMORY_MB, "cores": CORES},
+        **does,
+    }
+    if asked.stateful:
+        watermarks = {"events": {"column": "ts", "delay_s": LATE_S}} if asked.watermark else {}
+        value["state"] = {"partitions": CORES, "watermarks": watermarks, "unbounded": list(asked.unbounded)}
+    return DataflowConfig.parse(value, source="the benchmark's dataflow")
