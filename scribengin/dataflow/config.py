@@ -118,6 +118,9 @@ class WatermarkConfig(Config):
     """The column, a timestamp, as the transformation sees it."""
     delay_s: float = Field(default=0.0, ge=0)
     """So much later than the latest one may a record come."""
+    idle_after_s: float | None = Field(default=None, gt=0)
+    """Where a source has no records for so long, the watermarks of the others count alone, until it has some again.
+    What then comes from before is late. Unset: windows wait for it, however long."""
 
 
 class StateConfig(Config):

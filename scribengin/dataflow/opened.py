@@ -106,7 +106,10 @@ class OpenedDataflow:
 
 
 def _state_spec(state: StateConfig, cores: int) -> StateSpec:
-    watermarks = {name: WatermarkSpec(one.column, one.delay_s) for name, one in state.watermarks.items()}
+    watermarks = {
+        name: WatermarkSpec(one.column, one.delay_s, beats=one.idle_after_s is not None)
+        for name, one in state.watermarks.items()
+    }
     return StateSpec(state.partitions or cores, state.memory_mb, watermarks, state.unbounded)
 
 

@@ -82,6 +82,9 @@ class CountingQuery:
     def state(self) -> StateReport:
         return StateReport()
 
+    def watermarks(self) -> Mapping[str, int | None]:
+        return {}
+
     def stop(self) -> None:
         pass
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
@@ -71,6 +72,7 @@ class StateFlow:
             source="the test",
         )
         self.generation = 0
+        self.clock: Clock = SYSTEM_CLOCK
 
     def append(self, log: str, events: Sequence[Event]) -> None:
         with self.namespace.open_writer(log) as writer:
@@ -86,7 +88,7 @@ class StateFlow:
         self.generation += 1
         with self.open() as resources:
             transform = StatefulTransformation.load(resources.transformation_spec(), self.spark)
-            runner = owner_with_state(self.registry, resources, transform, self.generation)
+            runner = owner_with_state(self.registry, resources, transform, self.generation, self.clock)
             try:
                 yield runner
             finally:

@@ -40,7 +40,9 @@ from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, failed_at, first_screened, screened
 from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
+from scribengin.dataflow.round.silence import Silence, SilentAfter
 from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
+from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.stateful.query_log import QueryLog
@@ -76,6 +78,10 @@ class BatchQuery(Protocol):
         """How much state it has, as of the last batch that is done."""
         ...
 
+    def watermarks(self) -> Mapping[str, int | None]:
+        """How far the watermark of each source is, as of the last batch that is done."""
+        ...
+
     def stop(self) -> None:
         """End it, once."""
         ...
@@ -98,18 +104,25 @@ class StreamTransform(Protocol):
 @dataclass(frozen=True, slots=True)
 class StateOfTask:
     """Where a task has its checkpoints, and into how many partitions a new one is divided; `fixed`: the user said so,
-    and another number in the checkpoint is a mistake."""
+    and another number in the checkpoint is a mistake. `silent_after`: the sources that the watermark does not wait for
+    once they are silent."""
 
     checkpoints: Checkpoints
     partitions: int
     fixed: bool
+    silent_after: Mapping[str, SilentAfter]
 
 
 def state_of_task(dataflow: str, task: str, config: StateConfig, cores: int) -> StateOfTask:
     """Where a task of a dataflow of that configuration keeps its state, in a worker of so many `cores`."""
     checkpoints = checkpoints_of(dataflow, task, config)
     fixed = config.partitions is not None
-    return StateOfTask(checkpoints, config.partitions or cores, fixed)
+    silent_after = {
+        source: SilentAfter(one.idle_after_s, round(one.delay_s * 1000))
+        for source, one in config.watermarks.items()
+        if one.idle_after_s is not None
+    }
+    return StateOfTask(checkpoints, config.partitions or cores, fixed, silent_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +160,7 @@ class StatefulRunner(TaskRounds):
         """Where the query stands after it."""
         self._offered: _Offered | None = None
         self._committing = self._named
+        self._silence = Silence(state.silent_after, self._clock.monotonic_s())
         self._quiet = False
         """Whether the query has nothing to do before there are new records."""
         self._screening = False
@@ -173,7 +187,9 @@ class StatefulRunner(TaskRounds):
         self._log = QueryLog.read(self._state.checkpoints.files, directory)
         self._refuse_mismatch()
         initial = {source: self._initial(source) for source in self._sources()}
+        initial |= {beats_of(source): beat_offset(source, None) for source in self._state.silent_after}
         self._at = initial if self._named.number < 0 else self._log.offsets(self._named.number)
+        self._silence = Silence(self._state.silent_after, self._clock.monotonic_s())
         self._offered = None
         self._quiet = False
         bound: list[BoundRange] = []
@@ -238,6 +254,7 @@ class StatefulRunner(TaskRounds):
         if named not in (log.done, log.done + 1) or log.planned not in (log.done, log.done + 1) or named > log.planned:
             there = f"in {log.directory} batch {log.planned} is planned and {log.done} is done"
             raise CheckpointMismatch(f"{logs}, and {there}: {_OLDER_COPY}")
+        self._refuse_other_sources()
         if named < 0:
             return
         ends = log.offsets(named)
@@ -248,6 +265,17 @@ class StatefulRunner(TaskRounds):
                     f"{logs} and position {self._position(one)} of {one.source}/{one.stream}, and in {log.directory} "
                     f"that batch ends at {at['at']}: {_OLDER_COPY}"
                 )
+
+    def _refuse_other_sources(self) -> None:
+        """Raises CheckpointMismatch where the checkpoint has beats of other sources than those that may be silent."""
+        if self._log.planned < 0:
+            return
+        kept = {source for source in self._log.offsets(self._log.planned) if is_beats(source)}
+        if kept != set(map(beats_of, self._state.silent_after)):
+            raise CheckpointMismatch(
+                f"idle_after_s was set for other sources when the checkpoint in {self._log.directory} began, and it "
+                "keeps that: set state.watermarks back"
+            )
 
     # -- a round
 
@@ -330,14 +358,26 @@ class StatefulRunner(TaskRounds):
     def _offer(self, query: BatchQuery) -> bool:
         """Offer what there is to read, or nothing, for what the state has due; whether either was to be done."""
         planned = {one.log_path: self._exact(one, plan) for one, plan in self._planned_inputs()}
-        if not planned and self._quiet:
+        beats = self._beats(query, planned)
+        if not planned and not beats and self._quiet:
             return False
-        ends = {source: self._end(source, planned) for source in self._sources()}
+        ends = {**self._at, **{source: self._end(source, planned) for source in self._sources()}, **beats}
         for bound in self._bound(self._at, ends, planned):
             query.bind(bound)
         query.offer(ends)
         self._offered = _Offered(planned, ends)
         return True
+
+    def _beats(self, query: BatchQuery, planned: Mapping[str, PlannedRange]) -> Offsets:
+        """Where beats end that silent sources are due, by the source that has them."""
+        now_s = self._clock.monotonic_s()
+        self._silence.heard({one.source for one in self._inputs if one.log_path in planned}, now_s)
+        silent = self._silence.silent(now_s)
+        if not silent:
+            return {}
+        due = self._silence.beats(silent, query.watermarks())
+        ends = {beats_of(source): beat_offset(source, at_ms) for source, at_ms in due.items()}
+        return {source: end for source, end in ends.items() if end != self._at[source]}
 
     def _planned_inputs(self) -> list[tuple[TaskInput, PlannedRange]]:
         plans = self._plan()
@@ -355,7 +395,9 @@ class StatefulRunner(TaskRounds):
         without = self._screened(planned)
         bound = []
         for source, end in ends.items():
-            if end != starts[source]:
+            if end != starts[source] and is_beats(source):
+                bound.append(bound_beat(starts[source], end))
+            elif end != starts[source]:
                 of_source = [one for one in self._inputs if one.source == source and one.log_path in planned]
                 read = [one.splits(planned[one.log_path], without.get(one.log_path)) for one in of_source]
                 splits = list(itertools.chain.from_iterable(read))

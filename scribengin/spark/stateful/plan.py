@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.failures import one_line
-from scribengin.spark.transform import narrow
+from scribengin.spark.transform.encoding import BEAT
 
 _LATER = ("TransformWithState", "GroupsWithState", "GroupsInPandasWithState")
 _INSTEAD = (
@@ -57,7 +57,7 @@ def refuse_unstreamable(frame: DataFrame, output: str) -> None:
                 f"output '{output}' needs {kind(node)}, whose checkpoint cannot be moved to another owner yet: use "
                 "windows, joins, aggregates and dropDuplicates"
             )
-    if not narrow.is_deterministic(frame):
+    if any(_is_random(node) for node in _nodes(analyzed)):
         raise ConfigInvalid(
             f"output '{output}' uses something random (rand, uuid, a nondeterministic UDF), which would differ when a "
             "batch is run again after a crash: use a hash of the record instead"
@@ -72,6 +72,19 @@ def refuse_unstreamable(frame: DataFrame, output: str) -> None:
         raise ConfigInvalid(
             f"output '{output}' cannot run as a stream: {said}" + (f" Instead: {instead}" if instead else "")
         ) from error
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in each(node.children()):
+        yield from _nodes(child)
+
+
+def _is_random(node: Any) -> bool:
+    """Whether an operator gives something else each time: not the one of ours that only looks so (encoding.py)."""
+    if all(bool(expression.deterministic()) for expression in each(node.expressions())):
+        return False
+    return not (kind(node) == "Filter" and BEAT in str(node.condition().toString()))
 
 
 def _streaming(node: Any) -> Iterator[Any]:

@@ -127,6 +127,13 @@ class TransformationQuery:
         except SPARK_ERRORS as error:
             raise failure(error, self._doing) from error
 
+    def watermarks(self) -> Mapping[str, int | None]:
+        """How far the watermark of each source is, as of the last batch that is done. Raises as `state`."""
+        try:
+            return self._progress.watermarks()
+        except SPARK_ERRORS as error:
+            raise failure(error, self._doing) from error
+
     def stop(self) -> None:
         """End it, once. A batch that is not finished was not done: whoever has the checkpoint next runs it again."""
         self._settle()

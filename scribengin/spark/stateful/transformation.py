@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
+from scribengin.spark.stateful.beats import BEATS, beats_of
 from scribengin.spark.stateful.fitting import refuse_unfitting
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
@@ -107,8 +108,13 @@ class StatefulTransformation:
             session = session_beside(self._session, _settings(state))
             activate(session)
             session.dataSource.register(OfferedSource)
-            inputs = {name: self._load(session, directory, name) for name in self.spec.inputs}
-            built = self._builder.build(session, inputs)
+            inputs = {name: self._load(session, directory, name, one.schema) for name, one in self.spec.inputs.items()}
+            beats = {
+                name: self._load(session, directory, beats_of(name), BEATS)
+                for name, one in state.watermarks.items()
+                if one.beats
+            }
+            built = self._builder.build(session, inputs, beats)
             for output, frame in built.encoded.items():
                 refuse_unstreamable(frame, output)
             unioned = unite(built.encoded, self.spec.outputs)
@@ -116,8 +122,8 @@ class StatefulTransformation:
             refuse_unbounded(operators, ", ".join(built.encoded), state.unbounded)
         return built, unioned, operators
 
-    def _load(self, session: SparkSession, directory: Path, source: str) -> DataFrame:
-        schema = spark_schema(self.spec.inputs[source].schema, source)
+    def _load(self, session: SparkSession, directory: Path, source: str, columns: pa.Schema) -> DataFrame:
+        schema = spark_schema(columns, source)
         partitions = max(session.sparkContext.defaultParallelism, 1)
         reader = session.readStream.format(FORMAT).schema(schema)
         return reader.options(directory=str(directory), source=source, partitions=partitions).load()

@@ -30,6 +30,8 @@ from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec
 
 BESIDE = "_"
 """What stands before the name of a column beside the payload, in a `json` format."""
+BEAT = "scribengin beat"
+"""The column that says which rows are beats, below the filter that ends them."""
 _PARSED = "scribengin parsed"  # no name that a column of the user's would have
 
 # One document a record: single quotes are no JSON, and a second document behind the first would vanish (see _pair).
@@ -67,16 +69,35 @@ def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
     return documents.select(F.inline(F.array(quoted(_PARSED))), *names)
 
 
-def watermarked(frame: DataFrame, source: str, state: StateSpec | None) -> DataFrame:
-    """An input with the watermark that its source has by the configuration. Raises ConfigInvalid for a column that it
-    lacks, or that is no time."""
+def watermarked(frame: DataFrame, source: str, state: StateSpec | None, beats: DataFrame | None = None) -> DataFrame:
+    """An input with the watermark that its source has by the configuration, which also goes by the source's `beats`.
+    Raises ConfigInvalid for a column that it lacks, or that is no time."""
     watermark = None if state is None else state.watermarks.get(source)
     if watermark is None:
         return frame
+    united = frame if beats is None else _with_beats(frame, watermark.column, beats)
     try:
-        return frame.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
+        marked = united.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
+        return marked if beats is None else _without_beats(marked)
     except (PySparkException, Py4JJavaError) as error:
         raise ConfigInvalid(f"state.watermarks.{source}: {one_line(error)}") from error
+
+
+def _with_beats(frame: DataFrame, column: str, beats: DataFrame) -> DataFrame:
+    """And with a row for each beat, all of whose columns are null but the time's."""
+    at = F.col(beats.columns[0])
+    row = [
+        (at if field.name.lower() == column.lower() else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in frame.schema
+    ]
+    return frame.select("*", F.lit(False).alias(BEAT)).union(beats.select(*row, F.lit(True).alias(BEAT)))
+
+
+def _without_beats(frame: DataFrame) -> DataFrame:
+    """Spark moves filters below a watermark where it can, a user's too, and beats would never reach it: not one that is
+    nondeterministic as a whole, in its eyes, and none that stands above such a one. This number is never below 0."""
+    stays = F.when(F.col(quoted(BEAT)), F.spark_partition_id() < 0).otherwise(True)
+    return frame.where(stays).drop(BEAT)
 
 
 def undecodable(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:

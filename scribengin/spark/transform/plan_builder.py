@@ -80,14 +80,17 @@ class PlanBuilder:
         other._context = context
         return other
 
-    def build(self, session: SparkSession, inputs: Mapping[str, DataFrame]) -> Built:
-        """Make the outputs of `inputs`, which are records as the sources have them. `session` is this caller's alone.
+    def build(
+        self, session: SparkSession, inputs: Mapping[str, DataFrame], beats: Mapping[str, DataFrame] | None = None
+    ) -> Built:
+        """Make the outputs of `inputs`, which are records as the sources have them, and `beats`, of those that have
+        some. `session` is this caller's alone.
 
         Raises PackageInvalid (the function raises, or gives other outputs than there are sinks), ConfigInvalid (the
         SQL, or columns that do not fit a format), SparkUnavailable.
         """
         decoded = {
-            name: watermarked(decode(frame, self.spec.inputs[name]), name, self.spec.state)
+            name: watermarked(decode(frame, self.spec.inputs[name]), name, self.spec.state, (beats or {}).get(name))
             for name, frame in inputs.items()
         }
         with self._context():
