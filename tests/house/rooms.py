@@ -56,7 +56,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "kazoo": ("scribengin_registry",),
     "fsspec": ("scribengin.filesystems",),
     "hdfs_native": ("scribengin.filesystems.hdfs",),
-    "pyspark": ("scribengin.spark", "scribengin.testing", "scribengin_dev.bench.clients.spark"),
+    "pyspark": (
+        "scribengin.spark",
+        "scribengin.testing",
+        "scribengin_dev.bench.clients.spark",
+        "scribengin_dev.bench.nexmark.shipped.processing_time",
+    ),
     "py4j": ("scribengin.spark", "scribengin.testing"),
     "psutil": ("scribengin.launcher",),
     "docker": ("scribengin_dev.servers.containers",),

@@ -144,7 +144,7 @@ def test_a_query_makes_of_the_events_what_pandas_makes(
 ) -> None:
     found = in_order([json.loads(row[0]) for row in in_one_batch(specified(query), spark, {"events": records})])
     assert found == as_json(CASES[query](happened))
-    assert len(found) > 2
+    assert len(found) >= 2
 
 
 def test_bids_are_counted_by_when_they_came(spark: SparkSession, records: pa.Table, happened: Rows) -> None:

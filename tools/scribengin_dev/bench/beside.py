@@ -10,8 +10,8 @@ from statistics import median
 from scribengin_dev.bench.clients.jobs import Job, run_pair
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, PEER
 from scribengin_dev.bench.dataflows.latency import LATENCIES
+from scribengin_dev.bench.dataflows.nexmark import NEXMARK
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
-from scribengin_dev.bench.nexmark.run import NEXMARK
 from scribengin_dev.bench.peers.peers import Peer, Peers
 from scribengin_dev.bench.rows import Row
 from scribengin_tools.logs.benchmark import fsync_p50_ms, settle_disk

@@ -14,16 +14,16 @@ from rich.console import Console
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ArtifactUnavailable, ConfigInvalid
-from scribengin_dev.bench.bad_records import BAD_RECORDS
 from scribengin_dev.bench.beside import APPENDS, DAFKA, PEERS_OF, READS, PeerBench, appends, reads, tail
 from scribengin_dev.bench.costs import many_logs, memory
 from scribengin_dev.bench.dafka import DafkaBench
+from scribengin_dev.bench.dataflows.bad_records import BAD_RECORDS
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, FlowBench
 from scribengin_dev.bench.dataflows.latency import LATENCIES, latency
+from scribengin_dev.bench.dataflows.nexmark import NEXMARK, NexmarkBench
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
-from scribengin_dev.bench.nexmark.run import NEXMARK, NexmarkBench
 from scribengin_dev.bench.peers.peers import Peers
 from scribengin_dev.bench.report import conditions, print_results
 from scribengin_dev.bench.rows import SCALES, Row, Scale, missed_targets, write_json

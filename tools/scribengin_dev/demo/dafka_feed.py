@@ -28,7 +28,7 @@ _GOES = 2
 """The one that goes half way, with all its flights published."""
 
 
-class Role:
+class DemoRole:
     """A process that is a store or a producer, and what it has said so far."""
 
     def __init__(self, name: str, job: Mapping[str, Any], folder: Path) -> None:
@@ -98,7 +98,7 @@ class DafkaFeed:
         self._duration_s = duration_s
         self._stack = ExitStack()
         self._sizes = [self._write(k, flights.records(k)) for k in range(LOGS)]
-        self._roles: dict[str, Role] = {}
+        self._roles: dict[str, DemoRole] = {}
         self._network: dict[str, Any] = {}
         self._begun_s = 0.0
         self.total = sum(self._sizes)
@@ -187,7 +187,7 @@ class DafkaFeed:
         self._start(_name(k), {"role": "producer", "address": address, **said})
 
     def _start(self, name: str, job: Mapping[str, Any]) -> None:
-        self._roles[name] = Role(name, {"network": self._network, **job}, self._folder)
+        self._roles[name] = DemoRole(name, {"network": self._network, **job}, self._folder)
 
     def _say_killed(self, name: str, pid: int) -> None:
         self._display.say(f"killed {name} (pid {pid}) with SIGKILL, and started it again", "bold red")

@@ -52,10 +52,10 @@ class SparkKafkaPeer:
         stream = self.job("kafka-stream", cores, memory_mb)
         return {**stream, "topic": writer["topic"], "sink": reader["topic"]}, writer, {**reader, "at_end": True}
 
-    def job(self, name: str, cores: int, memory_mb: int, *, system: str = "spark") -> Job:
+    def job(self, name: str, cores: int, memory_mb: int) -> Job:
         """What a client of Spark that reads and writes the broker's topics is told in any case."""
         return {
-            "system": system,
+            "system": "spark",
             "job": name,
             "bootstrap": self._kafka.bootstrap,
             "jars": [str(jar) for jar in self._jars],

@@ -103,10 +103,10 @@ class NexmarkBench:
 
     def _rates_of_peers(self, kafka: KafkaPeer, query: str) -> tuple[dict[str, float], str]:
         spark = self._spark = self._spark or SparkKafkaPeer(kafka, self._bench.folder / f"{PEER}-nexmark")
-        job = {**spark.job("query", CORES, MEMORY_MB, system="nexmark"), "files": str(self._files)}
+        job = {**spark.job("nexmark-query", CORES, MEMORY_MB), "files": str(self._files)}
         if self._topic is None:
             self._topic = kafka.new_topic(partitions=CORES)
-            run_job({**job, "job": "fill", "topic": self._topic})
+            run_job({**job, "job": "nexmark-fill", "topic": self._topic})
         asked: Job = {
             "topic": self._topic,
             "sink": kafka.new_topic(partitions=CORES),

@@ -11,7 +11,7 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from scribengin_dev.bench.clients.spark import MS_PER_S, Values, session_of
+from scribengin_dev.bench.clients.spark.kafka import MS_PER_S, Values, session_of
 from scribengin_dev.bench.nexmark.events import SCHEMA_DDL
 from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
 
@@ -91,4 +91,4 @@ def _broker(job: Values) -> dict[str, str]:
     return {"kafka.bootstrap.servers": job["bootstrap"]}
 
 
-JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {"fill": _fill, "query": _query}
+JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {"nexmark-fill": _fill, "nexmark-query": _query}
