@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from struct import Struct
+from itertools import count
 from typing import NamedTuple
 
 from scribengin.base.clock import SYSTEM_CLOCK
@@ -15,7 +15,6 @@ from scribengin.dafka.state import DafkaPartition, ProducerState
 from scribengin.dafka.wire import Fetch, GetHeads, LiveRecord, Message, StoreAck, record_prefix, topic_prefix
 from scribengin.errors import ProducerFull, RecordsUnacknowledged
 
-_SEQUENCE = Struct(">Q")
 _ANSWERS_MAX = 2000
 
 
@@ -121,9 +120,7 @@ class DafkaProducer(Role):
         """Publish what was handed over."""
         while self._to_send:
             first, contents = self._to_send.popleft()
-            send, prefix, number = self._publisher.send_multipart, self._prefix, _SEQUENCE.pack
-            for sequence, content in enumerate(contents, first):
-                send((prefix + number(sequence), content))
+            self.publish_records(self._prefix, count(first), contents)
         with self.lock:
             answers = self._state.answers(_ANSWERS_MAX)
             if answers:

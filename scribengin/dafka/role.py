@@ -13,6 +13,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
+from struct import Struct
 from typing import Any
 
 import zmq
@@ -45,6 +46,9 @@ MESSAGES_MAX = 5000
 _TICK_S = 0.05
 _BYTES_MAX = 512 * 1024 * 1024
 EVERYBODY = ""
+_SEQUENCE = Struct(">Q")
+_MORE = int(zmq.SNDMORE)
+"""For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
 
 
 def new_address() -> str:
@@ -159,7 +163,16 @@ class Role(ClosedAtExit):
 
     def publish_frames(self, frames: Sequence[bytes]) -> None:
         """Publish a message, on the role's thread."""
-        self._publisher.send_multipart(frames)
+        for frame in frames[:-1]:
+            self._publisher.send(frame, _MORE)
+        self._publisher.send(frames[-1])
+
+    def publish_records(self, prefix: bytes, sequences: Iterable[int], contents: Iterable[bytes]) -> None:
+        """The same for records whose first frame begins so (`record_prefix`)."""
+        send, number = self._publisher.send, _SEQUENCE.pack
+        for sequence, content in zip(sequences, contents, strict=False):
+            send(prefix + number(sequence), _MORE)
+            send(content)
 
     def start(self) -> None:
         """Begin, once the subclass is complete."""

@@ -23,7 +23,7 @@ from scribengin.base.closing import ClosedAtExit
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition, ReadStored, Send, StoredRange, StoreState
-from scribengin.dafka.wire import DirectRecord, Message, Subscription, Truncated
+from scribengin.dafka.wire import DirectRecord, Message, Subscription, Truncated, record_prefix
 from scribengin.log import PAYLOAD, DlsnRange, LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 
 _PENDING_MAX = 1000
@@ -287,12 +287,17 @@ class StoreReader(Role):
 
     def _answer(self, to: str, partition: DafkaPartition, answer: _Answering) -> None:
         subject, address = partition
-        records = answer.reader.read(min(_RECORDS_AT_ONCE, answer.end - answer.next))
-        if records and records[0].txid > answer.next:  # truncated meanwhile
+        batch = answer.reader.read_batch(min(_RECORDS_AT_ONCE, answer.end - answer.next), place=False)
+        sequences = [] if batch is None else batch.column("txid").to_pylist()
+        if batch is None or not sequences:
+            answer.next = answer.end
+            return
+        if sequences[0] > answer.next:  # truncated meanwhile
             answer.end = answer.next
             with self._logs.lock:
-                self._logs.state.truncated(partition, records[0].txid)
-            self.send([Send(Truncated(to, address, subject, records[0].txid))])
+                self._logs.state.truncated(partition, sequences[0])
+            self.send([Send(Truncated(to, address, subject, sequences[0]))])
             return
-        self.send(Send(DirectRecord(to, address, subject, record.txid, record.payload)) for record in records)
-        answer.next = records[-1].txid + 1 if records else answer.end
+        prefix = record_prefix(DirectRecord, to, address, subject)
+        self.publish_records(prefix, sequences, batch.column(PAYLOAD).to_pylist())
+        answer.next = sequences[-1] + 1

@@ -28,6 +28,7 @@ that is longer than its fields is refused, as is any other version: nothing is g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
@@ -190,6 +191,7 @@ def topic_prefix(kind: type[Message], topic: str, *, exact: bool = True) -> byte
     return IDS[kind] + topic.encode() + (b"\0" if exact else b"")
 
 
+@lru_cache(maxsize=1024)
 def record_prefix(kind: type[LiveRecord | DirectRecord], topic: str, address: str, subject: str) -> bytes:
     """The first frame of a record but for the eight bytes of its sequence. It is the same for all of a partition."""
     return _start(kind, topic) + _string(address) + _string(subject)
@@ -199,7 +201,9 @@ def encode(message: Message) -> list[bytes]:
     """The frames of a message. Raises FrameInvalid for a name or number that does not fit."""
     match message:
         case LiveRecord() | DirectRecord():
-            first = record_prefix(type(message), message[0], message.address, message.subject)
+            kind = type(message)
+            # Classes are hashable; of those whose instances are compared as tuples mypy does not know it.
+            first = record_prefix(kind, message[0], message.address, message.subject)  # type: ignore[arg-type]
             return [first + _sequence(message.sequence), message.content]
         case Head() | DirectHead() | Truncated():
             named = _string(message.address) + _string(message.subject)
