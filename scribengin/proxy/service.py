@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -121,8 +121,11 @@ class ProxyService(ClosedAtExit):
     def logs(self) -> list[str]:
         """The logs that it writes just now: none that it knows to be lost to somebody else."""
         with self._lock:
-            held = [(name, log.writer) for name, log in self._logs.items()]
-        return sorted(name for name, writer in held if writer is not None and not writer.failed)
+            return sorted(name for name, _log in self._written())
+
+    def _written(self) -> Iterator[tuple[str, _OwnedLog]]:
+        """The caller holds the lock."""
+        return ((name, log) for name, log in self._logs.items() if log.writer is not None and not log.writer.failed)
 
     def announce(self) -> None:
         """Let clients find it, from now on, in whatever session. Raises what the registry raises."""
@@ -338,8 +341,7 @@ class ProxyService(ClosedAtExit):
         with self._lock:
             return [
                 LogLoad(name, log.load.load(now_s), settled=now_s - log.taken_s >= self._config.balance_s)
-                for name, log in self._logs.items()
-                if log.writer is not None
+                for name, log in self._written()
             ]
 
     def _hand_over(self, move: HandOver) -> None:

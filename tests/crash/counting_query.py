@@ -15,6 +15,7 @@ import pyarrow as pa
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import TransformationFailed
+from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.transform.spec import StateReport
@@ -83,17 +84,24 @@ class CountingQuery:
         return StateReport()
 
     def watermarks(self) -> Mapping[str, int | None]:
-        return {}
+        """A record is a millisecond later than the one before."""
+        after = self._after(self._done)
+        return {"src": sum(after["counts"].values()) or None, "quiet": after["beat"]}
 
     def stop(self) -> None:
         pass
 
     def _execute(self, number: int) -> ExecutedBatch:
         starts, ends = self._ends(number - 1), self._ends(number)
-        counts = dict(self._after(number - 1)["counts"])
+        before = self._after(number - 1)
+        counts, beat = dict(before["counts"]), before["beat"]
         out = []
         for source, end in ends.items():
-            if end != starts[source]:
+            if is_beats(source) and end != starts[source]:
+                [split] = self._bound[json.dumps([starts[source], end], sort_keys=True)]
+                [rows] = split.read()
+                beat = round(rows.column("at")[0].as_py().timestamp() * 1000)
+            elif end != starts[source]:
                 for split in self._bound[json.dumps([starts[source], end], sort_keys=True)]:
                     for batch in split.read():
                         for payload in batch.column("payload").to_pylist():
@@ -104,9 +112,9 @@ class CountingQuery:
                             out.append(f"{key} {counts[key]}")
         due = ends != starts
         if not due:
-            out.append(f"closed {sum(counts.values())}")
+            out.append(f"closed {sum(counts.values())}" + ("" if beat is None else f", silent up to {beat}"))
         result = f"state/{number}-{uuid.uuid4().hex}"
-        self._write(result, json.dumps({"counts": counts, "due": due}))
+        self._write(result, json.dumps({"counts": counts, "due": due, "beat": beat}))
         self._results[number] = result
         payloads = pa.array([line.encode() for line in out], pa.binary())
         return ExecutedBatch(number, {"out": [pa.record_batch([payloads], names=["payload"])]})
@@ -114,7 +122,7 @@ class CountingQuery:
     def _after(self, number: int) -> Any:
         """The state of the last batch that is done."""
         if number < 0:
-            return {"counts": {}, "due": False}
+            return {"counts": {}, "due": False, "beat": None}
         return json.loads((self._checkpoint / (self._checkpoint / f"commits/{number}").read_text()).read_text())
 
     def _ends(self, number: int) -> Mapping[str, Offset]:

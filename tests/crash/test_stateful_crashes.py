@@ -40,6 +40,8 @@ from tests.integration.owners import owner_with_state
 RECORDS = ("abacab", "bcd")
 """By source stream: a key a record."""
 ROUND_RECORDS = 2
+QUIET = 9
+"""The number of a log without records."""
 
 
 class Died(BaseException):
@@ -62,6 +64,8 @@ class Logs:
         """Make the source's stream of that number, of one record a key."""
         with LogNamespace.open("/logs", registry=self._registry) as namespace:
             namespace.create(f"in/{number}")
+            if not keys:
+                return
             with namespace.open_writer(f"in/{number}") as writer:
                 payloads = pa.array([key.encode() for key in keys], pa.binary())
                 writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
@@ -88,6 +92,20 @@ class Routed(Logs):
         ]
         bad = [json.loads(payload) for payload in payloads]
         return [*super().delivered(resources), *(f"{one['payload']} is bad: {one['reason']}" for one in bad)]
+
+
+class Silent(Logs):
+    """Logs, and a source that has no records and is silent at once."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        self.fill(QUIET, "")
+        watermarks = {"src": {"column": "at"}, "quiet": {"column": "at", "idle_after_s": 1e-9}}
+        self.described = {
+            **self.described,
+            "sources": {"src": {"kind": "log", "logs": "in/[01]"}, "quiet": {"kind": "log", "logs": f"in/{QUIET}"}},
+            "state": {"watermarks": watermarks},
+        }
 
 
 class Topics:
@@ -126,7 +144,7 @@ class Case:
                 "sql": "SELECT payload FROM src",
                 **self.places.described,
                 "round": {"records_max": ROUND_RECORDS},
-                "state": {"checkpoints": str(directory / "state")},
+                "state": {"checkpoints": str(directory / "state"), **self.places.described.get("state", {})},
             },
             source="the test",
         )
@@ -249,6 +267,22 @@ def expect_taken_over(case: Callable[[], Case], stops: Sequence[Stop], expected:
             place.own_to_the_end(1)
         place.own_to_the_end(2)
         assert place.delivered() == expected, stop
+
+
+def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    def case() -> Case:
+        directory = tmp_path / str(next(numbers))
+        directory.mkdir()
+        return Case(directory, Silent)
+
+    undisturbed = case()
+    undisturbed.own_to_the_end(1)
+    expected = undisturbed.delivered()
+    records = len("".join(RECORDS))
+    assert expected[-1] == f"closed {records}, silent up to {records}"
+    expect_taken_over(case, passed_by(case()), expected)
 
 
 def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_over(

@@ -178,6 +178,7 @@ class StatefulRunner(TaskRounds):
         self._stop_query()
         super().take_over()
         self._owning = False
+        self._silence = Silence(self._state.silent_after, self._clock.monotonic_s())
         with self._staleness_first():
             self._start_query()
         self._owning = True
@@ -189,7 +190,6 @@ class StatefulRunner(TaskRounds):
         initial = {source: self._initial(source) for source in self._sources()}
         initial |= {beats_of(source): beat_offset(source, None) for source in self._state.silent_after}
         self._at = initial if self._named.number < 0 else self._log.offsets(self._named.number)
-        self._silence = Silence(self._state.silent_after, self._clock.monotonic_s())
         self._offered = None
         self._quiet = False
         bound: list[BoundRange] = []
@@ -217,6 +217,10 @@ class StatefulRunner(TaskRounds):
     def ended(self) -> bool:
         """As TaskRounds, and the query has nothing left to give out."""
         return self._quiet and super().ended()
+
+    def wait(self, timeout_s: float) -> bool:
+        """As TaskRounds, and until a beat is due."""
+        return super().wait(timeout_s) or (self._query is not None and bool(self._beats(self._query, {})))
 
     def state(self) -> StateReport | None:
         """As TaskRounds: how much its query has."""
@@ -313,6 +317,7 @@ class StatefulRunner(TaskRounds):
             self._at = ends
             self._quiet = False
             self._screening = bool(bad) if planned else self._screening
+            self._hear(planned)  # once more: the round may have taken as long as a source may be silent
             query.finish(batch)
         return outcome
 
@@ -369,15 +374,19 @@ class StatefulRunner(TaskRounds):
         return True
 
     def _beats(self, query: BatchQuery, planned: Mapping[str, PlannedRange]) -> Offsets:
-        """Where beats end that silent sources are due, by the source that has them."""
-        now_s = self._clock.monotonic_s()
-        self._silence.heard({one.source for one in self._inputs if one.log_path in planned}, now_s)
-        silent = self._silence.silent(now_s)
+        """Where the beats end that are due to silent sources, by the source that has them."""
+        self._hear(planned)
+        silent = self._silence.silent(self._clock.monotonic_s())
         if not silent:
             return {}
         due = self._silence.beats(silent, query.watermarks())
         ends = {beats_of(source): beat_offset(source, at_ms) for source, at_ms in due.items()}
         return {source: end for source, end in ends.items() if end != self._at[source]}
+
+    def _hear(self, planned: Mapping[str, PlannedRange]) -> None:
+        """Of whom there is something to read. Of a paused source nobody knows: it is not silent."""
+        heard = {one.source for one in self._inputs if one.log_path in planned}
+        self._silence.heard(heard | self._paused, self._clock.monotonic_s())
 
     def _planned_inputs(self) -> list[tuple[TaskInput, PlannedRange]]:
         plans = self._plan()

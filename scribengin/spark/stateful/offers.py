@@ -9,7 +9,8 @@ Of the sources that are asked in a trigger the first one waits for an offer; wha
     offer(offsets) -> <number>.offer                       the first: waits for a number; the others: that one, too
     idle() <- trigger                                      trigger: its number, the offer answered, whether it waits
 
-An offset of Spark's is {"source", "streams": {stream: {"at": position, "records": of the range that ended there}}}:
+An offset of Spark's is {"source", "streams": {stream: {"at": position, "records": of the range that ended there}}}
+(of beats {"source", "at_ms"}, beats.py):
 with the number of records the same range is planned again after a crash. A range without a file is one that the engine
 did not plan: reading it would be no round of ours.
 """

@@ -6,7 +6,7 @@ Reading it takes Spark's developer API (`Dataset.queryExecution`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -74,6 +74,20 @@ def refuse_unstreamable(frame: DataFrame, output: str) -> None:
         ) from error
 
 
+def sources_below(node: Any) -> Iterator[str]:
+    """The names of the sources that are read there, of beats, too, once for each time."""
+    for found in _nodes(node):
+        if kind(found) == "StreamingRelationV2":
+            yield str(found.extraOptions().get("source"))
+
+
+def refuse_unread(frame: DataFrame, sources: Iterable[str]) -> None:
+    """Raises ConfigInvalid for a source that `frame`, of all outputs, does not read: no batch would have it."""
+    read = set(sources_below(frame._jdf.queryExecution().analyzed()))
+    if unread := [source for source in sources if source not in read]:
+        raise ConfigInvalid(f"source '{unread[0]}' is read by no output: let one read it, or take it out of `sources`")
+
+
 def _nodes(node: Any) -> Iterator[Any]:
     yield node
     for child in each(node.children()):
@@ -82,9 +96,9 @@ def _nodes(node: Any) -> Iterator[Any]:
 
 def _is_random(node: Any) -> bool:
     """Whether an operator gives something else each time: not the one of ours that only looks so (encoding.py)."""
-    if all(bool(expression.deterministic()) for expression in each(node.expressions())):
+    if kind(node) == "Filter" and BEAT in str(node.condition().toString()):
         return False
-    return not (kind(node) == "Filter" and BEAT in str(node.condition().toString()))
+    return not all(bool(expression.deterministic()) for expression in each(node.expressions()))
 
 
 def _streaming(node: Any) -> Iterator[Any]:

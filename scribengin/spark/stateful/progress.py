@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.operators import operator_names
-from scribengin.spark.stateful.plan import each, kind
+from scribengin.spark.stateful.plan import each, kind, sources_below
 from scribengin.spark.transform.spec import StateReport
 
 _ON_DISK = "rocksdbSstFileSize"
@@ -84,14 +84,7 @@ def _bytes(operator: Any) -> int:
 def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
     """Of each place with a watermark: its number, and the sources below it."""
     if kind(node) == "EventTimeWatermark":
-        below = dict.fromkeys(source for source in _sources(node) if not is_beats(source))
+        below = dict.fromkeys(source for source in sources_below(node) if not is_beats(source))
         yield str(node.nodeId().toString()), ", ".join(below)
     for child in each(node.children()):
         yield from _watermarks(child)
-
-
-def _sources(node: Any) -> Iterator[str]:
-    if kind(node) == "StreamingRelationV2":
-        yield str(node.extraOptions().get("source"))
-    for child in each(node.children()):
-        yield from _sources(child)

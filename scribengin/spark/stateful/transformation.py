@@ -19,7 +19,7 @@ from scribengin.spark.stateful.beats import BEATS, beats_of
 from scribengin.spark.stateful.fitting import refuse_unfitting
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
-from scribengin.spark.stateful.plan import refuse_unstreamable
+from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
@@ -118,6 +118,7 @@ class StatefulTransformation:
             for output, frame in built.encoded.items():
                 refuse_unstreamable(frame, output)
             unioned = unite(built.encoded, self.spec.outputs)
+            refuse_unread(unioned.frame, self.spec.inputs)
             operators = state_operators(unioned.frame)
             refuse_unbounded(operators, ", ".join(built.encoded), state.unbounded)
         return built, unioned, operators

@@ -75,8 +75,8 @@ def watermarked(frame: DataFrame, source: str, state: StateSpec | None, beats: D
     watermark = None if state is None else state.watermarks.get(source)
     if watermark is None:
         return frame
-    united = frame if beats is None else _with_beats(frame, watermark.column, beats)
     try:
+        united = frame if beats is None else _with_beats(frame, watermark.column, beats)
         marked = united.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
         return marked if beats is None else _without_beats(marked)
     except (PySparkException, Py4JJavaError) as error:
@@ -85,9 +85,10 @@ def watermarked(frame: DataFrame, source: str, state: StateSpec | None, beats: D
 
 def _with_beats(frame: DataFrame, column: str, beats: DataFrame) -> DataFrame:
     """And with a row for each beat, all of whose columns are null but the time's."""
+    [name] = frame.select(column).columns  # as Spark finds it: whatever its case, and whether it is quoted
     at = F.col(beats.columns[0])
     row = [
-        (at if field.name.lower() == column.lower() else F.lit(None)).cast(field.dataType).alias(field.name)
+        (at if field.name.lower() == name.lower() else F.lit(None)).cast(field.dataType).alias(field.name)
         for field in frame.schema
     ]
     return frame.select("*", F.lit(False).alias(BEAT)).union(beats.select(*row, F.lit(True).alias(BEAT)))

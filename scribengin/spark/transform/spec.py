@@ -48,8 +48,8 @@ class OutputSpec:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkSpec:
-    """Of a source: which of its columns says when a record happened, and how much later than others it may come. One
-    that `beats` goes on by beats while it has no records (stateful/beats.py)."""
+    """Of a source: which of its columns says when a record happened, and how much later than others it may come. With
+    `beats`, beats move it on while there are no records (stateful/beats.py)."""
 
     column: str
     delay_s: float

@@ -72,10 +72,13 @@ def test_windows_close_without_a_source_that_is_silent_and_wait_for_it_again_onc
         advance(flow, IDLE_AFTER_S - 1)
         drain(owner)
         assert counted(flow) == {}, "it may still come"
+        assert not owner.wait(0.0)
         advance(flow, 1)
+        assert owner.wait(0.0), "whoever waits for records hears that a beat is due"
         drain(owner)
         assert counted(flow) == OF_BOTH
         assert owner.run_round() is None, "one beat is enough"
+        assert not owner.wait(0.0)
         kept = owner.state()
         assert kept is not None
         assert kept.watermark_ms == FAR * 1000
@@ -93,6 +96,22 @@ def test_windows_close_without_a_source_that_is_silent_and_wait_for_it_again_onc
         flow.append("in/0", [(FAR + 200, "z", 0)])
         drain(owner)
         assert counted(flow) == {**back, (FAR + 20, "d"): 1, (FAR + 100, "z"): 1}
+        owner.release()
+
+
+def test_a_source_that_is_paused_is_not_silent(flow: StateFlow) -> None:
+    with flow.owner() as owner:
+        own_to_the_end(owner)
+        owner.reconfigure(flow.config.round, flow.config.errors, paused=["other"])
+        advance(flow, IDLE_AFTER_S)
+        drain(owner)
+        flow.append("other", [(21, "c", 0), (FAR, "d", 0)])
+        advance(flow, IDLE_AFTER_S)
+        drain(owner)
+        assert counted(flow) == {}
+        owner.reconfigure(flow.config.round, flow.config.errors, paused=[])
+        drain(owner)
+        assert counted(flow) == {**OF_SRC, (20, "c"): 2}, "what came meanwhile is not late"
         owner.release()
 
 

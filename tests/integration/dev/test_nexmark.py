@@ -21,7 +21,7 @@ from tests.integration.state_batches import in_one_batch
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTS = ((0, 1_500), (90_000, 1_500), (260_000, 1_500))
-"""Parts of the events, which are seconds apart: they lie in three windows, and in two sessions."""
+"""Parts of the events, which are seconds apart: they lie in two windows, and in two sessions."""
 Rows = pd.DataFrame
 
 

@@ -49,6 +49,46 @@ def test_what_keeps_state_is_named(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "sql", "keeping"),
+    [
+        (
+            "AT",
+            "WITH x AS (SELECT at, n FROM src) SELECT n FROM x WHERE n > 1 UNION ALL SELECT n FROM x WHERE n > 2",
+            (),
+        ),
+        (
+            "`at`",
+            "SELECT l.n FROM src l JOIN src r ON l.who = r.who AND r.at BETWEEN l.at AND l.at + INTERVAL 1 HOUR",
+            ("join",),
+        ),
+    ],
+)
+def test_a_source_that_may_be_silent_is_read_as_any_other(
+    spark: SparkSession, column: str, sql: str, keeping: tuple[str, ...]
+) -> None:
+    asked = stateful(column, sql={"out": sql})
+    assert asked.state is not None
+    state = replace(asked.state, watermarks={"src": WatermarkSpec(column, 1.5, beats=True)})
+    assert StatefulTransformation.load(replace(asked, state=state), spark).check().operators == keeping
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_what_is_random_is_refused_beside_beats_too(spark: SparkSession, beats: bool) -> None:
+    asked = stateful(sql={"out": "SELECT n FROM src WHERE rand() < 0.5"})
+    assert asked.state is not None
+    state = replace(asked.state, watermarks={"src": WatermarkSpec("at", 1.5, beats=beats)})
+    with pytest.raises(ConfigInvalid, match="uses something random"):
+        StatefulTransformation.load(replace(asked, state=state), spark).check()
+
+
+def test_a_source_that_no_output_reads_is_refused(spark: SparkSession) -> None:
+    asked = stateful(sql={"out": "SELECT n FROM src"})
+    other = {**asked.inputs, "other": replace(SOURCE, name="other")}
+    with pytest.raises(ConfigInvalid, match="source 'other' is read by no output"):
+        StatefulTransformation.load(replace(asked, inputs=other), spark).check()
+
+
+@pytest.mark.parametrize(
     ("sql", "said"),
     [
         ("SELECT who, count(*) AS many FROM src GROUP BY who", "Instead: group by window"),

@@ -12,10 +12,10 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin_dev.demo.audit import read_files, read_logs
 from scribengin_dev.demo.flights import LOGS, Flights, static_tables
 from scribengin_dev.demo.report import OutputRow, average_delays
-from scribengin_dev.demo.steps import DATAFLOWS, FIRST_RECORDS, DemoResult, DemoSteps, last_commit_ms, through
+from scribengin_dev.demo.steps import DATAFLOWS, FIRST_RECORDS, DemoResult, DemoSteps, through
 from scribengin_dev.demo.verdict import compare
 from scribengin_dev.harness.producer import Feed
-from scribengin_dev.harness.progress import FlowProgress
+from scribengin_dev.harness.progress import FlowProgress, last_commit_ms
 
 DELAYS, NAMES = "flight_delays", "flight_names"
 

@@ -28,10 +28,10 @@ from scribengin_dev.demo.flights import (
     weathered,
 )
 from scribengin_dev.demo.report import OutputRow
-from scribengin_dev.demo.steps import DATAFLOWS, DemoResult, DemoSteps, last_commit_ms, through
+from scribengin_dev.demo.steps import DATAFLOWS, DemoResult, DemoSteps, through
 from scribengin_dev.demo.verdict import ID, compare
 from scribengin_dev.harness.producer import Producer
-from scribengin_dev.harness.progress import FlowProgress
+from scribengin_dev.harness.progress import FlowProgress, last_commit_ms
 
 CHAIN = "flights"
 _LATE_DAYS = 60

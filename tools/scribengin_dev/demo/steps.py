@@ -136,8 +136,3 @@ class DemoSteps:
 def through(flow: FlowProgress) -> Callable[[], bool]:
     """Whether a dataflow has committed everything that is in its source."""
     return lambda: flow.lag() == 0
-
-
-def last_commit_ms(flow: FlowProgress) -> int:
-    """When a dataflow has committed last, 0 when it has not."""
-    return max((commit.at_ms for commit in flow.commits.seen()), default=0)

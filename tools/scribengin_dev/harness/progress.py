@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 
 from scribengin.base.model import Position
@@ -48,17 +49,20 @@ class FlowProgress:
 
     def consumed(self) -> int:
         """Records that stand before the dataflow's positions."""
-        left = self.lag()
-        return sum(reader.lag(self._starts[name]) for name, reader in self._readers.items()) - left
+        if self._grows:
+            self._look_for_streams()
+        there = {name: reader.lag(self._starts[name]) for name, reader in self._readers.items()}
+        return sum(there.values()) - self._lag_of(there)
 
     def lag(self) -> int:
         """Records that are in the source and that the dataflow has not committed yet."""
-        self.commits.check()
         if self._grows:
             self._look_for_streams()
-        return sum(
-            reader.lag(self.commits.position(name) or self._starts[name]) for name, reader in self._readers.items()
-        )
+        return self._lag_of(self._readers)
+
+    def _lag_of(self, streams: Iterable[str]) -> int:
+        self.commits.check()
+        return sum(self._readers[name].lag(self.commits.position(name) or self._starts[name]) for name in streams)
 
     def _look_for_streams(self) -> None:
         for stream in self._source.streams():
@@ -68,3 +72,8 @@ class FlowProgress:
                 self.streams.append(stream.name)
                 path = paths.commit_log(self._paths.source_stream(self.source, stream.name))
                 self.commits.follow(stream.name, path)
+
+
+def last_commit_ms(flow: FlowProgress) -> int:
+    """When a dataflow has committed last, 0 when it has not."""
+    return max((commit.at_ms for commit in flow.commits.seen()), default=0)
