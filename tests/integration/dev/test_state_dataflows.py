@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.connectors.kafka.source.columns import SCHEMA as OF_TOPICS
 from scribengin.dataflow.config import load_config
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec, TransformationSpec, WatermarkSpec
@@ -22,6 +23,7 @@ from tests.integration.state_batches import in_one_batch
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
+SCHEMAS = {"log": RECORD_SCHEMA, "kafka": OF_TOPICS}
 FLIGHTS = 1600
 """Not quite two days of them."""
 
@@ -32,7 +34,7 @@ def flights() -> Flights:
 
 
 def specified(name: str) -> TransformationSpec:
-    """As a worker has it, but without a registry: all sources are logs, whose schema is known."""
+    """As a worker has it, but without a registry: all sources are logs or topics, whose schemas are known."""
     config = load_config(DATAFLOWS / name)
     assert config.package is not None
     assert config.state is not None
@@ -43,17 +45,17 @@ def specified(name: str) -> TransformationSpec:
         sql=config.statements() or None,
         package_dir=Path(config.package),
         settings=config.settings,
-        inputs={k: InputSpec(k, RECORD_SCHEMA, s.format, s.schema_ddl) for k, s in config.sources.items()},
+        inputs={k: InputSpec(k, SCHEMAS[s.kind], s.format, s.schema_ddl) for k, s in config.sources.items()},
         outputs={sink: OutputSpec(sink, described.format, division=described.division)},
         state=StateSpec(1, 64, {k: WatermarkSpec(w.column, w.delay_s) for k, w in config.state.watermarks.items()}),
     )
 
 
-def records(values: Sequence[str], txids: Sequence[int] | None = None) -> pa.Table:
+def records(values: Sequence[str], txids: Sequence[int] | None = None, schema: pa.Schema = RECORD_SCHEMA) -> pa.Table:
     count = len(values)
     columns = {"txid": list(txids or [0] * count), "payload": [value.encode() for value in values]}
-    arrays = [pa.array(columns.get(field.name, [None] * count), field.type) for field in RECORD_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=RECORD_SCHEMA)
+    arrays = [pa.array(columns.get(field.name, [None] * count), field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def of_flights(table: pd.DataFrame) -> pa.Table:
@@ -87,11 +89,23 @@ def by_hour(flights: Flights) -> Case:
     return {"delayed": of_flights(flights.delayed().assign(event_ms=0))}, delays_by_hour(flights)
 
 
+def by_hour_of_a_topic(flights: Flights) -> Case:
+    tables, expected = by_hour(flights)
+    payloads = [payload.decode() for payload in tables["delayed"]["payload"].to_pylist()]
+    return {"delayed": records(payloads, schema=OF_TOPICS)}, expected
+
+
 def of_aircraft(flights: Flights) -> Case:
     return {"flights": of_flights(flights.table)}, sessions(flights, rest_hours=12)
 
 
-CASES = {"carrier_delays": by_hour, "aircraft_days": of_aircraft, "flight_weather": with_weather}
+CASES = {
+    "carrier_delays": by_hour,
+    "carrier_delays_kafka": by_hour_of_a_topic,
+    "carrier_delays_hdfs": by_hour,
+    "aircraft_days": of_aircraft,
+    "flight_weather": with_weather,
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -102,7 +116,13 @@ def test_one_batch_job_makes_of_the_flights_what_pandas_makes(spark: SparkSessio
 
 
 @pytest.mark.parametrize(
-    ("name", "keeping"), [("carrier_delays", "aggregate"), ("aircraft_days", "session"), ("flight_weather", "join")]
+    ("name", "keeping"),
+    [
+        ("carrier_delays", "aggregate"),
+        ("carrier_delays_kafka", "aggregate"),
+        ("aircraft_days", "session"),
+        ("flight_weather", "join"),
+    ],
 )
 def test_it_runs_as_a_stream_with_the_state_that_it_is_about(spark: SparkSession, name: str, keeping: str) -> None:
     assert StatefulTransformation.load(specified(name), spark).check().operators == (keeping,)

@@ -18,12 +18,12 @@ from scribengin.master.leadership import Ending, Leadership
 from scribengin.testing.chaos_proxy import ChaosProxy
 from scribengin.testing.clocks import JumpingClock
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.harness.idle_workers import EXECUTOR, Led, led_by_masters, submit_all
 from scribengin_registry.contract import Registry
 from scribengin_registry.election import CandidateState, Election
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from scribengin_registry.errors import NodeMissing
 from scribengin_registry.opening import connect
-from tests.integration.idle_workers import EXECUTOR, Led, led_by_masters, submit_all
 
 pytestmark = pytest.mark.timeout(900)
 NAMES = tuple(f"flow-{number}" for number in range(6))

@@ -16,12 +16,12 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.monitoring.overview import overviews
 from scribengin.testing.waiting import wait_until
+from scribengin_dev.harness.idle_workers import Led, is_idle, led_by_masters, submit_all
 from scribengin_dev.soak.measuring import server_figures
 from scribengin_registry.contract import Node, Registry, Watch
 from scribengin_registry.embedded import EmbeddedZooKeeper, ask_server
 from scribengin_registry.opening import connect
 from tests.crash.recorded_registry import RecordedRegistry
-from tests.integration.idle_workers import Led, is_idle, led_by_masters, submit_all
 
 pytestmark = pytest.mark.timeout(1200)
 STREAMS = 20

@@ -15,9 +15,11 @@ DATAFLOWS = Path(__file__).resolve().parents[3] / "dataflows"
 
 
 READY = ["flight_delays", "flight_names", "flight_weather", "carrier_delays", "aircraft_days"]
+ELSEWHERE = ["carrier_delays_kafka", "carrier_delays_hdfs"]
+"""What reads or writes other systems than logs."""
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", [*READY, *ELSEWHERE])
 def test_a_ready_dataflow_is_submitted_by_its_directory(name: str) -> None:
     config = load_config(DATAFLOWS / name)
     assert config.name == name
@@ -30,6 +32,15 @@ def test_the_chain_has_all_ready_dataflows_of_flights_and_what_feeds_them() -> N
     carriers, delays = chain.dataflows["carriers"], chain.dataflows["delays"]
     assert carriers.sources["delayed"].meets(delays.sinks["delayed"].endpoint())
     assert set(chain.logs) == {"flights", "weather"}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_counts_delays_elsewhere_counts_them_alike(name: str) -> None:
+    here, elsewhere = (load_config(DATAFLOWS / one) for one in ("carrier_delays", name))
+    assert elsewhere.state == here.state
+    assert elsewhere.sources["delayed"].schema_ddl == here.sources["delayed"].schema_ddl
+    [counted], [alike] = here.statements().values(), elsewhere.statements().values()
+    assert alike.replace(", cast(carrier AS BINARY) AS _key", "") == counted
 
 
 def test_flight_names_reads_what_flight_delays_writes() -> None:

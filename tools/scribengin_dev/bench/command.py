@@ -21,6 +21,7 @@ from scribengin_dev.bench.dataflows.bad_records import BAD_RECORDS
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, FlowBench
 from scribengin_dev.bench.dataflows.latency import LATENCIES, latency
 from scribengin_dev.bench.dataflows.nexmark import NEXMARK, NexmarkBench
+from scribengin_dev.bench.dataflows.planning import PLANS, plan
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
@@ -51,6 +52,7 @@ NAMES = tuple(
             *LATENCIES,
             *NEXMARK,
             *BAD_RECORDS,
+            *PLANS,
             SCALING,
             *RECOVERIES,
         )
@@ -159,6 +161,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
                 rows += nexmark.with_peers(wanted).rows(NEXMARK[name])
             elif name in BAD_RECORDS:
                 rows.append(BAD_RECORDS[name](flows))
+            elif name in PLANS:
+                rows += plan(base, name, SYSTEM_CLOCK)
             elif name == SCALING:
                 rows.append(scaling(base, scale, SYSTEM_CLOCK))
             elif name in RECOVERIES:

@@ -292,15 +292,17 @@ def led_by_masters(
         yield Led(crew, tuple(leading))
 
 
-def submit_all(registry: Registry, names: Sequence[str], folder: Path, streams: int, logs: str = "/logs") -> None:
+def submit_all(
+    registry: Registry, names: Sequence[str], folder: Path, streams: int, logs: str = "/logs", *, workers: int = 1
+) -> None:
     """Dataflows of these names, each from that many logs of a new namespace at the node `logs` into files."""
     LogNamespace.bind(logs, folder / "logs", registry=registry)
     with LogNamespace.open(logs, registry=registry) as namespace:
         for name in names:
-            _submit(registry, namespace, name, folder, streams)
+            _submit(registry, namespace, name, folder, streams, workers)
 
 
-def _submit(registry: Registry, namespace: LogNamespace, name: str, folder: Path, streams: int) -> None:
+def _submit(registry: Registry, namespace: LogNamespace, name: str, folder: Path, streams: int, workers: int) -> None:
     for stream in range(streams):
         namespace.create(f"{name}/{stream}")
     config = DataflowConfig.parse(
@@ -309,8 +311,9 @@ def _submit(registry: Registry, namespace: LogNamespace, name: str, folder: Path
             "sources": {"src": {"kind": "log", "logs": f"{name}/*", "namespace": namespace.path}},
             "sinks": {"out": {"kind": "hdfs", "path": str(folder / "files" / name)}},
             "sql": "SELECT payload FROM src",
+            "workers": workers,
         },
-        source="the test",
+        source="idle workers",
     )
     with OpenedDataflow(config, Environment(registry=registry, dataflow=name, nodes=STREAM_NODES)) as resources:
         DataflowView(registry, name).submit(config, [s.resource for s in resources.sinks.values()], 1)
@@ -323,3 +326,14 @@ def is_idle(registry: Registry, name: str, *, streams: int, workers: int) -> boo
     status = DataflowView(registry, name).status()
     idle = [task for task in status.tasks if task.state == "idle"]
     return len(idle) == streams and not status.tasks_unassigned and len(status.workers) == workers
+
+
+def are_placed(registry: Registry, name: str, tasks: int) -> bool:
+    """Whether workers have reported so many tasks as theirs, and the master has none left. A status lists the first of
+    many tasks alone."""
+    view = DataflowView(registry, name)
+    status = view.status()
+    if status.tasks_total != tasks or status.tasks_unassigned:
+        return False
+    reports = [view.report(worker) for worker in status.workers]
+    return sum(task.state == "idle" for report in reports if report is not None for task in report.tasks) == tasks
