@@ -142,6 +142,16 @@ def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batche
 
 
 @pytest.mark.full
+def test_the_plan_of_many_tasks_is_measured_until_all_are_with_workers(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "plan-100", "--no-peers", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == ["plan-100", "plan-100-requests"]
+    assert rows["plan-100"]["ours"] > 0
+    assert rows["plan-100-requests"]["ours"] < 100, "no round trip a task and tick"
+
+
+@pytest.mark.full
 @pytest.mark.spark
 def test_queries_of_nexmark_are_measured_beside_spark_from_kafka_and_from_files(tmp_path: Path) -> None:
     names = ["nexmark-q0", "nexmark-q12"]
