@@ -164,6 +164,7 @@ def test_a_test_is_run_again_for_a_standstill_and_for_nothing_else(
         assert all(sample.excuse in line and line.endswith(sample.said) for line in again), again
 
 
+@pytest.mark.long
 def test_a_standstill_is_no_excuse_for_another_file(tmp_path: Path) -> None:
     before, wrong = tmp_path / "test_before.py", tmp_path / "test_wrong.py"
     before.write_text(f"{STANDS_STILL}\ndef test_it():\n    stand_still()\n")

@@ -292,6 +292,7 @@ def tear(path: Path, safe: int, keep: float, hole: bool) -> None:
     path.write_bytes(data[:at] + (bytes(64) + data[at + 64 :] if hole else b""))
 
 
+@pytest.mark.long
 def test_the_log_is_a_list(registry: Registry) -> None:
     class Machine(LogAgainstAList):
         pass

@@ -43,6 +43,7 @@ def test_schedules_that_broke_the_simulator_once_keep_every_promise(storage: Sto
     assert simulate(drawn(seed, storage)).promise is None
 
 
+@pytest.mark.long
 def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
     plans = ((3, "kafka"), (7, "logs"), (19, "files"), (19, "memory"))
     here = "".join(simulate(drawn(*plan), every_stop=True).transcript for plan in plans)
@@ -104,6 +105,7 @@ def test_the_workers_of_a_master_that_is_killed_go_on(count: int) -> None:
     assert "worker-3" not in outcome.transcript
 
 
+@pytest.mark.long
 def test_what_fails_is_made_smaller_and_told_so_that_people_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     mistakes.positions_first(monkeypatch)
     failing = next(outcome for seed in range(60) if (outcome := simulate(drawn(seed, "memory"))).failure is not None)

@@ -221,6 +221,7 @@ def ends_in_the_cache(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NewFile, "sync", lambda self: None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mistake", "promise"),
     [

@@ -53,7 +53,13 @@ def test_a_log_is_a_sink(environment: Environment, tmp_path: Path) -> None:
     check_sink(lambda: open_sink("out", config, environment), environment.registry)
 
 
-@pytest.fixture(params=[pytest.param("broker", marks=pytest.mark.servers), "memory", "marks come late"])
+@pytest.fixture(
+    params=[
+        pytest.param("broker", marks=pytest.mark.servers),
+        "memory",
+        pytest.param("marks come late", marks=pytest.mark.long),
+    ]
+)
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a Kafka."""
     if request.param == "broker":

@@ -107,6 +107,7 @@ def cases(registry: Registry, tmp_path: Path) -> Iterator[Case]:
     return (Case(registry, tmp_path / f"out-{number}") for number in range(1_000))
 
 
+@pytest.mark.long
 def test_a_master_that_stops_anywhere_is_replaced(cases: Iterator[Case]) -> None:
     for stop, passing in passings(next(cases)):
         case, when = next(cases), f"stopped at {stop}, passing {passing}"
@@ -118,6 +119,7 @@ def test_a_master_that_stops_anywhere_is_replaced(cases: Iterator[Case]) -> None
         case.check_recovery(when)
 
 
+@pytest.mark.long
 def test_a_master_that_stalls_anywhere_while_another_does_it_all_changes_nothing(cases: Iterator[Case]) -> None:
     for stop, passing in passings(next(cases)):
         case, when = next(cases), f"stalled at {stop}, passing {passing}"

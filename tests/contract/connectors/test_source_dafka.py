@@ -39,6 +39,7 @@ def numbered(first: int, end: int) -> list[bytes]:
     return [b"record %d" % n for n in range(first, end)]
 
 
+@pytest.mark.long
 def test_producers_are_streams_of_a_source(network: Network) -> None:
     network.store()
     for _ in range(2):
@@ -125,6 +126,7 @@ def test_positions_are_found_by_name(network: Network) -> None:
         reader.plan({"offset": 3}, ALL)
 
 
+@pytest.mark.long
 def test_what_retention_has_taken_is_said_or_passed_over(network: Network) -> None:
     store, stream, kept = network.store(), network.producer(), 40
     network.append(stream, numbered(0, 100))

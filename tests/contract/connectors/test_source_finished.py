@@ -207,6 +207,7 @@ def test_a_node_that_is_gone_or_unreadable_is_named(tmp_path: Path, registry: Re
         flow.round()
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_names_make_a_small_position(registry: Registry) -> None:
     files = {
         f"dt=2013-{n % 12 + 1:02d}-01/hour={n % 24:02d}/part-{n:05d}-of-a-writer.parquet": SeenFile(

@@ -21,6 +21,7 @@ def test_wide_rows_are_decoded_few_at_once(rows: int, size_bytes: int, at_once: 
     assert batch_rows(RowGroup(5, rows, size_bytes)) == at_once
 
 
+@pytest.mark.long
 def test_a_row_group_of_wide_rows_is_not_one_batch(tmp_path: Path) -> None:
     path, payload = tmp_path / "wide.parquet", ["x" * MIB] * 200
     pq.write_table(pa.table({"payload": payload}), path, use_dictionary=False, compression="snappy")

@@ -115,6 +115,7 @@ def _after(world: World, index: int, step: Step) -> World:
     return World(frozenset(there.items()), answers, world.recreated)
 
 
+@pytest.mark.long
 def test_in_every_interleaving_the_last_owner_gets_the_checkpoint_and_keeps_it() -> None:
     assert explore(take_checkpoint) > 10_000
 
