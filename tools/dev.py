@@ -250,7 +250,7 @@ def set_up(extras: str = EVERYTHING) -> None:
 
 def extras_for(command: str, arguments: Sequence[str]) -> str:
     """What a command needs. The demo needs little, and the tour after it `scribengin web` besides, unless its
-    processes are to run on YARN."""
+    processes are to run on YARN, or its flights come over Dafka."""
     if command != "demo" or any(word in argument for argument in arguments for word in ("yarn", "skein", "dafka")):
         return EVERYTHING
     return "demo,web" if find_java() else "demo,web,java"

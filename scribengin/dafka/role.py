@@ -13,7 +13,6 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
-from struct import Struct
 from typing import Any
 
 import zmq
@@ -37,6 +36,7 @@ from scribengin.dafka.wire import (
     decode_subscription,
     encode,
     encode_beacon,
+    pack_sequence,
 )
 from scribengin.errors import DafkaClosed, DafkaError, FrameInvalid
 
@@ -46,7 +46,6 @@ MESSAGES_MAX = 5000
 _TICK_S = 0.05
 _BYTES_MAX = 512 * 1024 * 1024
 EVERYBODY = ""
-_SEQUENCE = Struct(">Q")
 _MORE = int(zmq.SNDMORE)
 """For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
 
@@ -169,7 +168,7 @@ class Role(ClosedAtExit):
 
     def publish_records(self, prefix: bytes, sequences: Iterable[int], contents: Iterable[bytes]) -> None:
         """The same for records whose first frame begins so (`record_prefix`)."""
-        send, number = self._publisher.send, _SEQUENCE.pack
+        send, number = self._publisher.send, pack_sequence
         for sequence, content in zip(sequences, contents, strict=False):
             send(prefix + number(sequence), _MORE)
             send(content)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from scribengin.base.clock import SYSTEM_CLOCK
@@ -37,11 +39,8 @@ class DafkaSpeed(NamedTuple):
 def measure(records: int, size: int) -> dict[str, DafkaSpeed]:
     """How fast `records` of `size` bytes come to a consumer: `live` as they are published, then `fetched` from the
     producer's memory by one that joins later. That one's time begins when it is made."""
-    listening = DafkaConfig.parse(
-        {"tower": {"sub_address": _ANY_PORT, "pub_address": _ANY_PORT}}, source="scribengin dafka perf"
-    )
-    with DafkaTower(listening) as tower:
-        config = _config(tower, records)
+    with tower_of_its_own() as addresses:
+        config = _config(addresses, records)
         with DafkaProducer(_TOPIC, config) as producer:
             with DafkaConsumer([_TOPIC], config) as consumer:
                 producer.publish(b"they have met")
@@ -59,10 +58,18 @@ def measure(records: int, size: int) -> dict[str, DafkaSpeed]:
     return {"live": DafkaSpeed(records, size, live_s), "fetched": DafkaSpeed(records, size, fetched_s)}
 
 
-def _config(tower: DafkaTower, records: int) -> DafkaConfig:
+@contextmanager
+def tower_of_its_own() -> Iterator[dict[str, str]]:
+    """A tower on free ports of this machine: where it is, as the section `beacon` of roles says it."""
+    listening = DafkaConfig.parse({"tower": {"sub_address": _ANY_PORT, "pub_address": _ANY_PORT}}, source="a tower")
+    with DafkaTower(listening) as tower:
+        yield {"sub_address": tower.sub_address, "pub_address": tower.pub_address}
+
+
+def _config(addresses: Mapping[str, str], records: int) -> DafkaConfig:
     """Nothing is acknowledged, as there is no store: all of it fits into memory."""
     said = {
-        "beacon": {"sub_address": tower.sub_address, "pub_address": tower.pub_address, "interval": 100},
+        "beacon": {**addresses, "interval": 100},
         "producer": {"terminate_unacked": True, "high_watermark": records + 1, "head_interval": 100},
         "consumer": {"offset_reset": "earliest", "high_watermark": records + 1},
     }

@@ -29,6 +29,7 @@ from scribengin.dafka.wire.frames import (
     decode,
     decode_subscription,
     encode,
+    pack_sequence,
     record_prefix,
     topic_prefix,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "encode",
     "encode_beacon",
     "encode_peer",
+    "pack_sequence",
     "record_prefix",
     "topic_prefix",
 ]

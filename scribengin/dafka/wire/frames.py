@@ -43,6 +43,8 @@ _STRING_BYTES_MAX = 255
 _LONGSTR_BYTES_MAX = 65_535
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
+pack_sequence = _U64.pack
+"""The last eight bytes of a record's first frame, of a sequence that fits."""
 _T = TypeVar("_T")
 
 

@@ -160,7 +160,7 @@ class StatefulRunner(TaskRounds):
         """Where the query stands after it."""
         self._offered: _Offered | None = None
         self._committing = self._named
-        self._silence = Silence(state.silent_after, self._clock.monotonic_s())
+        self._silence: Silence
         self._quiet = False
         """Whether the query has nothing to do before there are new records."""
         self._screening = False
@@ -404,9 +404,11 @@ class StatefulRunner(TaskRounds):
         without = self._screened(planned)
         bound = []
         for source, end in ends.items():
-            if end != starts[source] and is_beats(source):
+            if end == starts[source]:
+                continue
+            if is_beats(source):
                 bound.append(bound_beat(starts[source], end))
-            elif end != starts[source]:
+            else:
                 of_source = [one for one in self._inputs if one.source == source and one.log_path in planned]
                 read = [one.splits(planned[one.log_path], without.get(one.log_path)) for one in of_source]
                 splits = list(itertools.chain.from_iterable(read))

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import scratch_directory
-from scribengin.spark.stateful.plan import each, kind
+from scribengin.spark.stateful.plan import each, kind, nodes
 from scribengin.spark.transform.spec import StateOperator
 
 _WORDS = {
@@ -44,7 +44,7 @@ _PINNED_BY = {
 def state_operators(frame: DataFrame) -> tuple[StateOperator, ...]:
     """Those of a stream, from the top, named."""
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="plan-") as directory:
-        found = [node for node in _below(planned(frame, Path(directory)).executedPlan()) if _keeps_state(node)]
+        found = [node for node in nodes(planned(frame, Path(directory)).executedPlan()) if _keeps_state(node)]
         names = operator_names([str(node.shortName()) for node in found])
         return tuple(_operator(frame, node, name) for node, name in zip(found, names, strict=True))
 
@@ -189,13 +189,6 @@ _STATEFUL = frozenset(
         "StreamingGlobalLimitExec",
     }
 )
-
-
-def _below(node: Any) -> Iterator[Any]:
-    """The operator and all below it, from the top."""
-    yield node
-    for child in each(node.children()):
-        yield from _below(child)
 
 
 def _module(package: Any, name: str) -> Any:

@@ -57,7 +57,7 @@ def refuse_unstreamable(frame: DataFrame, output: str) -> None:
                 f"output '{output}' needs {kind(node)}, whose checkpoint cannot be moved to another owner yet: use "
                 "windows, joins, aggregates and dropDuplicates"
             )
-    if any(_is_random(node) for node in _nodes(analyzed)):
+    if any(_is_random(node) for node in nodes(analyzed)):
         raise ConfigInvalid(
             f"output '{output}' uses something random (rand, uuid, a nondeterministic UDF), which would differ when a "
             "batch is run again after a crash: use a hash of the record instead"
@@ -76,7 +76,7 @@ def refuse_unstreamable(frame: DataFrame, output: str) -> None:
 
 def sources_below(node: Any) -> Iterator[str]:
     """The names of the sources that are read there, of beats, too, once for each time."""
-    for found in _nodes(node):
+    for found in nodes(node):
         if kind(found) == "StreamingRelationV2":
             yield str(found.extraOptions().get("source"))
 
@@ -88,10 +88,11 @@ def refuse_unread(frame: DataFrame, sources: Iterable[str]) -> None:
         raise ConfigInvalid(f"source '{unread[0]}' is read by no output: let one read it, or take it out of `sources`")
 
 
-def _nodes(node: Any) -> Iterator[Any]:
+def nodes(node: Any) -> Iterator[Any]:
+    """The operator and all below it, from the top."""
     yield node
     for child in each(node.children()):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
 def _is_random(node: Any) -> bool:

@@ -6,14 +6,14 @@ developer API). A place that has had no record since the query was started has n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.operators import operator_names
-from scribengin.spark.stateful.plan import each, kind, sources_below
+from scribengin.spark.stateful.plan import each, kind, nodes, sources_below
 from scribengin.spark.transform.spec import StateReport
 
 _ON_DISK = "rocksdbSstFileSize"
@@ -56,16 +56,18 @@ class QueryProgress:
         """How far the watermark of each source is, in milliseconds; None: it has none yet. Of several places the
         earliest counts. Empty before the first batch."""
         tracker = self._query.streamingQuery().watermarkTracker()
-        return {} if tracker is None else {source: None if at < 0 else at for source, at in self._places(tracker)}
+        return (
+            {} if tracker is None else {source: None if at < 0 else at for source, at in self._places(tracker).items()}
+        )
 
     def _watermark(self) -> tuple[int | None, str | None]:
         tracker = self._query.streamingQuery().watermarkTracker()
         if tracker is None or not self._sources:
             return None, None
-        places = dict(self._places(tracker))
+        places = self._places(tracker)
         return tracker.currentWatermark() or None, min(places, key=lambda one: places[one], default=None)
 
-    def _places(self, tracker: Any) -> Iterable[tuple[str, int]]:
+    def _places(self, tracker: Any) -> dict[str, int]:
         """By source; -1: none yet."""
         places: dict[str, int] = {}
         for pair in each(tracker.watermarkMap().toSeq()):
@@ -73,7 +75,7 @@ class QueryProgress:
             if source is not None:
                 at_ms = int(at.get()) if at.isDefined() else -1
                 places[source] = min(places.get(source, at_ms), at_ms)
-        return places.items()
+        return places
 
 
 def _bytes(operator: Any) -> int:
@@ -83,8 +85,7 @@ def _bytes(operator: Any) -> int:
 
 def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
     """Of each place with a watermark: its number, and the sources below it."""
-    if kind(node) == "EventTimeWatermark":
-        below = dict.fromkeys(source for source in sources_below(node) if not is_beats(source))
-        yield str(node.nodeId().toString()), ", ".join(below)
-    for child in each(node.children()):
-        yield from _watermarks(child)
+    for place in nodes(node):
+        if kind(place) == "EventTimeWatermark":
+            below = dict.fromkeys(source for source in sources_below(place) if not is_beats(source))
+            yield str(place.nodeId().toString()), ", ".join(below)

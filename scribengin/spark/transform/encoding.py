@@ -95,8 +95,8 @@ def _with_beats(frame: DataFrame, column: str, beats: DataFrame) -> DataFrame:
 
 
 def _without_beats(frame: DataFrame) -> DataFrame:
-    """Spark moves filters below a watermark where it can, a user's too, and beats would never reach it: not one that is
-    nondeterministic as a whole, in its eyes, and none that stands above such a one. This number is never below 0."""
+    """Spark moves filters below a watermark where it can, users' too, and beats would never reach it. One that is
+    nondeterministic as a whole, in its eyes, stays, and so do all above it. This number is never below 0."""
     stays = F.when(F.col(quoted(BEAT)), F.spark_partition_id() < 0).otherwise(True)
     return frame.where(stays).drop(BEAT)
 

@@ -158,7 +158,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
             elif name in LATENCIES:
                 rows += latency(flows.with_peers(wanted), name)
             elif name in NEXMARK:
-                rows += nexmark.with_peers(wanted).rows(NEXMARK[name])
+                flows.with_peers(wanted)
+                rows += nexmark.rows(NEXMARK[name])
             elif name in BAD_RECORDS:
                 rows.append(BAD_RECORDS[name](flows))
             elif name in PLANS:

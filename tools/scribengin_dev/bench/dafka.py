@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import count
 from statistics import median
 
-from scribengin.dafka import DafkaConfig, DafkaTower
 from scribengin_dev.bench.beside import DAFKA, PeerBench
 from scribengin_dev.bench.clients.jobs import Job, run_job, run_pair, started
 from scribengin_dev.bench.peers.peers import Peer
 from scribengin_dev.bench.rows import Row
+from scribengin_tools.dafka_speed import tower_of_its_own
 
 _SIZES = (16, 100, 1_000)
 _LIVE_PER_S, _LIVE_BYTES = 1_000, 100
@@ -55,15 +55,14 @@ class DafkaBench:
             beside = {name: _medians([self._live(peer.tail_jobs()) for _ in runs]) for name, peer in peers.items()}
             for way in ("p50_ms", "p99_ms"):
                 rows += self._rows(way, "", "ms", live, beside)
-        return rows  # fmt: skip
+        return rows
 
     @contextmanager
     def _network(self) -> Iterator[Job]:
         """A tower here, and a store in a process of its own."""
-        free = {"sub_address": "tcp://127.0.0.1:*", "pub_address": "tcp://127.0.0.1:*"}
-        with DafkaTower(DafkaConfig.parse({"tower": free}, source="the benchmark")) as tower:
-            beacon = {"interval": 100, "sub_address": tower.sub_address, "pub_address": tower.pub_address}
-            job: Job = {"system": "dafka", "network": {"beacon": beacon}, "namespace": self.bench.namespace}
+        with tower_of_its_own() as addresses:
+            network = {"beacon": {**addresses, "interval": 100}}
+            job: Job = {"system": "dafka", "network": network, "namespace": self.bench.namespace}
             with started({**job, "job": "store"}) as store:
                 store.await_ready()
                 yield job

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from scribengin.dafka import DafkaConfig, DafkaTower
 from scribengin.errors import DataflowError
 from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import LOGS, Flights
 from scribengin_dev.harness.installation import NAMESPACE, Installation
+from scribengin_tools.dafka_speed import tower_of_its_own
 
 _SAID_BYTES = 3_000
 _BEACONS = {"interval": 200, "timeout": 4_000}
@@ -123,10 +123,7 @@ class DafkaFeed:
         """The tower, the store, and three producers. Idempotent."""
         if self._roles:
             return
-        free = {"sub_address": "tcp://127.0.0.1:*", "pub_address": "tcp://127.0.0.1:*"}
-        tower = self._stack.enter_context(DafkaTower(DafkaConfig.parse({"tower": free}, source="the demo")))
-        beacon = {**_BEACONS, "sub_address": tower.sub_address, "pub_address": tower.pub_address}
-        self._network = {"beacon": beacon}
+        self._network = {"beacon": {**_BEACONS, **self._stack.enter_context(tower_of_its_own())}}
         self._start_store()
         self.begun_ms = self._place.clock.now_ms()
         for k in range(COMES_LATE):

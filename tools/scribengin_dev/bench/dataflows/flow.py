@@ -180,16 +180,24 @@ def run_until_through(place: Installation, name: str, flow: FlowProgress) -> Non
 
 
 def config_of(
-    name: str, source: dict[str, Any], sink: dict[str, Any], *, sql: str = _UPPER, executors: int = _STREAMS
+    name: str,
+    source: dict[str, Any],
+    sink: dict[str, Any],
+    *,
+    source_name: str = "src",
+    sql: str | None = _UPPER,
+    executors: int = _STREAMS,
+    **does: Any,
 ) -> DataflowConfig:
-    """One worker from `source` to `sink`."""
+    """One worker from `source` to `sink`; `does` is what else the configuration says."""
     value = {
         "name": name,
-        "sources": {"src": source},
+        "sources": {source_name: source},
         "sinks": {"out": sink},
         "sql": sql,
         "workers": 1,
         "executors_per_worker": executors,
         "container": {"memory_mb": MEMORY_MB, "cores": CORES},
+        **does,
     }
     return DataflowConfig.parse(value, source="the benchmark's dataflow")

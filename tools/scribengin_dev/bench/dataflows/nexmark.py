@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin_dev.bench.clients.jobs import Job, run_job
-from scribengin_dev.bench.dataflows.flow import CORES, MEMORY_MB, PEER, TIMEOUT_S, FlowBench
+from scribengin_dev.bench.dataflows.flow import CORES, MEMORY_MB, PEER, TIMEOUT_S, FlowBench, config_of
 from scribengin_dev.bench.nexmark.events import SCHEMA_DDL, events
 from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
 from scribengin_dev.bench.peers.kafka import KafkaPeer
@@ -44,11 +44,6 @@ class NexmarkBench:
         self._files = bench.folder / "nexmark"
         self._spark: SparkKafkaPeer | None = None
         self._topic: str | None = None
-
-    def with_peers(self, wanted: frozenset[str]) -> NexmarkBench:
-        """For the next query; what was measured of the peer stays known."""
-        self._bench.with_peers(wanted)
-        return self
 
     def rows(self, query: str) -> list[Row]:
         """Beside Spark from the topic into another, and beside Spark from the files, whose output nobody gets."""
@@ -145,19 +140,11 @@ def _config(name: str, query: str, batch: int) -> DataflowConfig:
     asked = QUERIES[query]
     does: dict[str, Any] = {"sql": asked.sql}
     if asked.function is not None:
-        does = {"package": str(SHIPPED), "transformation": asked.function}
-    streams = 1 if asked.stateful else CORES
-    value = {
-        "name": name,
-        "sources": {"events": {"kind": "log", "logs": f"{_LOGS}/*", "format": "json", "schema_ddl": SCHEMA_DDL}},
-        "sinks": {"out": {"kind": "log", "log": f"{name}-out", "format": "json"}},
-        "round": {"records_max": batch // CORES},
-        "workers": 1,
-        "executors_per_worker": streams,
-        "container": {"memory_mb": MEMORY_MB, "cores": CORES},
-        **does,
-    }
+        does |= {"package": str(SHIPPED), "transformation": asked.function}
     if asked.stateful:
         watermarks = {"events": {"column": "ts", "delay_s": LATE_S}} if asked.watermark else {}
-        value["state"] = {"partitions": CORES, "watermarks": watermarks, "unbounded": list(asked.unbounded)}
-    return DataflowConfig.parse(value, source="the benchmark's dataflow")
+        does["state"] = {"partitions": CORES, "watermarks": watermarks, "unbounded": list(asked.unbounded)}
+    source = {"kind": "log", "logs": f"{_LOGS}/*", "format": "json", "schema_ddl": SCHEMA_DDL}
+    sink = {"kind": "log", "log": f"{name}-out", "format": "json"}
+    does["round"] = {"records_max": batch // CORES}
+    return config_of(name, source, sink, source_name="events", executors=1 if asked.stateful else CORES, **does)

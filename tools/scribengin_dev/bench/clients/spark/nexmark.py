@@ -17,11 +17,10 @@ from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
 
 _STATE = "spark.sql.streaming.stateStore"
 _TUNED = {
-    "spark.sql.shuffle.partitions": "2",
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""What its users set: as many partitions of state as cores, and state that is not on Java's heap."""
+"""What its users set, beside as many partitions of state as cores: state that is not on Java's heap."""
 
 
 def _fill(job: Values) -> dict[str, float]:
@@ -37,7 +36,7 @@ def _query(job: Values) -> dict[str, float]:
     """The median rate of the query from each of the two sources. They take turns."""
     sides = {"kafka": _from_topic, "files": _from_files}
     rates: dict[str, list[float]] = {side: [] for side in sides}
-    with session_of(job, _TUNED) as session:
+    with session_of(job, {**_TUNED, "spark.sql.shuffle.partitions": str(job["cores"])}) as session:
         for run in range(job["runs"]):
             for side, stream in sides.items():
                 rates[side].append(_rate(stream(session, job), job, f"{side}-{job['query']}-{run}"))
