@@ -56,9 +56,8 @@ class QueryProgress:
         """How far the watermark of each source is, in milliseconds; None: it has none yet. Of several places the
         earliest counts. Empty before the first batch."""
         tracker = self._query.streamingQuery().watermarkTracker()
-        return (
-            {} if tracker is None else {source: None if at < 0 else at for source, at in self._places(tracker).items()}
-        )
+        places = {} if tracker is None else self._places(tracker)
+        return {source: None if at_ms < 0 else at_ms for source, at_ms in places.items()}
 
     def _watermark(self) -> tuple[int | None, str | None]:
         tracker = self._query.streamingQuery().watermarkTracker()
