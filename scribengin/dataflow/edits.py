@@ -25,6 +25,7 @@ from typing import Any, TypeVar, get_origin
 from pydantic import BaseModel
 
 from scribengin.base.model import NEVER, EditKind, TakesEffect, models_in, takes_effect
+from scribengin.base.text.counting import many, which
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.config_node import as_json, too_large
 from scribengin.dataflow.registry.descriptors import shortened
@@ -166,8 +167,9 @@ def _live(path: Path, before: Any, after: Any) -> str:
     field = path[0]
     if field == "workers":
         difference = int(after) - int(before)
-        many = "worker" if abs(difference) == 1 else "workers"
-        return f"{difference} {many} more" if difference > 0 else f"{-difference} {many} give their tasks back and go"
+        if difference > 0:
+            return f"{many(difference, 'worker')} more"
+        return f"{many(-difference, 'worker')} {which(-difference, 'gives its tasks back', 'give their tasks back')}"
     if field == "desired_state":
         return {"paused": "every task drains", "stopped": "every task drains, then all processes leave"}.get(
             str(after), "tasks are placed"

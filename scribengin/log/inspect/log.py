@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from scribengin.base.text.counting import many
 from scribengin.errors import LogNotFound, StoreUnreachable
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, read_header
@@ -191,10 +192,10 @@ class LogInspection:
         or was. Raises what the registry raises."""
         for name in self.unnamed():
             with suppress(LogNotFound):
+                held = many(records_in(self._store, name), "record")
                 yield Finding(
-                    f"the file {self._store.location(name)} holds {records_in(self._store, name):,} records that the "
-                    "registry does not name: it went back, as to an older backup; `scribengin log recover` takes them "
-                    "back",
+                    f"the file {self._store.location(name)} holds {held} that the registry does not name: it went "
+                    "back, as to an older backup; `scribengin log recover` takes them back",
                     name.segment,
                 )
         with suppress(StoreUnreachable):  # which a look at its segments tells

@@ -344,7 +344,7 @@ class LogMetadata:
         return None if node is None else (LogDescriptor.from_bytes(node.data, path=self.path), node.version)
 
     def not_found(self) -> LogNotFound:
-        return LogNotFound(f"there is no log '{self.log}' under {self.path}: create it, or list the logs there are")
+        return LogNotFound(f"there is no log '{self.log}' in {self.namespace}; `scribengin log list` names all")
 
     def head(self, watch: Watch | None = None) -> tuple[SegmentsHead, int]:
         """The head and its version. Raises LogNotFound."""

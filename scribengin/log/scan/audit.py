@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.base.text.counting import many, which
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryType, read_body
 from scribengin.log.format.staged import read_control
 from scribengin.log.metadata.check import Finding
@@ -158,13 +159,15 @@ def wrong_in(store: SegmentStore, segment: SegmentDescriptor, name: SegmentName,
 
 
 def _lost(entries: int, records: int) -> str:
+    if entries < 1 and not records:
+        return "no record is lost"
     if entries < 1:
-        return f"its {records:,} records are lost" if records else "no record is lost"
-    return f"{entries:,} {'entry' if entries == 1 else 'entries'} with {records:,} records lost"
+        return which(records, "its record is lost", f"its {records:,} records are lost")
+    return f"{many(entries, 'entry', 'entries')} with {many(records, 'record')} lost"
 
 
 def _told(tail: Tail) -> str:
     return (
-        f"{tail.entries:,} entries, {tail.end:,} bytes, up to sequence id {tail.sequence:,} "
+        f"{many(tail.entries, 'entry', 'entries')}, {tail.end:,} bytes, up to sequence id {tail.sequence:,} "
         f"and transaction id {tail.last_txid}"
     )

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scribengin.base.names import a_few, natural
-from scribengin.base.text.counting import many
+from scribengin.base.text.counting import many, which
 from scribengin.dataflow.edits import EditPlan, plan_edit
 from scribengin.dataflow.registry.descriptors import (
     FINAL_STATES,
@@ -243,8 +243,10 @@ class MasterState:
         if self._readers_since is None:
             self._readers_since = (event.drained, now_s)
         if event.unread and now_s - self._readers_since[1] >= READERS_PATIENCE_S:
+            tasks = len(event.drained.tasks)
             self.errors["readers"] = (
-                f"{len(event.drained.tasks)} tasks wait to be grouped anew until what they wrote was read, or its "
+                f"{many(tasks, 'task')} {which(tasks, 'waits', 'wait')} to be grouped anew until what "
+                f"{which(tasks, 'it', 'they')} wrote was read, or its "
                 f"readers would see later records before earlier ones: {a_few(event.unread)}; have these run, or "
                 "delete them, or set `tasks` back"
             )

@@ -133,7 +133,7 @@ def test_damage_in_any_segment_is_found_with_its_place(namespace: LogNamespace) 
     assert len(found) == 2
     assert found[0].startswith("segment 1, entry 0 (byte 0): the checksum of the header does not hold; it goes on")
     assert found[1].startswith("segment 3, entry 2 ")
-    assert found[1].endswith("the checksum of the body does not hold; its 1 records are lost")
+    assert found[1].endswith("the checksum of the body does not hold; its record is lost")
     assert sum(report.records for report in reports(namespace)) == 7
 
 

@@ -207,6 +207,10 @@ def test_the_command_asks_first_and_tells_the_history(line: CommandLine, view: D
     assert declined.code == 130
     assert "Its sinks keep what they have" in declined.err
     assert "2/0/5" in declined.err or "2/1/0" in declined.err
+    assert declined.err.endswith("nothing was done\n")
+    alone = line.fed("", "rewind", "flow", "--to", "earliest")
+    assert alone.code == 2
+    assert alone.err.endswith("scribengin: nobody is here to answer, so nothing was done: say --yes to be spared\n")
     assert read_on(view, "words", "words/0") == []
     assert line.fed("y\n", "rewind", "flow", "--to", "1/0/3", "--source", "words").code == 0
     assert read_on(view, "words", "words/0") == numbers(3)

@@ -86,7 +86,7 @@ def test_list_and_status_show_what_the_master_wrote(line: CommandLine, view: Dat
     assert {**listed, **shown_status} == listed
     assert line.ok("list").out.splitlines()[1].split()[:5] == ["quiet", "leaderless", "3", "0", "~17"]
     shown = line.ok("status", "quiet").out
-    for words in ("the disk is full", "none is alive", "12,345", "task-2", "ValueError: no"):
+    for words in ("the disk is full", "none is alive", "12,345", "task-2", "ValueError: no", "count from when"):
         assert words in shown
     found = line.ok("status", "quiet", "--json").json
     assert {**found, **shown_status} == found

@@ -24,6 +24,13 @@ def test_what_is_written_is_read_back_line_by_line(line: CommandLine) -> None:
     assert line.ok("log", "read", "a/0", "-n", "1").out == "one\n"
 
 
+def test_a_log_that_is_not_there_is_named_as_people_name_it(line: CommandLine) -> None:
+    for command in ("read", "info", "count", "delete", "inspect", "truncate"):
+        done = line("log", command, "flights/7", *(["--before", "1/0/0"] if command == "truncate" else []))
+        assert (done.code, done.out) == (2, "")
+        assert done.err == ("scribengin: there is no log 'flights/7' in /logs; `scribengin log list` names all\n")
+
+
 def test_records_are_written_with_a_key_and_a_channel(line: CommandLine) -> None:
     line.ok("log", "create", "a")
     line.ok("log", "write", "a", "hot", "cold", "--key", "küche", "--channel", "alarms/kitchen")

@@ -84,6 +84,13 @@ def test_copy_keeps_every_place_and_says_what_it_needs(
         line.ok("log", "read", "b", "--from", "2/1/0", *there).out == line.ok("log", "read", "a", "--from", "2/1/0").out
     )
     assert line.ok("log", "configure", "b", "--json", *there).json["retention_hours"] == 1
+    shown = dict(row.split(maxsplit=1) for row in line.ok("log", "configure", "b", *there).out.splitlines())
+    assert [shown[key].strip() for key in ("retention_hours", "codec", "fsync", "cold_url")] == [
+        "1",
+        "none",
+        "true",
+        "null",
+    ]
     assert line.ok("log", "verify", "b", *there).code == 0
     for words, told in [
         (("a", "--to", "/archive", "--as", "b"), "exists already in /archive: choose another name"),

@@ -24,7 +24,7 @@ def test_a_user_that_comes_later(
     assert "cannot be read" in line("registry", "tree").err
     (tmp_path / "login").write_text("ada:secret\n")
     assert OPEN in line.ok("registry", "tree").err
-    assert "are yours now" in line.ok("registry", "protect").out
+    assert "that anybody could change" in line.ok("registry", "protect").out
     assert line.ok("registry", "protect").out == "nothing was open to all\n"
     assert OPEN not in line.ok("registry", "tree").err
     with pytest.raises(NotAuthorised):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scribengin_registry.contract import ProtectedRegistry
 import os
 import signal
+import sys
 import threading
 
 REGISTRY_VARIABLE = "SCRIBENGIN_REGISTRY"
@@ -167,6 +168,24 @@ def overrides(pairs: Sequence[str] | None, option: str = "--set ") -> dict[str, 
             raise ConfigInvalid(f"{option}{pair}: write {option}KEY=VALUE, as in {option}workers=2")
         found[key.strip()] = value
     return found
+
+
+def agree(question: str, *, instead: str = "--yes") -> None:
+    """Ask whoever is at the terminal, and go on after a yes. `instead`: the option that spares the question. Ends the
+    command after a no, as Ctrl-C does. Raises ConfigInvalid where nobody can answer."""
+    from scribengin.errors import ConfigInvalid
+    from scribengin_tools.rendering.text import note
+
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort as abort:
+        if not isinstance(abort.__context__, EOFError):
+            raise
+        sys.stderr.write("\n")
+        raise ConfigInvalid(f"nobody is here to answer, so nothing was done: say {instead} to be spared") from None
+    if not agreed:
+        note("nothing was done")
+        raise typer.Abort
 
 
 def given_values(pairs: Sequence[str] | None) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _segment_facts(report: SegmentReport, remainder: Remainder | None) -> Render
             ("file", report.path),
             ("copies on", ", ".join(report.machines) or None),
             ("file size", "missing" if report.file_bytes is None else byte_count(report.file_bytes)),
-            ("visible", f"{byte_count(end.end)}, {end.entries:,} entries"),
+            ("visible", f"{byte_count(end.end)}, {many(end.entries, 'entry', 'entries')}"),
             ("entries", kinds or "none"),
             ("records", report.records),
             ("sequence ids", _sequences(report)),
@@ -89,7 +89,7 @@ def _segment_facts(report: SegmentReport, remainder: Remainder | None) -> Render
             ("epoch", segment.epoch),
             ("created", moment(segment.created_ms)),
             ("completed", moment(segment.completed_ms)),
-            ("index", f"{index.rows:,} rows{broken}" if index.rows else "none"),
+            ("index", f"{many(index.rows, 'row')}{broken}" if index.rows else "none"),
             ("copy", _copy(segment)),
             ("cold copy", _cold(report)),
             ("commit log", segment.commit_log),
@@ -283,9 +283,9 @@ def _behind(report: SegmentReport, remainder: Remainder | None) -> str | None:
         return None
     parts = [f"{byte_count(report.bytes_beyond)}:"]
     if remainder.unshown_records:
-        parts.append(f"{remainder.unshown_records:,} records that no reader has seen yet;")
+        parts.append(f"{many(remainder.unshown_records, 'record')} that no reader has seen yet;")
     if remainder.staged_entry is not None:
-        parts.append(f"{remainder.staged_records:,} staged records;")
+        parts.append(f"{many(remainder.staged_records, 'staged record')};")
     if remainder.torn_bytes:
         parts.append(f"{byte_count(remainder.torn_bytes)} that are no whole entry;")
     return " ".join(parts).rstrip(";")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from scribengin.base.names import natural
+from scribengin.base.text.counting import many, which
 from scribengin.dataflow.lag import Lag, lag_of
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, PhaseTimes
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview
@@ -153,7 +154,9 @@ def detail_lines(found: DataflowOverview) -> list[Text]:
         lines.append(_fact("tasks", f"the {TASKS_SHOWN_MAX} furthest behind of {len(found.tasks):,}", "dim"))
     lines += [_fact("stalled", _stalled(found), "red")] if found.tasks_stalled else []
     if found.tasks_unassigned:
-        lines.append(_fact("waiting", f"{len(found.tasks_unassigned)} tasks have no worker", "yellow"))
+        waiting = len(found.tasks_unassigned)
+        has = which(waiting, "has", "have")
+        lines.append(_fact("waiting", f"{many(waiting, 'task')} {has} no worker", "yellow"))
     lines += [_fact("config", found.config_error, "red")] if found.config_error else []
     trouble = found.error or next((f"{task.task}: {task.error}" for task in found.tasks if task.error), None)
     lines += [_fact("error", trouble.strip().splitlines()[-1], "red")] if trouble else []

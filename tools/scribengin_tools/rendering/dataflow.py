@@ -78,7 +78,8 @@ class ShownDataflow:
             return head
         more = status.tasks_total - len(tasks)
         rest = [Text(f"... and {more:,} more tasks", "dim")] if more > 0 else []
-        return Group(head, Text(), _tasks(tasks, now_ms), *rest, *_task_errors(tasks, status))
+        since = Text("IN, OUT, BAD and ROUNDS count from when the worker took the task over.", "dim")
+        return Group(head, Text(), _tasks(tasks, now_ms), *rest, since, *_task_errors(tasks, status))
 
     def _tasks_json(self) -> list[dict[str, Any]]:
         """With the lag as it is shown, and how old that is: a status tells no age."""

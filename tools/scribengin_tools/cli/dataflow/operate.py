@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.dataflow.config import tell
 from scribengin_tools.cli.dataflow.submit import WaitOption, follow, refuse
-from scribengin_tools.cli.options import ForceOption, NameArgument, RegistryOption, SetOption, connected, overrides
+from scribengin_tools.cli.options import (
+    ForceOption,
+    NameArgument,
+    RegistryOption,
+    SetOption,
+    agree,
+    connected,
+    overrides,
+)
 from scribengin_tools.rendering.text import console, note, working
 
 if TYPE_CHECKING:
@@ -165,7 +174,7 @@ def restart(
         foreign = foreign_origin(view, config, scribengin_home()) if flow is None and not yes else None
         if foreign is not None:
             question = f"the registry says that the code of '{name}' is in {foreign}, which you did not submit: run it"
-            typer.confirm(f"{question}?", abort=True, err=True)
+            agree(f"{question}?")
         if check_first:
             with console(stderr=True).status("checking; Spark takes some seconds ..."):
                 _, errors = check(session, config, exists=True)
@@ -220,11 +229,11 @@ def rewind(
             planned = Rewind(view, at, source)
             console(stderr=True).print(shown(planned.streams))
             forgets = ", and its state is forgotten" if planned.resets_state else ""
-            typer.confirm(f"rewind '{name}' to {at}? Its sinks keep what they have{forgets}", abort=True, err=True)
+            agree(f"rewind '{name}' to {at}? Its sinks keep what they have{forgets}")
         refuse_while_it_runs(view)
         moved = move(view, at, source)
         record(view, moved, at)
-        print(f"dataflow '{name}' is rewound to {at} ({len(moved)} streams)")
+        print(f"dataflow '{name}' is rewound to {at} ({many(len(moved), 'stream')})")
         console(stderr=True).print(shown(moved))
         how = "resume" if view.status().state == "paused" else "start"
         note(f"`scribengin {how} {name}` has it read on from there")

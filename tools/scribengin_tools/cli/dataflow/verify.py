@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.options import JsonOption, NameArgument, RegistryOption, connected
 from scribengin_tools.rendering.text import console, note, print_json, table
 
@@ -65,7 +66,7 @@ def verify(
             for view in views:
                 refuse_unless_led(view)
             streams = generate(session, ends, count)
-            note(f"{count:,} records were written to each of {streams} streams")
+            note(f"written: {many(count, 'record')} to each of {many(streams, 'stream')}")
         within_s = within_s if within_s is not None else (_WITHIN_S if count is not None else 0.0)
         with console(stderr=True).status("reading ..."):
             found = read_and_compare(session, ends, within_s)

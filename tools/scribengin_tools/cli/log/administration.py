@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import nullcontext
 from enum import StrEnum
@@ -235,7 +236,14 @@ def configure(
     if as_json:
         print_json(config)
     else:
-        console().print(facts((key, str(value)) for key, value in config.items()))
+        console().print(facts((key, _as_set(value)) for key, value in config.items()))
+
+
+def _as_set(value: object) -> str:
+    """A value as `--set` takes it."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def readers(

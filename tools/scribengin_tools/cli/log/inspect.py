@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.log.options import (
     PANEL_INSPECTION,
     PANEL_RECORDS,
@@ -102,7 +103,7 @@ def verify(
             found.append(check)
             if not as_json:
                 out = console()
-                out.print(Text(f"{check.log}  {'WRONG' if check.findings else 'ok'}  {check.records:,} records"))
+                out.print(Text(f"{check.log}  {'WRONG' if check.findings else 'ok'}  {many(check.records, 'record')}"))
                 for line in findings_lines(check.findings, indent="  "):
                     out.print(line, soft_wrap=True)
     if as_json:

@@ -179,7 +179,7 @@ def write(
                 writer.write_bulk(batch).result()
                 written += batch.num_rows
         except ScribenginError:
-            note(f"{written:,} records were written to {log} before this")
+            note(f"written to {log} before this: {many(written, 'record')}")
             raise
         if seal:
             writer.mark_end_of_stream()

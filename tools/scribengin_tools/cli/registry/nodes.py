@@ -96,7 +96,7 @@ def protect(
         usual = [path for path in (("/",) if whole else ("/scribengin", DEFAULT_NAMESPACE)) if session.find(path)]
         named = [_existing(path, session) for path in paths] if paths else usual
         count = sum(session.protect(path) for path in named)
-    print(f"{count:,} nodes were open to all, and are yours now" if count else "nothing was open to all")
+    print(f"protected: {many(count, 'node')} that anybody could change" if count else "nothing was open to all")
 
 
 @app.command("backup")
