@@ -165,6 +165,8 @@ def jars_fetched_meanwhile() -> Iterator[None]:
     fetch = [str(VENV_PYTHON), "-m", "scribengin_dev.servers", "fetch"]
     with FETCH_LOG.open("wb") as log, stopped_with_us(start(fetch, ROOT, log)) as process:
         yield
+        if process.poll() is None:
+            say("waiting for the servers' jars, which the next run needs")
         process.wait()
 
 
@@ -203,6 +205,7 @@ def docs(arguments: Sequence[str]) -> int:
             install("docs")
             DOCS_STAMP.write_text(stamp)
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # the theme's makers advertise their next one
+    say(f"building the site in {site}")
     build = [str(VENV_PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet"]
     code = run([*build, "--config-file", str(SITE_CONFIG), "--site-dir", str(site)], folder=ROOT)
     if code == 0:

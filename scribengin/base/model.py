@@ -1,6 +1,6 @@
 """The two kinds of data classes: what a user writes (`Config`) and what exists (`Descriptor`).
 
-The seed's naming rule (`Config` is user input, `Descriptor` describes a resource), made checkable: both are frozen,
+A naming rule (`Config` is user input, `Descriptor` describes a resource), made checkable: both are frozen,
 both refuse unknown keys, both travel as JSON.
 """
 

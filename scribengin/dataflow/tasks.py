@@ -1,6 +1,6 @@
 """Splitting: source streams and sink streams into tasks. Pure.
 
-The seed: a task has at least one SourceStream and at least one SinkStream, several for a join or a split. Task k
+A task has at least one SourceStream and at least one SinkStream, several for a join or a split. Task k
 takes the k-th streams of every source (round robin where a source has more) and the k-th stream of every sink. A sink
 whose records are divided has more streams; then there is one task, which takes them all. The grouping may change at any
 time: positions belong to (dataflow, source stream), so a stream takes its position along.

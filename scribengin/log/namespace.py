@@ -86,7 +86,7 @@ class LogNamespace(ClosedAtExit):
     ) -> None:
         self.path = path
         self.descriptor = descriptor
-        self._registry = registry
+        self.registry = registry
         self._config = config
         self._clock = clock
         self._own_registry = own
@@ -219,14 +219,14 @@ class LogNamespace(ClosedAtExit):
         """
         self._check_open()
         try:
-            nodes = self._registry.children(f"{self.path}/logs")
+            nodes = self.registry.children(f"{self.path}/logs")
         except NodeMissing:
             return []
         names = {from_node_name(node): node for node in nodes}
         wanted = sorted(name for name in names if name.startswith(prefix))
         asked = [names[name] for name in wanted if name not in known]
         seen = [name for name in wanted if name in known]
-        return sorted(seen + standing(self._registry, f"{self.path}/logs", asked))
+        return sorted(seen + standing(self.registry, f"{self.path}/logs", asked))
 
     def matching(self, pattern: str, known: Container[str] = ()) -> list[str]:
         """The names of the logs that a name or a pattern of fnmatch means just now, in the order in which people count.
@@ -245,7 +245,7 @@ class LogNamespace(ClosedAtExit):
         Whatever it raises, and what ends the listening, stands in the listener's `error`. Raises LogClosed.
         """
         self._check_open()
-        return NamespaceListener(self._registry, f"{self.path}/logs", callback, prefix)
+        return NamespaceListener(self.registry, f"{self.path}/logs", callback, prefix)
 
     def listen_segments(self, name: str, callback: SegmentsChanged) -> SegmentListener:
         """Call `callback(segments)` with the segments of a log, then at every change: one begins, is completed,
@@ -286,7 +286,7 @@ class LogNamespace(ClosedAtExit):
         owner = self._owned(metadata, timeout_s, steal=steal, cancel=cancel)
         try:
             log = metadata.descriptor()  # as it is now: it may have been configured anew while we waited
-            lookup = lookup or commit_log_lookup(self._registry, log.name, self.path)
+            lookup = lookup or commit_log_lookup(self.registry, log.name, self.path)
             head = self._take_over(metadata, owner, lookup)
             store = self._store.for_log(log.config)
             chain = SegmentChain(
@@ -316,7 +316,7 @@ class LogNamespace(ClosedAtExit):
         metadata = self._metadata(name)
         owner = self._owned(metadata, timeout_s, steal=steal, thorough=True)
         try:
-            lookup = commit_log_lookup(self._registry, name, self.path)
+            lookup = commit_log_lookup(self.registry, name, self.path)
             config = metadata.descriptor().config
             found = TakenBack(from_cold=take_from_cold(metadata, self._store, owner, config, self._clock))
             state = metadata.whole()
@@ -533,7 +533,7 @@ class LogNamespace(ClosedAtExit):
         Readers and writers must be closed before. Idempotent."""
         self._closed = True
         if self._own_registry:
-            self._registry.close()
+            self.registry.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -541,7 +541,7 @@ class LogNamespace(ClosedAtExit):
 
     def _metadata(self, name: str) -> LogMetadata:
         self._check_open()
-        return LogMetadata(self._registry, self.path, check_log_name(name))
+        return LogMetadata(self.registry, self.path, check_log_name(name))
 
     def _catalog(self, name: str, *, follow: bool = False) -> LogCatalog:
         return self._catalog_of(self._metadata(name), follow=follow)

@@ -21,8 +21,6 @@ DISTRIBUTEDLOG = {
 """The behaviours of DistributedLog that its own tests pin down, as numbered in the table."""
 BOOMSCOOTER = range(1, 14)
 USERS = range(1, 8)
-ELSEWHERE = {"D40", "D50", "D53", "D54"}
-"""Behaviours of replication and of proxies, which are built later; the table says so."""
 
 
 def rows() -> dict[str, re.Match[str]]:
@@ -49,10 +47,6 @@ def test_every_behaviour_has_a_row() -> None:
 @pytest.mark.parametrize("number", sorted(rows()))
 def test_every_row_names_tests_that_exist(number: str) -> None:
     named = list(_TEST.finditer(rows()[number]["tests"]))
-    if number in ELSEWHERE:
-        assert not named
-        assert "later" in rows()[number]["tests"]
-        return
     assert named, "a behaviour without a test"
     missing = [test[0] for test in named if test["name"] not in names_in(test["path"])]
     assert not missing

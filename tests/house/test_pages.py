@@ -25,8 +25,22 @@ from tests.house.tree import ROOT, expect_none, functions, python_files, shipped
 README_LINES_MAX = 150
 TROUBLESHOOTING = "docs/guide/troubleshooting.md"
 EXCUSED = ("deploy/",)
-"""Pages for operators of clusters: long sentences may stand, and
-a block without a language only shows something."""
+"""Pages for operators of clusters: a block without a language only shows something."""
+MORE_PROSE = ("SECURITY.md", "CHANGELOG.md", "tests/README.md")
+"""Pages without blocks to run, whose prose is to be as plain."""
+
+WORDS_OF_OURS = (
+    "rounds?",
+    "DLSN",
+    "commit logs?",
+    "narrow",
+    "epoch",
+    "fence[ds]?",
+    "isolating",
+    "staged",
+    "incarnation",
+)
+"""Words with a meaning of their own here. `generation` and `checkpoint` are others' words as well."""
 
 
 def test_the_readme_is_short() -> None:
@@ -66,6 +80,17 @@ def test_lines_of_prose_are_short() -> None:
 
 def test_sentences_are_short() -> None:
     expect_none(_wrong(prose.long_sentences))
+
+
+def test_a_page_with_words_of_ours_links_to_the_glossary() -> None:
+    words = re.compile(rf"\b(?:{'|'.join(WORDS_OF_OURS)})\b", re.IGNORECASE)
+    expect_none(
+        page
+        for page in _ours()
+        if page.startswith(("README.md", "docs/")) and not page.startswith("docs/internals/")
+        if words.search(without_blocks(text := (ROOT / page).read_text(encoding="utf-8")))
+        if not re.search(r"\]\([\w/.]*internals/glossary\.md\)", text)
+    )
 
 
 def test_blocks_are_found_with_their_language_title_text_and_line() -> None:
@@ -128,4 +153,5 @@ def _ours() -> list[str]:
 
 def _wrong(rule: object) -> list[str]:
     assert callable(rule)
-    return [f"{page}:{line}" for page in _ours() for line in rule((ROOT / page).read_text(encoding="utf-8"))]
+    read = [*pages(), *MORE_PROSE]
+    return [f"{page}:{line}" for page in read for line in rule((ROOT / page).read_text(encoding="utf-8"))]

@@ -14,9 +14,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PUBLIC_MODULES = (
+    "scribengin.dafka",
     "scribengin.errors",
     "scribengin.log",
     "scribengin.log.clients",
+    "scribengin.proxy",
     "scribengin.spark.log_format",
     "scribengin.spark.session",
     "scribengin.testing",

@@ -28,6 +28,11 @@ _WORDS: dict[str, Words] = {
     "string_too_short": lambda _value, _about: "is empty",
     "string_too_long": lambda _value, about: f"is longer than {about['max_length']} characters",
     "too_short": lambda _value, _about: "is empty",
+    "finite_number": lambda value, _about: f"{value} is no number to count with",
+    "invalid_key": lambda value, _about: f"the key {value!r} is no text: put it into quotes",
+    "string_pattern_mismatch": lambda value, about: (
+        f"{str(value)[:_SHOWN_MAX]!r} is not of the form {about['pattern']}"
+    ),
     "json_invalid": lambda _value, about: f"is no JSON: {about['error']}",
 }
 _KINDS = {

@@ -21,7 +21,7 @@ from typing import Literal
 
 from scribengin.base.commit_log import CommitLogPath
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import Descriptor, EntryName, node_name
+from scribengin.base.model import Descriptor, EntryName, node_name, plain_path
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -416,10 +416,10 @@ class LogMetadata:
             if node is None:
                 if self._look().version != version:
                     raise SegmentsMoved(f"log '{self.log}': segment {number} has just gone; look again")
-                raise InconsistentLog(f"log '{self.log}': segment {number} is listed, and {path} is missing")
+                raise InconsistentLog(f"log '{self.log}': segment {number} is listed, and its node is missing")
             found.append(SegmentDescriptor.from_bytes(node.data, path=path))
             if found[-1].segment != number:
-                raise InconsistentLog(f"log '{self.log}': {path} describes segment {found[-1].segment}")
+                raise InconsistentLog(f"log '{self.log}': {plain_path(path)} describes segment {found[-1].segment}")
         return found
 
     def change(self, owner: WriterEpoch | LogOperator, change: Change) -> SegmentsHead:

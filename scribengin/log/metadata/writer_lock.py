@@ -63,7 +63,7 @@ def acquire(
                 why = "the wait was cancelled" if cancel and cancel.is_set() else f"no lock within {timeout_s:g} s"
                 raise OwnershipAcquireFailed(
                     f"log '{metadata.log}' is being written {by}: {why}; "
-                    "wait for that writer to close, or replace it (--steal, in Python steal=True)"
+                    "wait for that writer to close, or steal the log from it"
                 )
     except BaseException:
         line.leave()

@@ -191,9 +191,10 @@ class TailWatch:
         return self.active
 
     def _end(self) -> None:
-        if self._stop is not None:
-            self._stop()
-        self._stop = None
+        stop = self._stop
+        self._stop = None  # first: Ctrl-C may come in the middle, and `__exit__` after it
+        if stop is not None:
+            stop()
 
     def __enter__(self) -> TailWatch:
         return self

@@ -38,7 +38,9 @@ class FileWatches:
 
     def _unwatch(self, number: int, event: threading.Event) -> None:
         with self._changing:
-            events = self._events[number]
+            events = self._events.get(number, [])
+            if event not in events:
+                return  # taken back before: by who was interrupted right behind it
             events.remove(event)
             if events:
                 return

@@ -13,6 +13,7 @@ from contextlib import closing
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitLog, fence_commit_log
 from scribengin.base.failpoints import failpoint
+from scribengin.base.model import plain_path
 from scribengin.errors import DescriptorUnreadable, LogNotFound, RecoveryRefused
 from scribengin.log.format.staged import StagedRange
 from scribengin.log.metadata.segments import LogMetadata, LogState, SegmentDescriptor, SegmentsHead, WriterEpoch
@@ -124,9 +125,9 @@ def _fenced(registry: Registry, path: str) -> CommitLog:
                 return fence_commit_log(registry, path)
         except (NodeMissing, DescriptorUnreadable) as error:
             raise RecoveryRefused(
-                f"the commit log {path} of staged entries cannot be read: {error}; restore it"
+                f"the commit log {plain_path(path)} of staged entries cannot be read: {error}; restore it"
             ) from None
 
     # It was just committed, or rewritten by a lost request: look again.
-    what = f"the commit log {path} keeps changing: its task is running; stop it, or let it write the log"
+    what = f"the commit log {plain_path(path)} keeps changing: its task is running; stop it, or let it write the log"
     return win_race(attempt, races=(VersionConflict,), registry=registry, exhausted=lambda: RecoveryRefused(what))

@@ -38,7 +38,7 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
 def test_a_second_writer_waits_for_the_first(namespace: LogNamespace, elsewhere: LogNamespace) -> None:
     first = namespace.open_writer(LOG)
     first.write(b"first")
-    with pytest.raises(OwnershipAcquireFailed, match=r"is being written by .*steal=True"):
+    with pytest.raises(OwnershipAcquireFailed, match=r"is being written by .*steal the log"):
         elsewhere.open_writer(LOG, timeout_s=0.05)
     with pytest.raises(OwnershipAcquireFailed):
         namespace.open_writer(LOG, timeout_s=0)

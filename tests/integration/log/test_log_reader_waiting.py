@@ -76,7 +76,7 @@ def test_reading_for_all_waits_for_all(namespace: LogNamespace, threads: ThreadP
 
 def test_reading_for_all_ends_with_the_log_or_the_time(namespace: LogNamespace, threads: ThreadPoolExecutor) -> None:
     clock = ManualClock()
-    patient = LogNamespace.open(namespace.path, registry=namespace._registry, clock=clock)
+    patient = LogNamespace.open(namespace.path, registry=namespace.registry, clock=clock)
     writer = namespace.open_writer(LOG)
     with patient.open_reader(LOG) as reader:
         writer.write(b"0").result(120)

@@ -50,6 +50,15 @@ def test_a_log_of_a_dataflow_is_refused_with_its_name(
     assert "log 'alarms/0' is written by dataflow 'hot', which is starting" in capsys.readouterr().err
 
 
+def test_it_is_refused_by_the_uri_of_its_namespace_too(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scribengin_registry.opening.connect", lambda _hosts: view.registry)
+    namespace = f"distributedlog-file://{view.registry.hosts}/logs"
+    assert cli.run(["log", "write", "alarms/0", "x", "--namespace", namespace]) == 2
+    assert "is written by dataflow 'hot', which is starting" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("log", ["in/0", "alarms"])
 def test_other_logs_are_written(view: DataflowView, log: str) -> None:
     assert cli.run(["log", "write", log, "x"]) == 0

@@ -8,10 +8,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from scribengin.log.read.catalog import TailWatch
 from scribengin.log.store import inotify as tail_watch
+from scribengin.log.store.contract import SegmentView
 
 LIMIT_S = 20.0
 
@@ -57,6 +60,38 @@ def test_all_who_watch_a_file_are_told_and_who_stopped_is_not(file: Path) -> Non
     overwrite(file)
     assert second.wait(LIMIT_S)
     assert not first.is_set(), "both were in one list: whoever is told at all is told before the second"
+
+
+def test_a_watch_that_is_ended_twice_ends_no_other(file: Path) -> None:
+    """Whoever was interrupted right behind the first time does not know that it is done."""
+    _event, stop = watched(file)
+    other, _stop = watched(file)
+    stop()
+    stop()
+    overwrite(file)
+    assert other.wait(LIMIT_S)
+
+
+def test_ctrl_c_while_a_watch_ends_is_ctrl_c() -> None:
+    ended: list[str] = []
+
+    def interrupted() -> None:
+        ended.append("once")
+        raise KeyboardInterrupt
+
+    class View:
+        """A segment that is watched until Ctrl-C."""
+
+        def watch_tail(self, _event: threading.Event) -> Callable[[], None]:
+            return interrupted
+
+    watch = TailWatch(threading.Event())
+    watch.follow(cast(SegmentView, View()))
+    with pytest.raises(KeyboardInterrupt):
+        watch.follow(None)
+    with watch:
+        pass
+    assert ended == ["once"]
 
 
 def test_a_watch_outlives_its_file_and_ends_without_a_complaint(file: Path) -> None:

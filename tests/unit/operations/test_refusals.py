@@ -17,7 +17,19 @@ FLOW: dict[str, Any] = {
     "sinks": {"out": {"kind": "log", "log": "out"}},
     "sql": "SELECT payload FROM pkgs",
 }
-THEIRS = ("value error", "input should", "input tag", "field required", "str_", "dict[", "valid ", "type=", "parse")
+THEIRS = (
+    "value error",
+    "input should",
+    "should be",
+    "should match",
+    "input tag",
+    "field required",
+    "str_",
+    "dict[",
+    "valid ",
+    "type=",
+    "parse",
+)
 
 
 def refused(**changes: Any) -> str:
@@ -49,6 +61,8 @@ def source(**keys: Any) -> dict[str, Any]:
         ({"sources": {}}, "sources: is empty"),
         ({"workers": "many"}, "workers: 'many' is no whole number"),
         ({"workers": 1.5}, "workers: 1.5 is no whole number"),
+        ({"workers": float("inf")}, "workers: inf is no number to count with"),
+        ({"settings": {3: "x"}}, "settings"),
         ({"workers": -1}, "workers: -1 is too low: 0 or more"),
         ({"session_timeout_s": "x"}, "session_timeout_s: 'x' is no number"),
         ({"round": {"records_max": 0}}, "round.records_max: 0 is too low: 1 or more"),

@@ -26,6 +26,7 @@ Everything that can be set, called, or seen. `python -m scribengin_dev.reference
 | [exit-codes.md](exit-codes.md) | how commands and processes end |
 | [environment.md](environment.md) | every environment variable |
 """
+_WORDS = "Words of ours stand in the [glossary](../internals/glossary.md)."
 
 
 def pages() -> dict[str, str]:
@@ -42,7 +43,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": exit_codes.page(),
         "environment.md": environment.page(),
     }
-    return {name: _wrapped(text) for name, text in made.items()}
+    return {name: _wrapped(f"{text.rstrip()}\n\n{_WORDS}\n") for name, text in made.items()}
 
 
 def _wrapped(text: str) -> str:

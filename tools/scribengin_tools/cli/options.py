@@ -5,7 +5,7 @@ Commands that run until they are told to end hear of it here, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,6 +132,7 @@ def opened_namespace(
     a log that a dataflow writes."""
     from scribengin.base.names import PROXIED_SCHEME
     from scribengin.log import LogNamespace
+    from scribengin.operations.log_owners import refuse_log_of_dataflow
 
     kind: type[LogNamespace] = LogNamespace
     if proxied or namespace.startswith(PROXIED_SCHEME):
@@ -139,15 +140,10 @@ def opened_namespace(
 
         quiet_handshakes()
         kind = ProxiedNamespace
-    if "://" in namespace:
-        with kind.open(namespace) as opened:
-            yield opened
-        return
-    with connected(hosts) as registry, kind.open(namespace, registry=registry) as opened:
+    session = nullcontext(None) if "://" in namespace else connected(hosts)
+    with session as registry, kind.open(namespace, registry=registry) as opened:
         if to_write is not None:
-            from scribengin.operations.log_owners import refuse_log_of_dataflow
-
-            refuse_log_of_dataflow(registry, opened.path, to_write)
+            refuse_log_of_dataflow(opened.registry, opened.path, to_write)
         yield opened
 
 

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 from textual.widgets.data_table import ColumnKey
 
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin.errors import ScribenginError
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview
 from scribengin_tools.monitor.actions import MonitorActions
@@ -150,7 +151,7 @@ class MonitorApp(App[None]):
         try:
             found = self._operator.look()
         except ScribenginError as error:
-            found = str(error)
+            found = in_plain_words(error)
         pause_s = max(PERIOD_S, _SHARE_OF_TIME * (clock.monotonic_s() - begun_s))
         if self.is_running:
             self.call_from_thread(self._seen, found, pause_s)
@@ -229,7 +230,7 @@ class MonitorApp(App[None]):
             try:
                 words, told = work(), then
             except ScribenginError as error:
-                words, told = str(error), self._refuse
+                words, told = in_plain_words(error), self._refuse
             if self.is_running:
                 self.call_from_thread(told, words)
 

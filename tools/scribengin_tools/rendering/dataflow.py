@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, STATUS_TASKS_MAX, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.retention_holds import HeldLog
@@ -148,7 +149,7 @@ def overviews(registry: Registry, unreadable: MutableMapping[str, str]) -> list[
         try:
             found.append(overview(DataflowView(registry, name)))
         except DescriptorUnreadable as error:
-            unreadable[name] = str(error)
+            unreadable[name] = in_plain_words(error)
         except DataflowNotFound:
             continue  # deleted since the names were read
     return found

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from scribengin.base.text.counting import many
 from scribengin.base.text.masking import masked_text
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin_tools.terminal import visible, visible_on
 
 if TYPE_CHECKING:
@@ -187,16 +188,7 @@ def report(error: BaseException) -> None:
     """An error as `print_error` has it, behind its whole traceback if the user wants to see those."""
     if _verbose:
         traceback.print_exception(error)
-    print_error(_in_plain_words(error))
-
-
-def _in_plain_words(error: BaseException) -> str:
-    """Its message, with a node that it names as people name it."""
-    from scribengin.base.model import plain_path
-    from scribengin_registry.errors import RegistryError
-
-    path = error.path if isinstance(error, RegistryError) else ""
-    return str(error).replace(path, plain_path(path)) if path else str(error)
+    print_error(in_plain_words(error))
 
 
 def set_verbose(verbose: bool) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scribengin.base.text.masking import masked_text
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin.dataflow.edits import plan_edit
 from scribengin.dataflow.registry.edit_log import config_of_version, conflict, edited_since, edits
 from scribengin.dataflow.registry.view import DataflowView
@@ -78,7 +79,7 @@ class WebActions:
             refuse_invalid(view, config)
             refuse_reordering(view, found.value, config)
         except (ConfigError, DataflowBusy) as error:
-            checked["error"] = str(error)
+            checked["error"] = in_plain_words(error)
         return checked
 
     def save(self, name: str, text: str, version: int, author: str) -> Json:

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scribengin.base.clock import Clock
 from scribengin.base.text.masking import masked_text
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
@@ -294,7 +295,7 @@ async def _done(act: Callable[..., Json], *arguments: Any) -> Response:
 
 async def _told(_request: Request, error: Exception) -> Response:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return _refusal(status, masked_text(str(error)))
+    return _refusal(status, masked_text(in_plain_words(error)))
 
 
 def _refusal(status: int, words: str) -> Response:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scribengin.base.names import natural
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound, DescriptorUnreadable
@@ -35,7 +36,7 @@ def look_around(registry: Registry, now_ms: int) -> RegistryView:
         except DataflowNotFound:
             continue  # it was deleted just now
         except DescriptorUnreadable as error:
-            unreadable[name] = str(error)
+            unreadable[name] = in_plain_words(error)
             continue
         overviews[name] = build_overview(nodes, now_ms)
         configs[name] = nodes.config

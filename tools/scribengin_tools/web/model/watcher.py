@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.text.plain_words import in_plain_words
 from scribengin.errors import ScribenginError
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_tools.web.model.graph import graph_of_flows
@@ -167,7 +168,7 @@ class Watcher:
             try:
                 self._seen(look_around(self._registry, self._clock.now_ms()))
             except ScribenginError as error:
-                self._failed(str(error))
+                self._failed(in_plain_words(error))
             except Exception as error:  # noqa: BLE001  the thread's outermost loop: the page shows it
                 self._failed(f"this is a bug in Scribengin: {type(error).__name__}: {error}")
             took_s = self._clock.monotonic_s() - begun_s
