@@ -15,7 +15,7 @@ from rich.console import Console
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ArtifactUnavailable, ConfigInvalid
 from scribengin_dev.bench.beside import APPENDS, DAFKA, PEERS_OF, READS, PeerBench, appends, reads, tail
-from scribengin_dev.bench.costs import many_logs, memory
+from scribengin_dev.bench.costs import SEGMENTS, many_logs, memory, segments
 from scribengin_dev.bench.dafka import DafkaBench
 from scribengin_dev.bench.dataflows.bad_records import BAD_RECORDS
 from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, FlowBench
@@ -26,14 +26,14 @@ from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_dev.bench.peers.peers import Peers
+from scribengin_dev.bench.proxies import PROXIES, through_a_proxy
 from scribengin_dev.bench.report import conditions, print_results
 from scribengin_dev.bench.rows import SCALES, Row, Scale, missed_targets, write_json
-from scribengin_dev.bench.segments import SEGMENTS, segments
 from scribengin_dev.harness.ending import ending_cleanly
 from scribengin_dev.harness.installation import NAMESPACE, embedded_place
 from scribengin_tools.logs.benchmark import fsync_p50_ms
 
-_MANY = {f"logs-{count}": count for count in (1, 100, 1_000)}
+_MANY = {f"logs-{count}": count for count in (1, 100, 1_000, 10_000)}
 _WITH_PEERS: dict[str, Callable[[PeerBench, str], list[Row]]] = {
     **dict.fromkeys(APPENDS, appends),
     **dict.fromkeys(READS, reads),
@@ -48,6 +48,7 @@ NAMES = tuple(
             SEGMENTS,
             DAFKA,
             *_MANY,
+            *PROXIES,
             *FLOW_BENCHMARKS,
             *LATENCIES,
             *NEXMARK,
@@ -182,6 +183,8 @@ def _of_the_log(name: str, bench: PeerBench) -> list[Row]:
         return memory(bench.log, bench.namespace)
     if name == SEGMENTS:
         return [segments(bench.log)]
+    if name in PROXIES:
+        return through_a_proxy(bench.log, bench.namespace, name)
     if name in _MANY:
         return many_logs(bench.log, bench.namespace, _MANY[name])
     return [LOG_BENCHMARKS[name](bench.log)]

@@ -1,14 +1,19 @@
-"""What the log store costs: memory over a long log, and many logs in one process."""
+"""What the log store costs: memory over a long log, many logs in one process, a log of very many segments."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
 from scribengin.errors import ServerDown
+from scribengin.log import DLSN
+from scribengin.testing.log_samples import forge_segments
 from scribengin_dev.bench.clients.jobs import Job, run_job
 from scribengin_dev.bench.logs import LogBench
-from scribengin_dev.bench.rows import Row
+from scribengin_dev.bench.rows import Row, alternating
 
+SEGMENTS = "log-segments-10000"
+_FEWER_SEGMENTS = 100
+_MS_PER_S = 1000
 _RECORD_BYTES = 1024
 _MEMORY_MAX_MB = 200.0
 _GIB = 1024**3
@@ -36,10 +41,24 @@ def many_logs(bench: LogBench, namespace: str, count: int) -> list[Row]:
     many = _cost(bench, namespace, count)
     one = _cost(bench, namespace, 1) if count > 1 else {}
     peer = "one log, the same records in the same batches" if one else "none: the others are held against this one"
-    writers = "one writer" if count == 1 else f"{count:,} writers"
+    writers = "one writer" if count == 1 else f"{count:,} writers with one commit thread"
     what = f"{writers} in one process, 1 KiB records in batches of 20, fsync before every ack"
     units = (("", "records/s", "records_per_s"), ("-memory", "MB", "memory_mb"), ("-threads", "threads", "threads"))
     return [Row(f"logs-{count}{end}", unit, many[key], one.get(key), peer, what) for end, unit, key in units]
+
+
+def segments(bench: LogBench) -> Row:
+    """A log of very many segments beside one that has a hundredth of them: open it for reading and for writing, count
+    it, truncate and purge one segment. Medians of `scale.runs` times."""
+    many, few = bench.scale.segments, bench.scale.segments // _FEWER_SEGMENTS
+    with bench.new_log() as large, bench.new_log() as small:
+        for log, count in ((large, many), (small, few)):
+            forge_segments(bench.namespace, bench.registry, log, count, files=True)
+        # The small one shall not run out of segments: each run truncates one.
+        runs = min(bench.scale.runs, few - 1)
+        ours_ms, peer_ms = alternating(runs, lambda: (_looks_ms(bench, large, many), _looks_ms(bench, small, few)))
+    what = f"{many:,} segments; open to read and to write, count, truncate and purge one segment, one after the other"
+    return Row(SEGMENTS, "ms", ours_ms, peer_ms, f"the same with {few:,} segments", what)
 
 
 def _cost(bench: LogBench, namespace: str, count: int) -> dict[str, float]:
@@ -47,3 +66,15 @@ def _cost(bench: LogBench, namespace: str, count: int) -> dict[str, float]:
         logs = [stack.enter_context(bench.new_log()) for _ in range(count)]
         job: Job = {"system": "log", "job": "many", "namespace": namespace, "logs": logs}
         return run_job({**job, "record_bytes": _RECORD_BYTES, "records": bench.scale.logs_records})
+
+
+def _looks_ms(bench: LogBench, log: str, segments: int) -> float:
+    namespace = bench.namespace
+    first = namespace.first_dlsn(log).segment
+    begun_s = bench.clock.monotonic_s()
+    namespace.open_reader(log, DLSN(segments, 0, 0)).close()
+    namespace.open_writer(log).close()
+    assert namespace.count(log) == segments - first + 1, "as many as there are"
+    assert namespace.truncate(log, DLSN(first + 1, 0, 0)), "there is one more"
+    assert namespace.purge(log).segments == 1, "the first"
+    return (bench.clock.monotonic_s() - begun_s) * _MS_PER_S

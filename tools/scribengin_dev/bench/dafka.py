@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from statistics import median
 
 from scribengin_dev.bench.beside import DAFKA, PeerBench
 from scribengin_dev.bench.clients.jobs import Job, run_job, run_pair, started
 from scribengin_dev.bench.peers.peers import Peer
-from scribengin_dev.bench.rows import Row
+from scribengin_dev.bench.rows import Row, medians
 from scribengin_tools.dafka_speed import tower_of_its_own
 
 _SIZES = (16, 100, 1_000)
@@ -44,15 +43,15 @@ class DafkaBench:
         with self._network() as job:
             topics = (f"bench-{n}" for n in count())
             for place, size in enumerate(_SIZES):
-                ours = _medians([self._ours(job, next(topics), size) for _ in runs])
-                theirs = {name: _medians([self._theirs(peer, size) for _ in runs]) for name, peer in peers.items()}
+                ours = medians([self._ours(job, next(topics), size) for _ in runs])
+                theirs = {name: medians([self._theirs(peer, size) for _ in runs]) for name, peer in peers.items()}
                 for way, programs in _PROGRAMS.items():
                     rows += self._rows(way, f"{size}B", "records/s", ours, theirs)
                     said = f"not measured here: Dafka's C programs, {programs[place]:,}/s on another machine and day"
                     name = f"dafka-{way}-{size}B/programs"
                     rows.append(Row(name, "records/s", ours[way], None, said, _GUARANTEES[way]))
-            live = _medians([self._live(_of(job, next(topics))) for _ in runs])
-            beside = {name: _medians([self._live(peer.tail_jobs()) for _ in runs]) for name, peer in peers.items()}
+            live = medians([self._live(_of(job, next(topics))) for _ in runs])
+            beside = {name: medians([self._live(peer.tail_jobs()) for _ in runs]) for name, peer in peers.items()}
             for way in ("p50_ms", "p99_ms"):
                 rows += self._rows(way, "", "ms", live, beside)
         return rows
@@ -104,7 +103,3 @@ class DafkaBench:
 def _of(job: Job, topic: str) -> tuple[Job, Job]:
     """The two ends of a topic."""
     return {**job, "topic": topic, "job": "tail-write"}, {**job, "topic": topic, "job": "tail-read"}
-
-
-def _medians(runs: Sequence[Rates]) -> Rates:
-    return {key: median(run[key] for run in runs) for key in runs[0]}

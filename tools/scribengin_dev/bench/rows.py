@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -100,6 +100,11 @@ def alternating(runs: int, measure: Callable[[], tuple[float, float]]) -> tuple[
     """Medians of (ours, peer) over `runs` runs that take turns, so that a noisy moment hits both."""
     pairs = [measure() for _ in range(runs)]
     return median(ours for ours, _ in pairs), median(peer for _, peer in pairs)
+
+
+def medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of several runs, the median of each figure."""
+    return {key: median(run[key] for run in runs) for key in runs[0]}
 
 
 TARGETS = {

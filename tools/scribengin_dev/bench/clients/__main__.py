@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-_SYSTEMS = ("log", "kafka", "distributedlog", "spark", "dafka")
+_SYSTEMS = ("log", "kafka", "distributedlog", "spark", "dafka", "proxy")
 
 
 def main(text: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.log import FIRST, TAIL, LogNamespace
+from scribengin.log import FIRST, TAIL, CommitThread, LogNamespace
 from scribengin_dev.bench.clients.pacing import receive, send_paced
 from scribengin_tools.logs.benchmark import records_batch
 
@@ -76,7 +76,9 @@ def _many(job: Values) -> dict[str, float]:
     names: list[str] = job["logs"]
     _allow_many_files()
     batch = records_batch(job["record_bytes"], _MANY_BATCH_RECORDS)
-    with _namespace(job) as namespace, ExitStack() as stack:
+    with ExitStack() as stack:
+        thread = stack.enter_context(CommitThread()) if len(names) > 1 else None
+        namespace = stack.enter_context(LogNamespace.open(job["namespace"], commit_thread=thread))
         writers = [stack.enter_context(namespace.open_writer(name)) for name in names]
         for future in [writer.write_bulk(batch) for writer in writers]:  # each log's first segment is made here
             future.result()
