@@ -36,7 +36,14 @@ _FIRST = (
     *("test_log_bookkeeper", "test_log_faults", "test_kafka_sink_flow"),
 )
 ON_YARN = (
-    *("test_yarn_deploy", "test_yarn_dataflow", "test_skein_launcher", "test_spark_yarn", "test_yarn_launcher"),
+    *(
+        "test_yarn_deploy",
+        "test_yarn_dataflow",
+        "test_yarn_chain",
+        "test_skein_launcher",
+        "test_spark_yarn",
+        "test_yarn_launcher",
+    ),
     *("test_skein_dataflow", "test_yarn_staging", "test_servers_hadoop"),
 )
 """The files whose tests use the fixture `yarn`. Who shares tests out sees names only."""
