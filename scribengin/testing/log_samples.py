@@ -19,7 +19,7 @@ from scribengin.log.store.contract import SegmentName, Tail
 from scribengin.log.store.opening import open_store
 from scribengin.testing.memory.disk import disk_named
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.contract import Create, Operation, Registry
 
 
