@@ -1,4 +1,5 @@
-"""Samples for tests of the log store: batches, everything that readers see, and segments forged entry by entry."""
+"""Samples for tests of the log store: batches, everything that readers see, and segments forged entry by entry. They
+ship because the conformance suite of stores, which does, forges its entries with them."""
 
 from __future__ import annotations
 

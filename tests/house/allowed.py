@@ -90,3 +90,15 @@ PRINTERS: dict[str, str] = {
 FULL_FOLDERS: dict[str, str] = {
     "scribengin": "the rooms of the house themselves",
 }
+
+# Tests in the folder of a room that they have nothing of -> why.
+TESTS_ELSEWHERE: dict[str, str] = {
+    "tests/contract/connectors/test_kafka_seam.py": "what connectors.kafka expects of its client, as testing has it",
+    "tests/unit/base/test_process_imports.py": "what processes of several rooms import when they start",
+    "tests/unit/dev/test_servers_browser.py": "the browser of the tests' own servers, which nothing ships",
+}
+
+# Helpers that stand elsewhere than with the tests of the one folder that uses them -> why.
+HELPERS_ELSEWHERE: dict[str, str] = {
+    "tests/scenario/dafka_splits.py": "a part of dafka_world, beside which it stands; that is for both folders",
+}

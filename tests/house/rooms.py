@@ -110,6 +110,14 @@ LOG_FACES = ("scribengin.log.clients", "scribengin.log.inspect", "scribengin.log
 """What of the log store others may import, beside what it says itself."""
 
 
+DRAWING = "scribengin_tools.rendering"
+ACTING = tuple(
+    f"scribengin.operations.{name}"
+    for name in ("lifecycle", "editing", "restart", "chain.lifecycle", "chain.submit", "submit.submit")
+)
+"""What changes dataflows, and nothing that draws may import."""
+
+
 def room(module: str) -> str:
     """The room that a module of ours stands in."""
     parts = module.split(".")

@@ -10,8 +10,10 @@ from tests.house.allowed import INSIDE_LOG, INSIDE_REGISTRY, PROCESSES_SEEN, UPW
 from tests.house.names import SAID_IN, said_elsewhere, stale_names
 from tests.house.programs import program_of, undefined_names, unknown_imports
 from tests.house.rooms import (
+    ACTING,
     BELOW,
     CLIENTS,
+    DRAWING,
     LOG_FACES,
     behind_the_face,
     behind_the_registry,
@@ -91,6 +93,14 @@ def test_others_see_the_top_of_the_registry_and_no_more() -> None:
 def test_whoever_connects_comes_through_the_door() -> None:
     expect_none(line for file in python_files() for line in past_the_door(file))
     assert past_the_door(parse("def f():\n    from scribengin_registry.zookeeper import registry", "tests.unit.x"))
+
+
+def test_what_draws_does_not_act() -> None:
+    modules = {file.module: file for file in shipped_files()}
+    drawing_files = [file for name, file in modules.items() if name.startswith(f"{DRAWING}.")]
+    assert drawing_files
+    assert set(ACTING) <= modules.keys()
+    expect_none(f"{f.path}:{n} imports {m}" for f in drawing_files for m, n in imported_modules(f) if m in ACTING)
 
 
 def test_nothing_that_ships_imports_the_tests() -> None:
