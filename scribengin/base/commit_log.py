@@ -21,11 +21,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from scribengin.base.model import Descriptor, JsonObject, Part, Position, path_within
+from scribengin.base.names import LOCKS
 from scribengin.errors import ConfigInvalid, DecisionMissing
 from scribengin_registry.contract import Registry, Set
-
-LOCKS = "/scribengin/locks"
-"""The node below which dataflows have their streams, each with its commit log."""
 
 
 def _of_commit_log(path: str) -> str:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from scribengin_registry.java.jars import pyspark_jars
 from scribengin_registry.java.runtime import find_java
 
 CONF_VARIABLE = "HADOOP_CONF_DIR"
-_OPTIONS = ("-Xrs", "-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_OPTIONS = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _JARS = (
     "hadoop-client-api-*",
     "hadoop-client-runtime-*",
@@ -45,14 +46,23 @@ def start_jvm() -> None:
     with _lock:
         if jpype.isJVMStarted():
             return
+        directory = named_directory()
+        classpath = [*([str(directory)] if directory else []), *map(str, client_jars())]
+        jpype.config.destroy_jvm = False  # Hadoop's threads would keep a process that has done its work
         try:
-            library = next(find_java().home.glob("**/libjvm.so"), None)
+            start_jvm_with(classpath, [*_OPTIONS, "-Dlog4j2.level=ERROR"])
         except JavaMissing as error:
             raise LauncherError(f"Hadoop's client needs Java: {error}") from error
-        classpath = [*filter(None, [os.environ.get(CONF_VARIABLE)]), *map(str, client_jars())]
-        options = [*_OPTIONS, "-Djava.net.preferIPv4Stack=true", "-Dlog4j2.level=ERROR"]
-        jpype.config.destroy_jvm = False  # Hadoop's threads would keep a process that has done its work
-        jpype.startJVM(str(library) if library else None, *options, classpath=classpath, convertStrings=False)
+
+
+def start_jvm_with(classpath: Sequence[str], options: Sequence[str]) -> None:
+    """Start it with these jars and directories alone, and no Hadoop: for the clients of other systems, in a process
+    that has no JVM yet and nothing of ours but them. Raises ConfigInvalid (no JPype), JavaMissing."""
+    library = next(find_java().home.glob("**/libjvm.so"), None)
+    place = str(library) if library else None
+    _jpype().startJVM(
+        place, "-Xrs", *options, "-Djava.net.preferIPv4Stack=true", classpath=list(classpath), convertStrings=False
+    )
 
 
 def add_jars(jars: Sequence[Path]) -> None:
@@ -72,16 +82,22 @@ def silence(*packages: str) -> None:
         java("org.apache.logging.log4j.core.config.Configurator").setLevel(package, off)
 
 
+def named_directory() -> Path | None:
+    """The directory that HADOOP_CONF_DIR names, which need not be there; None if it names none."""
+    place = os.environ.get(CONF_VARIABLE)
+    return Path(place) if place else None
+
+
 def configuration_directory() -> Path:
     """The directory that says which cluster it is. Raises ConfigInvalid."""
-    place = os.environ.get(CONF_VARIABLE)
-    if not place:
+    place = named_directory()
+    if place is None:
         raise ConfigInvalid(
             f"{CONF_VARIABLE} is not set: name the directory with the cluster's core-site.xml and yarn-site.xml"
         )
-    if not Path(place, "yarn-site.xml").is_file():
+    if not (place / "yarn-site.xml").is_file():
         raise ConfigInvalid(f"{CONF_VARIABLE} is {place}, and there is no yarn-site.xml: name the cluster's directory")
-    return Path(place)
+    return place
 
 
 def client_jars() -> list[Path]:
@@ -105,9 +121,9 @@ def yarn_configuration() -> Any:
 def hadoop_configuration() -> Any:
     """What HADOOP_CONF_DIR's files say, if there is such a directory, a new `Configuration`. Raises as `start_jvm`."""
     start_jvm()
-    place = os.environ.get(CONF_VARIABLE)
+    place = named_directory()
     configuration = java("org.apache.hadoop.conf.Configuration")()
-    return _with_sites(configuration, Path(place)) if place else configuration
+    return _with_sites(configuration, place) if place else configuration
 
 
 def _with_sites(configuration: Any, directory: Path) -> Any:
@@ -162,6 +178,7 @@ def is_java(error: BaseException | None, *names: str) -> bool:
     return False
 
 
+@cache
 def _jpype() -> Any:
     try:
         import jpype

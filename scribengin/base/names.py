@@ -6,6 +6,11 @@ import functools
 import re
 from collections.abc import Sequence
 
+ROOT = "/scribengin"
+"""The registry's node of all that Scribengin keeps there, but for logs."""
+DATAFLOWS = f"{ROOT}/dataflows"
+LOCKS = f"{ROOT}/locks"
+"""The node below which dataflows have their streams, each with its commit log."""
 DEFAULT_NAMESPACE = "/logs"
 """The node of the logs that nobody says the namespace of."""
 PROXIED_SCHEME = "distributedlog-proxy://"

@@ -27,9 +27,9 @@ from pydantic import BaseModel
 from scribengin.base.model import NEVER, EditKind, TakesEffect, models_in, takes_effect
 from scribengin.base.text.counting import many, which
 from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.config_diff import changed_values, difference
 from scribengin.dataflow.registry.config_node import as_json, too_large
 from scribengin.dataflow.registry.descriptors import shortened
-from scribengin.dataflow.registry.edit_log import changed_values, difference
 
 Path = tuple[str, ...]
 _M = TypeVar("_M", bound=BaseModel)

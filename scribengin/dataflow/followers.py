@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from scribengin.base.text.counting import many
-from scribengin.connectors.log.source import LogSinkConfig
+from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
@@ -87,13 +87,14 @@ class Followers:
     def _ends(self, config: DataflowConfig, written: set[tuple[str, str]] | None) -> Iterator[_Mark]:
         """The ends of its sinks' logs: of those that were written, or of all."""
         for name, sink in config.sinks.items():
-            if not isinstance(sink, LogSinkConfig):
+            thing = sink.endpoint()
+            if thing.noun != LOG:
                 continue
-            with LogNamespace.open(sink.namespace, registry=self._registry) as namespace:
-                below = f"{sink.log.strip('/')}/"
+            with LogNamespace.open(thing.system, registry=self._registry) as namespace:
+                below = f"{thing.name}/"
                 for log in namespace.names():
                     stream = log.removeprefix(below)
                     if log == stream or not (stream.isdecimal() if written is None else (name, stream) in written):
                         continue
                     with suppress(LogNotFound):
-                        yield _Mark(sink.namespace, log, namespace.end_dlsn(log))
+                        yield _Mark(thing.system, log, namespace.end_dlsn(log))

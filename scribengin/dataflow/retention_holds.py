@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from scribengin.base.model import Part
 from scribengin.connectors.log.holds import Holds, release_holds
-from scribengin.connectors.log.source import LogSourceConfig
+from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
 from scribengin.errors import LogNotFound, NamespaceNotBound
@@ -22,11 +22,12 @@ def register_holds(registry: Registry, config: DataflowConfig) -> None:
     NamespaceNotBound.
     """
     for name, source in config.sources.items():
-        if not isinstance(source, LogSourceConfig) or not source.retention_hold:
+        read = source.endpoint()
+        if read.noun != LOG or not source.awaited:
             continue
-        with LogNamespace.open(source.namespace, registry=registry) as namespace:
+        with LogNamespace.open(read.system, registry=registry) as namespace:
             for log in namespace.names():
-                hold = RetentionHold(dataflow=config.name, source=name, pattern=source.logs)
+                hold = RetentionHold(dataflow=config.name, source=name, pattern=read.name)
                 Holds(paths.STREAM_NODES).hold_for(namespace, log, [hold])
 
 
@@ -63,7 +64,8 @@ def release_all_holds(registry: Registry, config: DataflowConfig) -> None:
 
 def _namespaces(registry: Registry, config: DataflowConfig) -> Iterator[LogNamespace]:
     """Those that the dataflow reads, each open while it is used."""
-    for uri in sorted({source.namespace for source in config.sources.values() if isinstance(source, LogSourceConfig)}):
+    read = [source.endpoint() for source in config.sources.values()]
+    for uri in sorted({thing.system for thing in read if thing.noun == LOG}):
         try:
             namespace = LogNamespace.open(uri, registry=registry)
         except NamespaceNotBound:

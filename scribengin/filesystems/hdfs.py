@@ -26,6 +26,7 @@ from xml.etree import ElementTree
 
 from hdfs_native import Client, FileReader, FileWriter, WriteOptions
 
+from scribengin.base.jvm import named_directory
 from scribengin.base.threads import call_with_limit
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
 from scribengin.filesystems.contract import (
@@ -377,13 +378,11 @@ def site_settings() -> dict[str, str]:
 
     Raises ConfigInvalid for a file that is no XML.
     """
-    directory = os.environ.get("HADOOP_CONF_DIR") or (
-        f"{home}/etc/hadoop" if (home := os.environ.get("HADOOP_HOME")) else ""
-    )
+    home = os.environ.get("HADOOP_HOME")  # where hdfs-native looks as well; Hadoop's Java client does not
+    directory = named_directory() or (Path(home, "etc", "hadoop") if home else None)
     settings: dict[str, str] = {}
     for name in ("core-site.xml", "hdfs-site.xml"):
-        path = Path(directory, name)
-        if not directory or not path.is_file():
+        if directory is None or not (path := directory / name).is_file():
             continue
         try:
             properties = ElementTree.parse(path).getroot().iter("property")

@@ -1,4 +1,4 @@
-"""What outlives a dataflow: what logs keep for it, shown and given up on demand, and its unfinished rounds.
+"""Forgetting a dataflow, and what outlives it: what logs keep for it, given up on demand, and its unfinished rounds.
 
 `finish_rounds` brings every round to its end, before positions and claims are forgotten.
 """
@@ -8,32 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.base.text.counting import many
 from scribengin.connectors import Environment
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
+from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints
 from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.errors import DataflowBusy, LogNotFound
-
-_LOGS_SHOWN = 3
+from scribengin.launcher.local.launcher import scribengin_home
+from scribengin.operations.lifecycle import await_masters_gone, forget_containers
 
 
 def held_for(view: DataflowView) -> tuple[HeldLog, ...]:
     """What logs keep for a dataflow that has ended. Of one that runs that is no news: it is its lag."""
     return retention_holds(view.registry, view.config_in_force().value) if view.status().state in FINAL_STATES else ()
-
-
-def held_text(held: Sequence[HeldLog], name: str) -> str:
-    """The same in a line; nothing if there is nothing."""
-    if not held:
-        return ""
-    names = ", ".join(one.log for one in held[:_LOGS_SHOWN])
-    more = f" and {len(held) - _LOGS_SHOWN} more" if len(held) > _LOGS_SHOWN else ""
-    kept = many(sum(one.records for one in held), "record")
-    return f"{kept} of {names}{more}, until it has read them; `scribengin release-holds {name}` gives them up"
 
 
 def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
@@ -50,6 +40,24 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
     for view in views:
         release_all_holds(view.registry, view.config_in_force().value)
     return held
+
+
+def delete_dataflow(view: DataflowView, *, force: bool) -> None:
+    """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
+    containers left on this machine. Raises DataflowBusy."""
+    name, state = view.dataflow, view.status().state
+    if state not in (*FINAL_STATES, "deleting"):
+        raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
+    if state != "deleting":
+        await_masters_gone(view)
+        if not force:
+            finish_rounds(view)
+        config = view.config_in_force().value
+        release_all_holds(view.registry, config)
+        if config.state is not None:
+            remove_checkpoints(name, config.state, named_checkpoints(view))
+    view.delete()
+    forget_containers(view.registry.hosts, name, scribengin_home())
 
 
 def finish_rounds(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:

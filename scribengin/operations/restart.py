@@ -8,15 +8,14 @@ from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import DataflowConfig, load_config
+from scribengin.dataflow.config_diff import differences, merged
 from scribengin.dataflow.edits import plan_edit
 from scribengin.dataflow.registry.config_node import as_json
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, Origin
 from scribengin.dataflow.registry.edit_log import (
     TRIES_MAX,
-    differences,
     edited_since,
     keeps_changing,
-    merged,
     write_edit,
 )
 from scribengin.dataflow.registry.view import DataflowView, Versioned

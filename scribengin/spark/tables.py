@@ -140,10 +140,10 @@ def _told(doing: str) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        raise _judged(error, doing) from error
+        raise _engine_error(error, doing) from error
 
 
-def _judged(error: Any, doing: str) -> SparkUnavailable | SystemUnreachable | TableFailed:
+def _engine_error(error: Any, doing: str) -> SparkUnavailable | SystemUnreachable | TableFailed:
     resolved = failure(error, doing)
     kinds = java_kinds(error)
     if not isinstance(error, PySparkException | Py4JJavaError) or any("OutOfMemory" in kind for kind in kinds):

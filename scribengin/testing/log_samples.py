@@ -1,4 +1,5 @@
-"""Samples for tests of the log store: batches, everything that readers see, and segments forged entry by entry."""
+"""Samples for tests of the log store: batches, everything that readers see, and segments forged entry by entry. They
+ship because the conformance suite of stores, which does, forges its entries with them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from scribengin.log.store.contract import SegmentName, Tail
 from scribengin.log.store.opening import open_store
 from scribengin.testing.memory.disk import disk_named
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.contract import Create, Operation, Registry
 
 

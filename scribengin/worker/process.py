@@ -18,7 +18,7 @@ from typing import Literal
 
 from scribengin.base.clock import Clock
 from scribengin.base.diagnostics import configure_logging, tagged
-from scribengin.base.process.lifetime import end_at_once
+from scribengin.base.process.lifetime import EXIT_FAILED, EXIT_OK, EXIT_SESSION_LOST, end_at_once
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edits import with_live_part
@@ -52,12 +52,6 @@ _LOG = logging.getLogger(__name__)
 TICK_S = 0.25
 STOP_TIMEOUT_S = 5.0
 Wakeup = Literal["look", "report", "leave", "config"]
-EXIT_OK = 0
-"""It was removed, or told to end, and has given everything back."""
-EXIT_FAILED = 1
-"""An error, which is the last thing in its log. Where the config is to blame it is 2, as everywhere."""
-EXIT_SESSION_LOST = 75
-"""Its registry session expired, so its tasks are somebody else's; a new worker takes its place."""
 
 
 @dataclass(frozen=True, slots=True)

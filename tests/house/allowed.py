@@ -35,6 +35,8 @@ TIME_READERS: dict[str, str] = {
 """Files that read time themselves, and why."""
 
 NO_EFFECT: dict[str, str] = {
+    "scribengin.dafka.curve.keys.make_key_file": "writes a key for a person, before anything of the network starts",
+    "scribengin.dafka.curve.keys._read": "opens to read, with the flags that `open` gives for that",
     "scribengin.dataflow.registry.view.DataflowView": "submits, places, reports: nothing of a round",
     "scribengin.dataflow.registry.view.new_master_name": "takes the next number, before there is a master of it",
     "scribengin.dataflow.registry.numbers": "raises counters, before anything of a dataflow that has ended is deleted",
@@ -55,6 +57,16 @@ INSIDE_LOG: dict[str, str] = {
     "scribengin_tools.logs.benchmark": "takes the mark of its own namespace away, and measures the checksum",
 }
 """A module or room outside of the log store that sees more of it than its face, and why."""
+
+INSIDE_REGISTRY: dict[str, str] = {
+    "scribengin.testing.memory": "the registry in memory is a client like the one on ZooKeeper, of the same parts",
+}
+"""A room outside of the registry that sees more of it than its top modules and `java`, and why."""
+
+PROCESSES_SEEN: dict[str, str] = {
+    "scribengin_dev.harness.idle_workers": "many real masters in one process, and workers that do as real ones say",
+}
+"""A module outside of `testing` and the tests that imports `master` or `worker`, and why. Nothing that ships does."""
 
 UPWARD: dict[str, tuple[str, str]] = {}
 """A module, the room above it that it imports all the same, and why."""
@@ -77,4 +89,16 @@ PRINTERS: dict[str, str] = {
 # Folders of more than twelve modules and folders -> why.
 FULL_FOLDERS: dict[str, str] = {
     "scribengin": "the rooms of the house themselves",
+}
+
+# Tests in the folder of a room that they have nothing of -> why.
+TESTS_ELSEWHERE: dict[str, str] = {
+    "tests/contract/connectors/test_kafka_seam.py": "what connectors.kafka expects of its client, as testing has it",
+    "tests/unit/base/test_process_imports.py": "what processes of several rooms import when they start",
+    "tests/unit/dev/test_servers_browser.py": "the browser of the tests' own servers, which nothing ships",
+}
+
+# Helpers that stand elsewhere than with the tests of the one folder that uses them -> why.
+HELPERS_ELSEWHERE: dict[str, str] = {
+    "tests/scenario/dafka_splits.py": "a part of dafka_world, beside which it stands; that is for both folders",
 }

@@ -19,6 +19,7 @@ ROOMS = (
     "scribengin.log",
     "scribengin.proxy",
     "scribengin.connectors",
+    "scribengin.dafka",
     "scribengin.dataflow",
 )
 """Where a round and its recovery happen."""

@@ -8,6 +8,12 @@ from collections.abc import Iterator, Mapping
 
 from tests.house.tree import SourceFile, imported_names
 
+# What a string says, whole or up to a slash -> the one module that may say it. Others take its name from there.
+SAID_IN: dict[str, str] = {
+    "/scribengin": "scribengin.base.names",
+    "HADOOP_CONF_DIR": "scribengin.base.jvm",
+}
+
 _NAME = re.compile(r"^scribengin(?:_\w+)?(?:\.\w+)+(?::[\w.]+)?$")
 
 
@@ -18,6 +24,17 @@ def stale_names(file: SourceFile, modules: Mapping[str, SourceFile]) -> Iterator
             continue
         if not _names_something(node.value.replace(":", "."), modules):
             yield f"{file.path}:{node.lineno} {node.value}"
+
+
+def said_elsewhere(file: SourceFile) -> list[str]:
+    """Strings of a file that another one has the name for."""
+    return [
+        f"{file.path}:{node.lineno} '{node.value}' is said in {place}"
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for said, place in SAID_IN.items()
+        if file.module != place and (node.value == said or node.value.startswith(f"{said}/"))
+    ]
 
 
 def _names_something(name: str, modules: Mapping[str, SourceFile]) -> bool:

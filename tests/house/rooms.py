@@ -6,18 +6,37 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.house.allowed import INSIDE_LOG, UPWARD
+from tests.house.allowed import INSIDE_LOG, INSIDE_REGISTRY, UPWARD
 from tests.house.tree import CODE_ROOTS, SourceFile, shipped_files
 
 # Room -> the rooms right below it. A room may import itself and everything below it, at any depth; nothing else.
 # A room within a room is a room of its own; what is named nowhere belongs to the nearest folder that is.
 BELOW: dict[str, frozenset[str]] = {
     "scribengin_dev": frozenset({"scribengin_tools", "testing"}),
-    "scribengin_tools": frozenset({"operations", "proxy", "scribengin_registry.embedded"}),
+    "scribengin_tools": frozenset({"scribengin_tools.cli"}),
+    "scribengin_tools.cli": frozenset(
+        {"scribengin_tools.logs", "scribengin_tools.monitor", "scribengin_tools.sandbox", "scribengin_tools.web"}
+    ),
+    "scribengin_tools.web": frozenset({"scribengin_tools.output"}),
+    "scribengin_tools.monitor": frozenset({"scribengin_tools.output"}),
+    "scribengin_tools.logs": frozenset({"scribengin_tools.rendering"}),
+    "scribengin_tools.output": frozenset({"scribengin_tools.rendering"}),
+    "scribengin_tools.rendering": frozenset({"scribengin_tools.terminal", "operations", "proxy"}),
+    "scribengin_tools.terminal": frozenset({"base"}),
+    "scribengin_tools.sandbox": frozenset({"operations", "scribengin_registry.embedded"}),
     "testing": frozenset({"master", "worker", "operations"}),
     "worker": frozenset({"monitoring"}),
     "master": frozenset({"monitoring"}),
-    "operations": frozenset({"monitoring"}),
+    "operations": frozenset({"operations.registry", "operations.verify"}),
+    "operations.registry": frozenset({"operations.chain"}),
+    "operations.verify": frozenset({"operations.chain"}),
+    "operations.chain": frozenset({"operations.editing", "operations.rewind", "operations.delete"}),
+    "operations.editing": frozenset({"operations.lifecycle"}),
+    "operations.rewind": frozenset({"operations.lifecycle"}),
+    "operations.delete": frozenset({"operations.lifecycle"}),
+    "operations.lifecycle": frozenset({"operations.submit"}),
+    "operations.submit": frozenset({"operations.state"}),
+    "operations.state": frozenset({"monitoring"}),
     "monitoring": frozenset({"dataflow"}),
     "dataflow": frozenset({"spark", "spark.log_format", "launcher"}),
     "spark.log_format": frozenset({"spark.transform"}),
@@ -71,7 +90,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "starlette": ("scribengin_tools.web",),
     "uvicorn": ("scribengin_tools.web",),
     "prometheus_client": ("scribengin.log", "scribengin.monitoring.metrics", "scribengin_dev.reference.metrics"),
-    "jpype": ("scribengin.base.jvm", "scribengin_dev.bench.clients.jvm"),
+    "jpype": ("scribengin.base.jvm",),
     "skein": ("scribengin.launcher.skein",),
     "grpc": ("scribengin.launcher.skein",),
     "confluent_kafka": (
@@ -89,6 +108,14 @@ CLIENTS: dict[str, tuple[str, ...]] = {
 LOG = "scribengin.log"
 LOG_FACES = ("scribengin.log.clients", "scribengin.log.inspect", "scribengin.log.read", "scribengin.log.metrics")
 """What of the log store others may import, beside what it says itself."""
+
+
+DRAWING = "scribengin_tools.rendering"
+ACTING = tuple(
+    f"scribengin.operations.{name}"
+    for name in ("lifecycle", "editing", "restart", "chain.lifecycle", "chain.submit", "submit.submit")
+)
+"""What changes dataflows, and nothing that draws may import."""
 
 
 def room(module: str) -> str:
@@ -181,6 +208,21 @@ def _around(module: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
+def behind_the_registry(file: SourceFile) -> list[str]:
+    """What a file outside of the registry imports of it beside its top modules and `java`."""
+    if file.module.startswith("scribengin_registry") or any(_is_in(file.module, place) for place in INSIDE_REGISTRY):
+        return []
+    found = {
+        f"{file.path}:{line} imports {module}"
+        for module, line in imported_modules(file)
+        if _is_in(module, "scribengin_registry")
+        and module.count(".") > 1
+        and not _is_in(module, "scribengin_registry.java")
+        and _is_module(module)
+    }
+    return sorted(found)
+
+
 def past_the_door(file: SourceFile) -> list[str]:
     """Imports of what stands behind `scribengin_registry.opening`, by whoever is no part of the registry."""
     if file.module.startswith("scribengin_registry"):
@@ -224,7 +266,7 @@ def _absolute(file: SourceFile, node: ast.ImportFrom) -> str:
 
 
 def _is_module(name: str) -> bool:
-    """Whether that is a module of the log store, and no name that stands in one."""
+    """Whether that is a module, and no name that stands in one."""
     return name in {file.module for file in shipped_files()}
 
 

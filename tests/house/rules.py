@@ -138,6 +138,16 @@ def hand_made_races(file: SourceFile) -> Iterator[tuple[str, str]]:
                 yield f"{file.module}:{enclosing(file, node)}", f"{file.path}:{node.lineno}"
 
 
+def kinds_asked(file: SourceFile) -> list[str]:
+    """`isinstance` of one connector's configuration: an endpoint tells what a source or sink is, of any kind."""
+    wrong = []
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Call) and called_name(node) == "isinstance":
+            names = [n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)]
+            wrong += [f"{file.path}:{node.lineno} {n}" for n in names if n.endswith(("SourceConfig", "SinkConfig"))]
+    return wrong
+
+
 def printers(file: SourceFile) -> list[str]:
     """Calls of `print`, and uses of it as a value."""
     return _uses(file, frozenset({"print", "builtins.print"}))

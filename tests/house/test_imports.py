@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.allowed import INSIDE_LOG, UPWARD
-from tests.house.names import stale_names
+from tests.house.allowed import INSIDE_LOG, INSIDE_REGISTRY, PROCESSES_SEEN, UPWARD
+from tests.house.names import SAID_IN, said_elsewhere, stale_names
 from tests.house.programs import program_of, undefined_names, unknown_imports
 from tests.house.rooms import (
+    ACTING,
     BELOW,
     CLIENTS,
+    DRAWING,
     LOG_FACES,
     behind_the_face,
+    behind_the_registry,
     circles,
     drawing,
     everything_below,
@@ -76,9 +79,28 @@ def test_only_the_list_of_stores_knows_the_store_of_files() -> None:
     assert importers == {"scribengin.log.store.opening"}
 
 
+def test_others_see_the_top_of_the_registry_and_no_more() -> None:
+    expect_none(line for file in shipped_files() for line in behind_the_registry(file))
+    for place in INSIDE_REGISTRY:
+        inside = [file for file in shipped_files() if file.module.startswith(f"{place}.")]
+        assert any(m.startswith("scribengin_registry.client.") for f in inside for m, _line in imported_modules(f))
+    text = "from scribengin_registry.client import batches\nfrom scribengin_registry.java.jars import pyspark_jars\n"
+    assert behind_the_registry(parse(text, "scribengin.log.write.writer")) == []
+    deeper = parse("def f():\n    from scribengin_registry.client.deadline import Deadline", "scribengin.log.namespace")
+    assert behind_the_registry(deeper) == [f"{deeper.path}:2 imports scribengin_registry.client.deadline"]
+
+
 def test_whoever_connects_comes_through_the_door() -> None:
     expect_none(line for file in python_files() for line in past_the_door(file))
     assert past_the_door(parse("def f():\n    from scribengin_registry.zookeeper import registry", "tests.unit.x"))
+
+
+def test_what_draws_does_not_act() -> None:
+    modules = {file.module: file for file in shipped_files()}
+    drawing_files = [file for name, file in modules.items() if name.startswith(f"{DRAWING}.")]
+    assert drawing_files
+    assert set(ACTING) <= modules.keys()
+    expect_none(f"{f.path}:{n} imports {m}" for f in drawing_files for m, n in imported_modules(f) if m in ACTING)
 
 
 def test_nothing_that_ships_imports_the_tests() -> None:
@@ -123,6 +145,14 @@ def test_nobody_imports_the_processes_but_the_testing_package() -> None:
     for process in ("master", "worker"):
         above = {name for name in BELOW if process in everything_below(name)}
         assert above == {process, "testing", "scribengin_dev"}
+    importers = {
+        file.module
+        for file in shipped_files()
+        for imported, _line in imported_modules(file)
+        if room(imported) in ("master", "worker")
+    }
+    expect_none(sorted(m for m in importers if room(m) == "scribengin_dev" and m not in PROCESSES_SEEN))
+    assert PROCESSES_SEEN.keys() <= importers
 
 
 def test_nothing_that_users_install_but_the_testing_package_itself_may_import_it() -> None:
@@ -184,6 +214,16 @@ def test_names_of_ours_in_strings_name_something() -> None:
     ]
 
 
+def test_what_one_place_says_is_named_elsewhere() -> None:
+    """Where all nodes of dataflows stand, and the variable that names Hadoop's directory."""
+    modules = {file.module: file for file in shipped_files()}
+    expect_none(line for file in modules.values() for line in said_elsewhere(file))
+    for said, place in SAID_IN.items():
+        assert f'"{said}"' in modules[place].text, said
+    again = parse('LOCKS = "/scribengin/locks"\nDIRECTORY = "HADOOP_CONF_DIR"\nOTHER = f"/scribengin-{1}"\n')
+    assert len(said_elsewhere(again)) == 2
+
+
 def test_programs_in_strings_import_what_there_is_and_use_what_they_import(tmp_path: Path) -> None:
     files = python_files()
     modules = {file.module: file for file in files}
@@ -213,7 +253,7 @@ def test_rooms_are_told_from_module_names() -> None:
         "scribengin.base.model",
         "scribengin.log",
         "scribengin.log.namespace",
-        "scribengin_tools.cli",
+        "scribengin_tools.__main__",
     ]
     assert [room(name) for name in names] == ["base", "base", "log", "log", "scribengin_tools"]
     names = ["scribengin.log.format.dlsn", "scribengin.launcher.yarn.config", "scribengin_registry.embedded"]

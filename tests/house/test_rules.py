@@ -53,6 +53,13 @@ def test_the_rule_tells_crowded_assignments_from_swaps(text: str, lines: int) ->
     assert len(rules.crowded_assignments(parse(text))) == lines
 
 
+def test_nobody_asks_which_kind_of_connector_it_is() -> None:
+    """A new kind is an entry of `connectors.kinds`; a simulated one is of its own kind, and may."""
+    own = ("scribengin.connectors.", "scribengin.testing.simulation.streams.")
+    expect_none(line for f in shipped_files() if not f.module.startswith(own) for line in rules.kinds_asked(f))
+    assert len(rules.kinds_asked(parse("isinstance(sink, LogSinkConfig | FileSinkConfig)\nisinstance(a, Sink)"))) == 2
+
+
 def test_only_the_clock_reads_time() -> None:
     found = {file.path: rules.time_readers(file) for file in shipped_files()}
     expect_none(line for path, lines in found.items() if path not in TIME_READERS for line in lines)

@@ -61,8 +61,9 @@ _NOT_ENDED = "states=NEW,SUBMITTED,ACCEPTED,RUNNING"
 
 
 def verdict_of(launcher: str, program: str, yarn: YarnServers, registry_hosts: str, folder: Path, attempts: int) -> str:
-    """The last words of a program of this folder that was the master of an application."""
-    words = [launcher, str(attempts), str(folder), str(Path(__file__).with_name(program)), registry_hosts, str(folder)]
+    """The last words of a program that was the master of an application: one beside the launcher's tests."""
+    place = Path(__file__).with_name("launcher") / program
+    words = [launcher, str(attempts), str(folder), str(place), registry_hosts, str(folder)]
     done = subprocess.run(
         [sys.executable, "-c", _SUBMIT_PROGRAM, *words],
         env={**os.environ, "HADOOP_CONF_DIR": str(yarn.conf_directory)},

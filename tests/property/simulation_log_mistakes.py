@@ -15,7 +15,7 @@ import pytest
 
 from scribengin.base.failpoints import failpoint
 from scribengin.base.threads import pause
-from scribengin.connectors.log.source import LogSinkWriter
+from scribengin.connectors.log.sink import LogSinkWriter
 from scribengin.log import DLSN
 from scribengin.log.format.records import control_entry
 from scribengin.log.format.staged import StagedRange, control_payload

@@ -26,7 +26,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scribengin.base.commit_log import LOCKS, CommitDescriptor, CommitLog
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.base.names import LOCKS
 from scribengin.errors import Fenced, LogWriteFailed, RecordTooLarge
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, ReadAhead, StagedRange
 from scribengin.testing.failpoints import at_failpoint

@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.errors import ServerDown
 from scribengin.launcher.local.launcher import scribengin_home
 from scribengin_dev.harness.ending import ending_cleanly
@@ -61,7 +62,7 @@ class DevCluster:
         return {
             REGISTRY_VARIABLE: self.registry,
             "KAFKA_BOOTSTRAP_SERVERS": self.kafka,
-            "HADOOP_CONF_DIR": self.conf_directory,
+            CONF_VARIABLE: self.conf_directory,
         }
 
 

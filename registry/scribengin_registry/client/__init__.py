@@ -1,1 +1,7 @@
-"""What every client of a registry is made of: session, watches, limits, deadlines."""
+"""What every client of a registry is made of: session, watches, limits, deadlines. Who uses a registry takes from here
+what stands in `__all__`."""
+
+from scribengin_registry.client.interrupts import heard, interrupt
+from scribengin_registry.client.limits import BATCH_OPERATIONS_MAX, batches
+
+__all__ = ["BATCH_OPERATIONS_MAX", "batches", "heard", "interrupt"]

@@ -1,14 +1,18 @@
-"""What may be sent to a registry at all: well-formed paths and sizes that a server takes."""
+"""What may be sent to a registry at all: well-formed paths and sizes that a server takes, and how many operations one
+transaction has, for a server is kept busy by long ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import RegistryError
 
 REQUEST_BYTES_MAX = 900 * 1024
 """A server drops the connection at a request of 1 MiB (its jute.maxbuffer), and nobody would know why."""
+BATCH_OPERATIONS_MAX = 1000
+BATCH_BYTES_MAX = REQUEST_BYTES_MAX // 2
+"""Half of what a request may have: who adds some operations to a batch need not count."""
 
 
 def checked_path(path: str) -> str:
@@ -36,6 +40,21 @@ def checked_operations(operations: Sequence[Operation]) -> None:
         checked_path(operation.path)
     largest = max(operations, key=operation_bytes)
     checked_size("commit a transaction with", largest.path, sum(map(operation_bytes, operations)))
+
+
+def batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """All operations, in order, in batches for one transaction each. One that is too large by itself is one batch."""
+    batch: list[Operation] = []
+    size = 0
+    for operation in operations:
+        needed = operation_bytes(operation)
+        if batch and (len(batch) == BATCH_OPERATIONS_MAX or size + needed > BATCH_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(operation)
+        size += needed
+    if batch:
+        yield batch
 
 
 def operation_bytes(operation: Operation) -> int:

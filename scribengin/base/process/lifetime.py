@@ -28,9 +28,14 @@ from scribengin_registry.references import resolve_variables
 
 _LOG = logging.getLogger(__name__)
 
-FAILED = 1
-REGISTRY_GONE = 76
-"""The exit code of a process that gave its registry up."""
+EXIT_OK = 0
+"""The process was removed, or told to end, and has given everything back."""
+EXIT_FAILED = 1
+"""An error, which is the last thing in its log. Where the config is to blame it is 2, as everywhere."""
+EXIT_SESSION_LOST = 75
+"""A worker's registry session expired, so its tasks are somebody else's; a new worker takes its place."""
+EXIT_REGISTRY_GONE = 76
+"""The process gave its registry up."""
 PATIENCE_VARIABLE = "SCRIBENGIN_REGISTRY_PATIENCE_S"
 """For so many seconds a master or worker without a registry waits for it, then ends. Default: a day."""
 PATIENCE_S = 24 * 3600.0
@@ -48,7 +53,7 @@ def run_process(main: Callable[[list[str]], int]) -> NoReturn:
         code = main(sys.argv[1:])
     except Exception as error:  # noqa: BLE001  the process's outermost frame: it ends, and says why
         _LOG.warning(f"this process ends: {error!r}", exc_info=error, extra=tagged("process_ended"))
-        code = FAILED
+        code = EXIT_FAILED
     _end_within(_END_MAX_S, code)
     sys.exit(code)
 
@@ -139,7 +144,7 @@ class RegistryPatience:
             f"({PATIENCE_VARIABLE}): this process takes its registry for gone, and ends; `scribengin start` launches "
             "the dataflow again"
         )
-        end_at_once("registry_gone", text, REGISTRY_GONE)
+        end_at_once("registry_gone", text, EXIT_REGISTRY_GONE)
 
 
 def _thread_died(died: threading.ExceptHookArgs) -> None:
@@ -148,7 +153,7 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
     error = died.exc_value if died.exc_value is not None else died.exc_type()
     if _began_in(died.exc_traceback).startswith(_OURS):
         _LOG.warning(f"{name} died of {error!r}, and this process with it", exc_info=error, extra=tagged("thread_died"))
-        os._exit(FAILED)
+        os._exit(EXIT_FAILED)
     if not isinstance(error, SystemExit):
         _LOG.warning(
             f"{name}, a thread that is not ours, died of {error!r}", exc_info=error, extra=tagged("thread_died")

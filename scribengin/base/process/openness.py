@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 
-from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.names import DATAFLOWS, DEFAULT_NAMESPACE, LOCKS, ROOT
 from scribengin.errors import ConfigInvalid
 from scribengin_registry.contract import ProtectedRegistry
 from scribengin_registry.opening import AUTH_VARIABLE
 
 INSECURE_VARIABLE = "SCRIBENGIN_REGISTRY_INSECURE"
 """`1`: the same as `--insecure`. Dataflows start in a registry on other machines that has no user."""
-_OURS = ("/scribengin", "/scribengin/dataflows", "/scribengin/locks", DEFAULT_NAMESPACE)
+_OURS = (ROOT, DATAFLOWS, LOCKS, DEFAULT_NAMESPACE)
 """What is looked at: below a node that is open there are others."""
 
 

@@ -37,8 +37,8 @@ from scribengin.connectors.contract import (
 from scribengin.connectors.dafka.config import KIND, DafkaSinkConfig
 from scribengin.connectors.dafka.publishing import DafkaPublisher, RoundPublisher, published
 from scribengin.connectors.log.holds import Holds
-from scribengin.connectors.log.source import KIND as LOG_KIND
-from scribengin.connectors.log.source import LogSink, LogSinkConfig
+from scribengin.connectors.log.sink import KIND as LOG_KIND
+from scribengin.connectors.log.sink import LogSink, LogSinkConfig
 from scribengin.dafka import DafkaPartition
 from scribengin.errors import DataflowError, LogExists
 from scribengin.log import DLSN, LogConfig, LogNamespace, StagedRange

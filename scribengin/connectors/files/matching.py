@@ -95,7 +95,7 @@ def match(position: FilePosition, folded: Mapping[str, SeenFile], infos: list[Fi
     found = _find_renamed(position, lost, [*new, *others.values()], ask, changes)
     renamed = {info.name for info in found}
     for name in lost.keys() - changes.forgotten:
-        _judge(position, name, lost[name], None if name in renamed else others.get(name), ask, changes)
+        _follow(position, name, lost[name], None if name in renamed else others.get(name), ask, changes)
     more = [info for info in found if info.name not in there]
     return Match(_changed_position(position, folded, changes), [*infos, *more] if more else infos)
 
@@ -197,7 +197,7 @@ def _under_other_name(
     return None
 
 
-def _judge(
+def _follow(
     position: FilePosition, name: str, seen: SeenFile, info: FileInfo | None, ask: Question, changes: _Changes
 ) -> None:
     """What becomes of a file that is not under another name: `info` is what has its name now."""

@@ -8,7 +8,8 @@ from functools import partial
 import pyarrow as pa
 
 from scribengin.connectors.log.holds import Holds
-from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSource, LogSourceConfig
+from scribengin.connectors.log.sink import LogSink, LogSinkConfig
+from scribengin.connectors.log.source import LogSource, LogSourceConfig
 from scribengin.connectors.opening import Environment, Kind
 from scribengin.log import LogNamespace, RetentionHold
 from scribengin_registry.contract import Registry

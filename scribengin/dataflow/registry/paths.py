@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scribengin.base.commit_log import LOCKS
 from scribengin.base.model import from_node_name, node_name
+from scribengin.base.names import DATAFLOWS as DATAFLOWS
+from scribengin.base.names import LOCKS
+from scribengin.base.names import ROOT as ROOT
 
-ROOT = "/scribengin"
 NUMBERS = f"{ROOT}/numbers"
 """What numbers have been used by dataflows that were deleted; below it by their names."""
-DATAFLOWS = f"{ROOT}/dataflows"
 SOURCES = f"{LOCKS}/sources"
 """Below it every source of a dataflow has its node, and below that every stream."""
 SINKS = f"{LOCKS}/sinks"

@@ -37,7 +37,7 @@ class MultiLogRange:
     dlsns: DlsnRange
 
 
-class _Lane:
+class _WriteLane:
     """A log, and how much of it is under way. Guarded by the writer's lock."""
 
     def __init__(self, stream: LogStream) -> None:
@@ -67,7 +67,7 @@ class BalancedWriter(ClosedOrAborted):
         """Become the writer of all `logs`, waiting for each lock up to `timeout_s`. Raises ConfigInvalid, and as
         `LogNamespace.open_writer`; then it is the writer of none."""
         streams = open_streams(namespace, check_logs(logs), timeout_s=timeout_s)
-        self._lanes = [_Lane(stream) for stream in streams]
+        self._lanes = [_WriteLane(stream) for stream in streams]
         self._by_bytes = policy == "least_pending"
         self._retry_s = retry_s
         self._clock = clock
@@ -116,9 +116,9 @@ class BalancedWriter(ClosedOrAborted):
         self._closed = True
         for_each(lane.stream.abort for lane in self._lanes)
 
-    def _submit(self, size: int, submit: Callable[[LogWriter], Future[_T]]) -> tuple[_Lane, Future[_T]]:
+    def _submit(self, size: int, submit: Callable[[LogWriter], Future[_T]]) -> tuple[_WriteLane, Future[_T]]:
         """Hand something to the best log that takes it."""
-        full: dict[_Lane, OverCapacity] = {}
+        full: dict[_WriteLane, OverCapacity] = {}
         for _attempt in range(2 * len(self._lanes)):  # at worst, each fails once and its new writer once more
             self._check_open()
             lane = self._take_lane(size, full)
@@ -149,7 +149,7 @@ class BalancedWriter(ClosedOrAborted):
             f"those that still exist are tried again every {self._retry_s:g} s"
         )
 
-    def _take_lane(self, size: int, full: Container[_Lane]) -> _Lane | None:
+    def _take_lane(self, size: int, full: Container[_WriteLane]) -> _WriteLane | None:
         """The best log that can be written and is not `full`, with `size` bytes more under way. Opens those again whose
         time has come."""
         self._reopen_due()
@@ -164,14 +164,14 @@ class BalancedWriter(ClosedOrAborted):
             best.pending_bytes += size
             return best
 
-    def _put_back(self, lane: _Lane, size: int) -> None:
+    def _put_back(self, lane: _WriteLane, size: int) -> None:
         with self._lock:
             lane.pending_bytes -= size
 
-    def _answered(self, lane: _Lane, size: int, _answer: Future[_T]) -> None:
+    def _answered(self, lane: _WriteLane, size: int, _answer: Future[_T]) -> None:
         self._put_back(lane, size)
 
-    def _leave_out(self, lane: _Lane, error: ScribenginError) -> None:
+    def _leave_out(self, lane: _WriteLane, error: ScribenginError) -> None:
         with self._lock:
             if lane.retry_at_s is None:
                 lane.retry_at_s = self._clock.monotonic_s() + self._retry_s

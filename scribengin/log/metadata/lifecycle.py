@@ -19,7 +19,7 @@ from scribengin.log.metadata.segments import (
 )
 from scribengin.log.store.cold import cold_names, remove_cold
 from scribengin.log.store.contract import SegmentStore
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.compare_and_set import LookAgain, win_race
 from scribengin_registry.contract import ANY_VERSION, Create, Delete, Node, Operation, Registry, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, NodeNotEmpty, OutcomeUnknown, VersionConflict

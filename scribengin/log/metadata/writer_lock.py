@@ -101,7 +101,7 @@ class HeldLock:
         """Of the three below."""
         self._changed = False
         self._running = False
-        self._let_go = threading.Event()
+        self._relinquished = threading.Event()
         self._looking = threading.Lock()
         """Held during each look: none is under way once `relinquish` has returned."""
 
@@ -115,14 +115,14 @@ class HeldLock:
 
     def relinquish(self) -> None:
         """From here on the lock is not taken again, whatever becomes of it. Idempotent."""
-        self._let_go.set()
+        self._relinquished.set()
         with self._looking:
             self._metadata.registry.unwatch(self._on_change)
 
     def _on_change(self, _event: object) -> None:
         with self._guard:
             self._changed = True
-            if self._running or self._let_go.is_set():
+            if self._running or self._relinquished.is_set():
                 return
             self._running = True
         background(f"log-lock {self._metadata.log}", self._run).start()
@@ -133,27 +133,27 @@ class HeldLock:
                 self._look()
             except (RegistryUnreachable, OutcomeUnknown, SessionLost, InconsistentLog):
                 self._changed = True  # nobody knows yet: look again when it answers
-                self._let_go.wait(_RETRY_S)
+                self._relinquished.wait(_RETRY_S)
             except LogNotFound as error:
                 self._end(Fenced(f"log '{self._metadata.log}' was deleted under its writer: {error}"))
             except ScribenginError as error:
                 self._end(error)
 
     def _end(self, error: ScribenginError) -> None:
-        if not self._let_go.is_set():
-            self._let_go.set()
+        if not self._relinquished.is_set():
+            self._relinquished.set()
             self._metadata.registry.unwatch(self._on_change)
             self._ended(error)
 
     def _pending(self) -> bool:
         with self._guard:
-            self._running = self._changed and not self._let_go.is_set()
+            self._running = self._changed and not self._relinquished.is_set()
             self._changed = False
             return self._running
 
     def _look(self) -> None:
         with self._looking:
-            if self._let_go.is_set():
+            if self._relinquished.is_set():
                 return
             held = self._metadata.registry.find(self._metadata.lock_path, self._on_change)
             if held is None or not self._is_ours(held):

@@ -29,7 +29,7 @@ from scribengin.log.metadata.lifecycle import finish_deletion
 from scribengin.log.metadata.segments import LogDescriptor, LogMetadata, LogState, SegmentDescriptor, SegmentsHead
 from scribengin.log.retention.compression import bodies_of, hold_same_bytes, write_entries
 from scribengin.log.store.contract import PlacedEntry, SegmentName, SegmentStore, SegmentView
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, OutcomeUnknown, VersionConflict
 

@@ -25,7 +25,7 @@ from scribengin.log.retention.compression import drop_raw_segments, is_dead_copy
 from scribengin.log.retention.holds import RegisteredReaders, check_visible
 from scribengin.log.retention.offloading import dead_cold, drop_hot_segments
 from scribengin.log.store.contract import SegmentName, SegmentStore
-from scribengin_registry.client.batches import BATCH_OPERATIONS_MAX, batches
+from scribengin_registry.client import BATCH_OPERATIONS_MAX, batches
 from scribengin_registry.contract import Delete, Operation
 
 _MS_AN_HOUR = 3_600_000

@@ -45,7 +45,7 @@ from scribengin.log.scan.unfinished import Found, Refusal, decide, scan
 from scribengin.log.store.contract import SEGMENT_MAX, PlacedEntry, SegmentName, SegmentStore, Tail
 from scribengin.log.store.index import EntryPlace, walk
 from scribengin.log.write.recovery import StagedLookup, completed
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.contract import Delete, Operation
 
 _ASIDE = "aside"

@@ -20,7 +20,7 @@ from pathlib import Path
 from scribengin.base.model import from_node_name
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log.inspect import LogMetadata, segment_nodes
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.contract import Create, Delete, Operation, Registry, Set
 from scribengin_registry.errors import NodeMissing
 

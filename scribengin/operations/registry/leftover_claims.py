@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
-from scribengin.connectors.files import FileSinkConfig
+from scribengin.connectors.files.formats.kinds import NOUN as FILES
 from scribengin.connectors.files.remains import StreamRemains, files_on_their_way, remains_of
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
@@ -62,17 +62,17 @@ def unclaimed_files(registry: Registry, home: Path) -> Iterator[tuple[str, str]]
     names: a config of this registry, or the descriptor in a package that this user has submitted.
     """
     seen: set[str] = set()
-    for sink in _file_sinks(registry, home):
-        if sink.path in seen:
+    for path in _directories_written(registry, home):
+        if path in seen:
             continue
-        seen.add(sink.path)
+        seen.add(path)
         with suppress(ScribenginError, OSError):  # a file system that is not to be had here is another place's to check
-            resource, found = files_on_their_way(sink.path)
+            resource, found = files_on_their_way(path)
             if found and registry.find(paths.sink_resource(resource)) is None:
-                yield sink.path, ", ".join(f"{count} {kind}" for kind, count in found.items())
+                yield path, ", ".join(f"{count} {kind}" for kind, count in found.items())
 
 
-def _file_sinks(registry: Registry, home: Path) -> Iterator[FileSinkConfig]:
+def _directories_written(registry: Registry, home: Path) -> Iterator[str]:
     configs: list[DataflowConfig] = []
     for name in dataflow_names(registry):
         with suppress(ScribenginError):
@@ -84,7 +84,8 @@ def _file_sinks(registry: Registry, home: Path) -> Iterator[FileSinkConfig]:
         with suppress(ScribenginError, OSError):
             configs.append(load_config(package))
     for config in configs:
-        yield from (sink for sink in config.sinks.values() if isinstance(sink, FileSinkConfig))
+        written = [sink.endpoint() for sink in config.sinks.values()]
+        yield from (thing.name for thing in written if thing.noun == FILES)
 
 
 def asked_for(namespace: LogNamespace, log: str, commit_log: str) -> str | None:

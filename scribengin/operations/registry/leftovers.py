@@ -185,7 +185,7 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
         for log, hold in holds:
             if hold.dataflow not in known:
                 what = f"log '{log}' of {path} keeps records for dataflow '{hold.dataflow}', which is not there"
-                yield Leftover("hold", what, partial(_let_go, registry, path, log, hold.reader))
+                yield Leftover("hold", what, partial(_release_hold, registry, path, log, hold.reader))
     named = set()
     for log_descriptor, modified_s in _descriptors(registry, path):
         named.add(log_descriptor.directory)
@@ -228,7 +228,7 @@ def _to_come(registry: Registry) -> set[str]:
     return {member.dataflow for name in chain_names(registry) for member in get_chain(registry, name).members}
 
 
-def _let_go(registry: Registry, path: str, log: str, reader: str) -> None:
+def _release_hold(registry: Registry, path: str, log: str, reader: str) -> None:
     with LogNamespace.open(path, registry=registry) as namespace, suppress(LogNotFound):
         namespace.unregister_reader(log, reader)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyspark
 
+from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.spark.session import spark_home
 from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime, cache_directory, find_java
@@ -115,7 +116,7 @@ def _pack(archive: Path, java: JavaRuntime, jvm_options: str) -> None:
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_SUBMIT_OPTS": f"{jvm_options} -Xshare:off -XX:DumpLoadedClassList={classes}".strip(),
     }
-    for in_class_path in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+    for in_class_path in (CONF_VARIABLE, "YARN_CONF_DIR"):
         environ.pop(in_class_path, None)
     try:
         _run([sys.executable, "-m", "scribengin.spark.session.loaded_classes", str(class_path)], environ)

@@ -101,7 +101,7 @@ class KafkaClients:
         """Wait until readers of committed records see just that: a mark may come late."""
         _await(lambda: [value for _offset, value in self.seen(partition)], list(wanted), f"what is seen {what}")
 
-    def judged(self, act: Callable[[], object]) -> type[ScribenginError] | None:
+    def raised_by(self, act: Callable[[], object]) -> type[ScribenginError] | None:
         """The engine's own error for what is raised."""
         try:
             act()
@@ -167,9 +167,9 @@ def a_newer_producer_fences_the_older_one_and_aborts_what_it_left(bootstrap: str
     clients.move(older, 1, "left")
     newer = clients.producer()
     expect(clients.moved()[0] < 0, "an offset of a transaction that was left is not moved once another was fenced")
-    told = clients.judged(lambda: older.commit_transaction(_LIMIT_S))
+    told = clients.raised_by(lambda: older.commit_transaction(_LIMIT_S))
     expect_equal(told, DecisionUnknown, "how the engine takes it that a fenced producer commits")
-    told = clients.judged(older.begin_transaction)
+    told = clients.raised_by(older.begin_transaction)
     expect_equal(told, DecisionUnknown, "how the engine takes it that a fenced producer goes on")
     clients.stage(newer, b"new")
     newer.commit_transaction(_LIMIT_S)
@@ -183,7 +183,7 @@ def a_fenced_producer_that_begins_anew_is_told_when_it_flushes(bootstrap: str) -
     clients.producer()
     older.begin_transaction()
     older.produce(clients.topic, b"late", None, 0)
-    told = clients.judged(lambda: older.flush(_LIMIT_S))
+    told = clients.raised_by(lambda: older.flush(_LIMIT_S))
     expect_equal(told, DecisionUnknown, "how the engine takes it that a fenced producer flushes")
     expect_equal(clients.ends(), (0, 0, 0), "where the partition ends")
 
@@ -207,7 +207,7 @@ def a_transaction_that_is_open_for_too_long_is_aborted(bootstrap: str) -> None:
     clients.stage(producer, b"late")
     _await(lambda: clients.ends()[1], 2, "where the partition ends for readers of committed records")
     expect_equal(clients.seen(), [], "what is seen of a transaction that took too long")
-    told = clients.judged(lambda: producer.commit_transaction(_LIMIT_S))
+    told = clients.raised_by(lambda: producer.commit_transaction(_LIMIT_S))
     expect_equal(told, DecisionUnknown, "how the engine takes it that it commits now")
 
 
@@ -218,7 +218,9 @@ def a_transaction_that_wrote_nothing_ends_at_once(bootstrap: str) -> None:
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         end(_LIMIT_S)
-    expect(clients.judged(lambda: producer.produce(clients.topic, b"1", None, 0)) is not None, "produce() needs begin")
+    expect(
+        clients.raised_by(lambda: producer.produce(clients.topic, b"1", None, 0)) is not None, "produce() needs begin"
+    )
     expect_equal(clients.ends(), (0, 0, 0), "where the partition ends")
 
 
@@ -233,7 +235,7 @@ def a_record_that_is_too_large_is_said_to_be_and_its_transaction_can_be_aborted(
         producer.flush(_LIMIT_S)
         producer.commit_transaction(_LIMIT_S)
 
-    expect_equal(clients.judged(write), RecordTooLarge, "how the engine takes it")
+    expect_equal(clients.raised_by(write), RecordTooLarge, "how the engine takes it")
     producer.abort_transaction(_LIMIT_S)
     clients.stage(producer, b"small")
     producer.commit_transaction(_LIMIT_S)

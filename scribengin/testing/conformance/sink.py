@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from scribengin.base.commit_log import LOCKS
+from scribengin.base.names import LOCKS
 from scribengin.connectors.contract import PAYLOAD, SinkStreamDescriptor
 from scribengin.errors import RecordRefused, RecordTooLarge
 from scribengin.testing.conformance.expecting import expect, expect_equal, numbered, promised

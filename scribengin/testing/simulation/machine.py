@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from scribengin.base.process.lifetime import FAILED
+from scribengin.base.process.lifetime import EXIT_FAILED, EXIT_SESSION_LOST
 from scribengin.errors import ScribenginError
 from scribengin.launcher.contract import (
     ContainerDescriptor,
@@ -27,7 +27,7 @@ from scribengin.testing.simulation.registry import SimulatedSession
 from scribengin.testing.simulation.rewinding import PROGRAM
 from scribengin.testing.simulation.scheduler import ProcessEnded, SimulatedProcess, SimulatedThread
 from scribengin.worker.host import WorkerHost
-from scribengin.worker.process import EXIT_SESSION_LOST, WorkerProcess, WorkerSettings
+from scribengin.worker.process import WorkerProcess, WorkerSettings
 from scribengin_registry.errors import SessionLost
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Machine:
     def _thread_died(self, container: Container, thread: SimulatedThread, error: BaseException) -> None:
         self.world.tell(f"{thread} died of {error!r}")
         self.world.errors.append(error)
-        self.end(container, ContainerExit("exited", FAILED, f"exit code {FAILED}"))
+        self.end(container, ContainerExit("exited", EXIT_FAILED, f"exit code {EXIT_FAILED}"))
 
 
 class SimulatedLauncher(ContainerLauncher):

@@ -11,7 +11,7 @@ import pytest
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
-from scribengin.connectors.log.source import LogSinkConfig
+from scribengin.connectors.log.sink import LogSinkConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink

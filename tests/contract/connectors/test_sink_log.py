@@ -13,7 +13,8 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.log.holds import Holds
-from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSource, LogSourceConfig
+from scribengin.connectors.log.sink import LogSink, LogSinkConfig
+from scribengin.connectors.log.source import LogSource, LogSourceConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import DataflowError, Fenced, InvalidLogName, LogNotFound, StaleOwner
 from scribengin.log import LogNamespace

@@ -19,7 +19,7 @@ from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, R
 from scribengin.testing import check_source
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
-from tests.contract.kafka_ranges import ALL, elsewhere, everything, names, numbered, payloads, reader, rows
+from tests.contract.connectors.kafka_ranges import ALL, elsewhere, everything, names, numbered, payloads, reader, rows
 from tests.servers.kafka_memory import MemorySide
 from tests.servers.kafka_side import KafkaSide
 

@@ -12,7 +12,7 @@ from scribengin.connectors.kafka.source.config import KafkaSourceConfig
 from scribengin.connectors.kafka.source.source import KafkaSource
 from scribengin.errors import ConfigInvalid
 from scribengin_dev.servers.kafka import KafkaServer
-from tests.contract.kafka_ranges import ALL, payloads, reader
+from tests.contract.connectors.kafka_ranges import ALL, payloads, reader
 from tests.servers.kafka_side import KafkaSide
 
 TOPIC = "rewound"

@@ -16,7 +16,8 @@ from scribengin.base.model import Position
 from scribengin.connectors import Environment, open_source
 from scribengin.connectors.contract import RoundLimits
 from scribengin.connectors.log.holds import Holds
-from scribengin.connectors.log.source import LogSink, LogSinkConfig, LogSourceConfig
+from scribengin.connectors.log.sink import LogSink, LogSinkConfig
+from scribengin.connectors.log.source import LogSourceConfig
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths

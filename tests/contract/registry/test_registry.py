@@ -14,7 +14,7 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.client.batches import batches
+from scribengin_registry.client import batches
 from scribengin_registry.client.limits import REQUEST_BYTES_MAX
 from scribengin_registry.contract import Check, Create, Delete, Operation, Registry, SessionState, Set, WatchEvent
 from scribengin_registry.errors import (

@@ -30,7 +30,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.contract import Registry
-from tests.integration.kafka_rounds import Flow, drained, kafka_flow, topic_sink
+from tests.integration.connectors.kafka_rounds import Flow, drained, kafka_flow, topic_sink
 from tests.servers.kafka_clients import PATIENT, await_markers
 
 PREPARED = "round.prepare:after"

@@ -22,7 +22,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka_cluster import TRANSACTIONS, KafkaBrokers
 from scribengin_registry.contract import Registry
-from tests.integration.kafka_rounds import Flow, Killed, die, drained, kafka_flow
+from tests.integration.connectors.kafka_rounds import Flow, Killed, die, drained, kafka_flow
 
 pytestmark = pytest.mark.timeout(600)
 LIMIT_S = 180.0

@@ -28,7 +28,7 @@ from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
-from tests.integration.kafka_rounds import Flow, Killed, die, kafka_flow, topic_sink
+from tests.integration.connectors.kafka_rounds import Flow, Killed, die, kafka_flow, topic_sink
 
 PREPARED = "round.prepare:after"
 DECIDED = "kafka.commit:after"

@@ -13,9 +13,9 @@ import pytest
 
 from scribengin.dataflow.config import RoundConfig
 from scribengin.dataflow.registry.edit_log import edits
-from tests.integration import edited_flow
 from tests.integration.cluster import Cluster, Flow
-from tests.integration.edited_flow import LOGS, Commits, accepted, at_least, steady_load, watched
+from tests.integration.dataflow import edited_flow
+from tests.integration.dataflow.edited_flow import LOGS, Commits, accepted, at_least, steady_load, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 cluster, flow = edited_flow.cluster, edited_flow.flow

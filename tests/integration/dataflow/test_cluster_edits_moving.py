@@ -12,9 +12,9 @@ import threading
 import pytest
 
 from scribengin.dataflow.config import ContainerConfig
-from tests.integration import edited_flow
 from tests.integration.cluster import Cluster, Flow
-from tests.integration.edited_flow import LOGS, LOOK_S, steady_load
+from tests.integration.dataflow import edited_flow
+from tests.integration.dataflow.edited_flow import LOGS, LOOK_S, steady_load
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 cluster, flow = edited_flow.cluster, edited_flow.flow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.pages import terminal_in
+from tests.integration.docs.pages import terminal_in
 
 
 def test_a_sink_of_ones_own_is_held_against_the_contract(tmp_path: Path) -> None:

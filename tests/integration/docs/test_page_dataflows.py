@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scribengin_registry.contract import Registry
-from tests.integration.pages import stand_in_for_sandbox, terminal_in
+from tests.integration.docs.pages import stand_in_for_sandbox, terminal_in
 
 
 @pytest.mark.spark

@@ -13,7 +13,7 @@ from scribengin.dataflow.registry.descriptors import DataflowStatus
 from scribengin.monitoring.metrics import MasterSeries, WorkerSeries
 from scribengin_registry.contract import Registry
 from tests.integration import watched
-from tests.integration.pages import stand_in_for_sandbox, terminal_in
+from tests.integration.docs.pages import stand_in_for_sandbox, terminal_in
 
 
 def test_watching_runs_as_it_is_printed(tmp_path: Path, registry: Registry) -> None:

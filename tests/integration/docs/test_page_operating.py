@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pages import sandbox_of, terminal_in
+from tests.integration.docs.pages import sandbox_of, terminal_in
 
 
 @pytest.mark.spark

@@ -7,7 +7,7 @@ from pathlib import Path
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.proxy import ProxyConfig
 from scribengin_registry.contract import Registry
-from tests.integration.pages import end_background, stand_in_for_sandbox, terminal_in
+from tests.integration.docs.pages import end_background, stand_in_for_sandbox, terminal_in
 
 
 def test_proxies_run_as_they_are_printed(tmp_path: Path, registry: Registry) -> None:

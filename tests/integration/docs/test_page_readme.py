@@ -12,7 +12,7 @@ import pytest
 
 from tests.house.pages import blocks_of
 from tests.house.tree import ROOT
-from tests.integration.pages import Terminal, sandbox_of, terminal_in
+from tests.integration.docs.pages import Terminal, sandbox_of, terminal_in
 
 PAGE = "README.md"
 TWO_COMMANDS = "python3 tools/dev.py demo"

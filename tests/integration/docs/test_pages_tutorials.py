@@ -8,7 +8,7 @@ import pytest
 
 from scribengin_registry.contract import Registry
 from tests.house.pages import TUTORIALS
-from tests.integration.pages import stand_in_for_sandbox, terminal_in
+from tests.integration.docs.pages import stand_in_for_sandbox, terminal_in
 
 
 @pytest.mark.parametrize("page", TUTORIALS)

@@ -21,7 +21,7 @@ from scribengin.launcher.skein.client import attempt_of
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
-from tests.integration.shipped_flow import feed, submit_shipped
+from tests.integration.launcher.shipped_flow import feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -16,7 +16,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin_dev.servers.hadoop.yarn import LABEL, RUN_VARIABLE, YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
-from tests.integration.shipped_flow import feed, submit_shipped
+from tests.integration.launcher.shipped_flow import feed, submit_shipped
 from tests.integration.yarn_cluster import YarnFlow, submit_on_yarn, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scribengin.testing.waiting import wait_until
-from tests.integration.kerberos_hdfs import SecureHdfs, secure_hdfs
+from tests.integration.launcher.kerberos_hdfs import SecureHdfs, secure_hdfs
 
 _TIMEOUT_S = 240.0
 

@@ -25,7 +25,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import RegistryClosed, RegistryUnreachable, SessionLost
 from scribengin_registry.opening import connect
-from tests.integration.log_writers import handmade_writer
+from tests.integration.log.log_writers import handmade_writer
 
 LOG = "flights/0"
 

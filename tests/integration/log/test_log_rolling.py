@@ -21,7 +21,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import OutcomeUnknown, SessionLost
 from scribengin_registry.opening import connect
-from tests.integration.log_writers import handmade_writer
+from tests.integration.log.log_writers import handmade_writer
 
 LOG = "a-log"
 LARGE = bytes(4000)

@@ -19,7 +19,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from tests.integration.log_writers import handmade_writer
+from tests.integration.log.log_writers import handmade_writer
 
 LOG = "a-log"
 HOUR_MS = 3_600_000

@@ -9,10 +9,10 @@ import pytest
 
 from scribengin.log import LogConfig
 from scribengin.operations.chain.config import ChainConfig, full_name
+from scribengin.operations.chain.lifecycle import stop_chain
 from scribengin.operations.chain.submit import submit_chain
 from scribengin.operations.verify.verify import ends_of, generate, verify
 from scribengin_registry.embedded import EmbeddedZooKeeper
-from scribengin_tools.rendering.chain import stop_chain
 from tests.integration.cluster import Cluster, Flow, running_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -18,6 +18,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import ChainExists
 from scribengin.log import LogNamespace, RetentionHold
+from scribengin.operations.chain import lifecycle as chains
 from scribengin.operations.chain import submit as submitting
 from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.registry import create_chain, descriptor_of, find_chain
@@ -26,7 +27,6 @@ from scribengin.operations.lifecycle import masters
 from scribengin.operations.restart import next_version
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.rendering import chain as chains
 from tests.integration import watched
 from tests.integration.cli_runner import CommandLine, whole_tree
 

@@ -17,12 +17,12 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import ConfigInvalid, SourceMissing
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogNamespace
+from scribengin.operations.chain.check import check_chain
 from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.submit import check as checking
 from scribengin.operations.submit.explain import explain
 from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
 from scribengin_registry.contract import Registry
-from scribengin_tools.rendering import checking
-from scribengin_tools.rendering.chain_checking import check_chain
 
 NOBODY = 65534
 

@@ -19,13 +19,13 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import MARKER, checkpoints_of, named_checkpoints, registry_begun_ms
 from scribengin.errors import CheckpointMismatch, ConfigInvalid
+from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
 from scribengin.operations.rewind import Rewind
 from scribengin.operations.state import state_of
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace
 from scribengin_registry.contract import Registry
-from scribengin_tools.rendering.chain import delete_dataflow
 from tests.crash.counting_query import CountingTransform
 from tests.integration.cli_runner import quiet_config
 from tests.integration.owners import owner_with_state

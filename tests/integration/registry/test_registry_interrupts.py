@@ -13,7 +13,7 @@ import typer
 
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.harness.ending import ending_cleanly
-from scribengin_registry.client.interrupts import interrupt
+from scribengin_registry.client import interrupt
 from scribengin_registry.contract import Registry
 from scribengin_registry.opening import connect
 

@@ -18,11 +18,11 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import ScribenginError
 from scribengin.log import LogNamespace
 from scribengin.operations.lifecycle import author, masters
+from scribengin.operations.submit import check as checking
 from scribengin.operations.submit.submit import submit
 from scribengin.spark import runtime
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
-from scribengin_tools.rendering import checking
 from tests.integration.cli_runner import CommandLine
 
 pytestmark = pytest.mark.usefixtures("verdicts")

@@ -14,7 +14,7 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from tests.integration import watched
-from tests.integration.web_page import PATIENCE_S, kept, opened, serving
+from tests.integration.tools.web_page import PATIENCE_S, kept, opened, serving
 
 FLOW = "flight_delays"
 

@@ -18,7 +18,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.opening import connect
 from tests.integration import watched
-from tests.integration.web_page import PATIENCE_S, kept, opened, serving
+from tests.integration.tools.web_page import PATIENCE_S, kept, opened, serving
 
 
 def put_chain(registry: Registry) -> Clock:

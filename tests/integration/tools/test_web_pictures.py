@@ -19,7 +19,7 @@ from scribengin_tools.web.model.watcher import Watcher
 from tests.house.tree import ROOT
 from tests.integration import watched
 from tests.integration.tools.test_monitor import PICTURE as PICTURE_OF_MONITOR
-from tests.integration.web_page import PATIENCE_S, opened, serving, with_words, words_in
+from tests.integration.tools.web_page import PATIENCE_S, opened, serving, with_words, words_in
 
 PICTURES = ROOT / "docs" / "pictures"
 LOOKS = 60

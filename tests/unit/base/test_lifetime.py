@@ -49,7 +49,7 @@ thread_of("scribengin.worker.executor", {what!r}).start()
 threading.Event().wait()
 """,
     )
-    assert ended.returncode == lifetime.FAILED
+    assert ended.returncode == lifetime.EXIT_FAILED
     assert "executor-1 died of" in ended.stderr
 
 
@@ -77,7 +77,7 @@ threading.Thread(target=threading.Event().wait, daemon=False).start()
 raise OSError(28, "No space left on device")
 """,
     )
-    assert ended.returncode == lifetime.FAILED
+    assert ended.returncode == lifetime.EXIT_FAILED
     assert "No space left" in ended.stderr
 
 
@@ -156,7 +156,7 @@ def test_a_process_whose_registry_is_gone_for_good_ends_and_says_so(ends: list[t
     registry.move(SessionState.SUSPENDED)
     wait_until(lambda: ends, 120, "the end")
     event, message, code = ends[0]
-    assert (event, code) == ("registry_gone", lifetime.REGISTRY_GONE)
+    assert (event, code) == ("registry_gone", lifetime.EXIT_REGISTRY_GONE)
     assert "nowhere:1" in message
     assert "scribengin start" in message
 
@@ -172,7 +172,7 @@ def test_a_process_that_connects_has_patience_from_then_on(
     assert told_of_open == [registry]
     registry.move(SessionState.SUSPENDED)
     wait_until(lambda: ends, 120, "the end")
-    assert (ends[0][0], ends[0][2]) == ("registry_gone", lifetime.REGISTRY_GONE)
+    assert (ends[0][0], ends[0][2]) == ("registry_gone", lifetime.EXIT_REGISTRY_GONE)
 
 
 def test_one_whose_registry_comes_back_goes_on(ends: list[tuple[str, str, int]]) -> None:

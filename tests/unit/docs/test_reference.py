@@ -13,7 +13,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.log import LogConfig
 from scribengin.operations.chain.config import ChainConfig
 from scribengin_dev.reference.pages import DIRECTORY, pages
-from scribengin_tools.field_docs import described_schema, field_docs
+from scribengin_tools.rendering.field_docs import described_schema, field_docs
 from tests.house.tree import expect_none, shipped_files
 
 PAGES = pages()

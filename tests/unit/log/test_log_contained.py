@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scribengin.base.commit_log import LOCKS, CommitDescriptor, CommitLog
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.base.model import node_name, plain_path
+from scribengin.base.names import LOCKS
 from scribengin.errors import ConfigInvalid, DescriptorUnreadable, StoreNotMounted
 from scribengin.log import LogNamespace, StagedRange
 from scribengin.log.store.mark import MARK, STORES_VARIABLE

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from scribengin.connectors.kafka.sink.config import KafkaSinkConfig
-from scribengin.connectors.log.source import LogSinkConfig, LogSourceConfig
+from scribengin.connectors.log.sink import LogSinkConfig
+from scribengin.connectors.log.source import LogSourceConfig
 from scribengin.dataflow.edges import Edge, unawaited
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.chain.config import ChainConfig, is_chain, load_chain

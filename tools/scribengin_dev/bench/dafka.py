@@ -11,7 +11,7 @@ from scribengin_dev.bench.beside import DAFKA, PeerBench
 from scribengin_dev.bench.clients.jobs import Job, run_job, run_pair, started
 from scribengin_dev.bench.peers.peers import Peer
 from scribengin_dev.bench.rows import Row, medians
-from scribengin_tools.dafka_speed import tower_of_its_own
+from scribengin_tools.cli.dafka.speed import tower_of_its_own
 
 _SIZES = (16, 100, 1_000)
 _LIVE_PER_S, _LIVE_BYTES = 1_000, 100

@@ -18,7 +18,7 @@ from scribengin.errors import DataflowError
 from scribengin_dev.demo.display import Display
 from scribengin_dev.demo.flights import LOGS, Flights
 from scribengin_dev.harness.installation import NAMESPACE, Installation
-from scribengin_tools.dafka_speed import tower_of_its_own
+from scribengin_tools.cli.dafka.speed import tower_of_its_own
 
 _SAID_BYTES = 3_000
 _BEACONS = {"interval": 200, "timeout": 4_000}

@@ -12,7 +12,7 @@ from types import FrameType
 import typer
 
 from scribengin.errors import ScribenginError
-from scribengin_registry.client.interrupts import heard
+from scribengin_registry.client import heard
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.process import lifetime
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
@@ -34,7 +35,6 @@ from scribengin.launcher.contract import (
 from scribengin.log import LogNamespace
 from scribengin.master.leadership import Ending, MasterSettings
 from scribengin.master.process import Master
-from scribengin.worker import process
 from scribengin.worker.process import TICK_S
 from scribengin.worker.reporting import ReportSchedule
 from scribengin_registry.contract import ProtectedRegistry, Registry, SessionState, WatchEvent
@@ -43,8 +43,8 @@ from scribengin_registry.opening import connect
 
 EXECUTOR = "executor-1"
 SESSION_TIMEOUT_S = 60.0
-SESSION_LOST = ContainerExit("exited", process.EXIT_SESSION_LOST, f"exit code {process.EXIT_SESSION_LOST}")
-REMOVED = ContainerExit("exited", process.EXIT_OK, f"exit code {process.EXIT_OK}")
+SESSION_LOST = ContainerExit("exited", lifetime.EXIT_SESSION_LOST, f"exit code {lifetime.EXIT_SESSION_LOST}")
+REMOVED = ContainerExit("exited", lifetime.EXIT_OK, f"exit code {lifetime.EXIT_OK}")
 
 
 class IdleWorker:
@@ -250,7 +250,7 @@ class Crew:
             try:
                 self._working[container.id] = IdleWorker(container, self._session_timeout_s, self.clock)
             except RegistryError as error:  # as a worker's process ends that cannot register
-                return ContainerExit("exited", process.EXIT_FAILED, str(error))
+                return ContainerExit("exited", lifetime.EXIT_FAILED, str(error))
         return self._working[container.id].tick()
 
 

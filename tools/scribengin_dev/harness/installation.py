@@ -13,6 +13,7 @@ from threading import Event
 from typing import Literal
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import DataflowState, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
@@ -146,5 +147,5 @@ def _on_yarn(directory: Path, launcher: str, say: Callable[[str], None]) -> Iter
         say(f"HDFS at {hdfs.url}; starting YARN with two nodes")
         with YarnServers(directory / "yarn", hdfs=hdfs) as yarn:
             say(f"YARN at {yarn.web_url}, HADOOP_CONF_DIR={yarn.conf_directory}")
-            os.environ["HADOOP_CONF_DIR"] = str(yarn.conf_directory)
+            os.environ[CONF_VARIABLE] = str(yarn.conf_directory)
             yield YarnContainers(launcher, hdfs, yarn)

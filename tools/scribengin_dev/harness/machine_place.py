@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.log import LogNamespace
 from scribengin.log.store.bookkeeper.client import JARS_VARIABLE
 from scribengin_dev.harness.containers import YarnContainers
@@ -47,7 +48,7 @@ def machine_place(
             os.environ.update(environment)
         say("starting YARN, with a NodeManager on each machine")
         yarn = room.start_yarn(hdfs)
-        os.environ["HADOOP_CONF_DIR"] = str(yarn.conf_directory)
+        os.environ[CONF_VARIABLE] = str(yarn.conf_directory)
         LogNamespace.bind(NAMESPACE, location, registry=registry, store=store)
         namespace = opened.enter_context(LogNamespace.open(NAMESPACE, registry=registry))
         containers = YarnContainers(launcher, hdfs, yarn, environment)

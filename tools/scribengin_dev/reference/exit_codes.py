@@ -9,7 +9,6 @@ from scribengin import errors
 from scribengin.base.process import lifetime
 from scribengin.errors import ScribenginError
 from scribengin.launcher.yarn.application_master import container
-from scribengin.worker import process
 from scribengin_registry import errors as registry_errors
 from scribengin_tools.cli import main as cli
 
@@ -40,11 +39,11 @@ An error's class says what a command that fails by it ends with. Every other one
 |---|---|---|
 """
 _OF_PROCESSES = {
-    process.EXIT_OK: "it was removed, or told to end, and has given everything back",
-    process.EXIT_FAILED: "an error, which is the last thing in its log",
+    lifetime.EXIT_OK: "it was removed, or told to end, and has given everything back",
+    lifetime.EXIT_FAILED: "an error, which is the last thing in its log",
     errors.ConfigError.exit_code: "the config is to blame, or what it names is not there",
-    process.EXIT_SESSION_LOST: "a worker's session with the registry expired; a new worker takes its place",
-    lifetime.REGISTRY_GONE: "the registry was away for longer than `SCRIBENGIN_REGISTRY_PATIENCE_S`",
+    lifetime.EXIT_SESSION_LOST: "a worker's session with the registry expired; a new worker takes its place",
+    lifetime.EXIT_REGISTRY_GONE: "the registry was away for longer than `SCRIBENGIN_REGISTRY_PATIENCE_S`",
     container.OVER_MEMORY: "on YARN: it held more than `container.memory_mb`",
 }
 

@@ -17,7 +17,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edits import kind_of
 from scribengin.log import LogConfig, ReaderConfig
 from scribengin.operations.chain.config import ChainConfig
-from scribengin_tools.field_docs import field_docs
+from scribengin_tools.rendering.field_docs import field_docs
 
 Edits = Callable[[tuple[str, ...]], EditKind]
 _MADE = "Made from the code by `python -m scribengin_dev.reference`."

@@ -13,6 +13,7 @@ from types import FrameType
 from scribengin.base.clock import Clock
 from scribengin.errors import ScribenginError
 from scribengin.operations.chain.draining import left_to_read
+from scribengin.operations.chain.lifecycle import stop_chain
 from scribengin.operations.chain.registry import ChainDescriptor
 from scribengin.operations.chain.submit import submit_chain
 from scribengin.operations.verify.tracking import Verdict
@@ -25,7 +26,6 @@ from scribengin_dev.soak.measuring import Lives, server_figures
 from scribengin_dev.soak.pace import EndedEarly, Pace
 from scribengin_dev.soak.report import Done, SoakMeasurement
 from scribengin_dev.soak.schedule import Act, schedule
-from scribengin_tools.rendering.chain import stop_chain
 
 _SAMPLE_S = 5.0
 Say = Callable[[str], None]

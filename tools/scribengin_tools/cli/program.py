@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from importlib import import_module
 
-from scribengin_registry.client.interrupts import interrupt
+from scribengin_registry.client import interrupt
 
 
 def run_program(module: str) -> None:

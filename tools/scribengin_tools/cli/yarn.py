@@ -58,8 +58,8 @@ def preflight(
     """
     from scribengin.dataflow.config import load_config
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.submit.preflight import preflight as check
     from scribengin.operations.submit.shipping import with_environment
-    from scribengin_tools.rendering.yarn import preflight as check
     from scribengin_tools.rendering.yarn import shown
 
     config = load_config(flow, overrides(settings))

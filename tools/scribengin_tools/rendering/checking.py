@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import ScribenginError
-from scribengin.operations.state import TaskState, state_here
-from scribengin.operations.submit.explain import Explanation, explain
-from scribengin.spark import runtime
-from scribengin.spark.stateful.transformation import StatefulTransformation, load_transformation
-from scribengin.spark.transform.spec import CheckedPlan, StateOperator, TransformationSpec
-from scribengin_registry.contract import Registry
+from scribengin.operations.submit.explain import Explanation
+from scribengin.spark.transform.spec import StateOperator
 from scribengin_tools.rendering.text import facts, table
 
 _TASKS_SHOWN_MAX = 20
 _NAMES_SHOWN_MAX = 6
-
-
-def check(
-    registry: Registry,
-    config: DataflowConfig,
-    *,
-    exists: bool = False,
-    transformation: bool = True,
-    expected: tuple[type[ScribenginError], ...] = (),
-) -> tuple[Explanation, list[ScribenginError]]:
-    """Check everything that can be checked without running it. Changes nothing. `exists`: it is there, and is to
-    become this, with the state that it has. Without `transformation`, that is not looked at, which needs Spark; nor
-    while anything is wrong but what is `expected`."""
-
-    def by_spark(spec: Callable[[], TransformationSpec]) -> CheckedPlan:
-        if not transformation:
-            return CheckedPlan({}, {}, ())
-        kept = state_here(DataflowView(registry, config.name)) if exists else []
-        return _checked_by_spark(config, spec, kept)
-
-    environment = Environment(registry=registry, dataflow=config.name, nodes=STREAM_NODES)
-    return explain(registry, config, environment, by_spark, exists=exists, code=transformation, expected=expected)
 
 
 def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
@@ -69,16 +39,6 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
     if found.state:
         parts += [Text(), _state(found.state)]
     return Group(*parts)
-
-
-def _checked_by_spark(
-    config: DataflowConfig, spec: Callable[[], TransformationSpec], kept: Sequence[TaskState]
-) -> CheckedPlan:
-    with runtime.brief_session(f"explain {config.name}", config.spark.conf) as session:
-        transformation = load_transformation(spec(), session)
-        if isinstance(transformation, StatefulTransformation):
-            return transformation.check({one.task: one.directory for one in kept})
-        return transformation.check()
 
 
 def _transformation(config: DataflowConfig) -> str:

@@ -10,16 +10,19 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.counting import many
 from scribengin.base.text.plain_words import in_plain_words
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, STATUS_TASKS_MAX, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.retention_holds import HeldLog
 from scribengin.errors import DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.overview import DataflowOverview, TaskOverview, build_overview, read_overview
-from scribengin.operations.delete import held_text
 from scribengin_registry.contract import Registry, Watch
 from scribengin_tools.rendering.text import age, error_text, facts, kept_text, lag_text, moment, state_text, table
 from scribengin_tools.rendering.yarn import ApplicationFacts
+
+_LOGS_SHOWN = 3
+
 
 _NAMES_SHOWN = 8
 
@@ -181,3 +184,13 @@ def _task_errors(tasks: Sequence[TaskOverview], status: DataflowStatus) -> list[
         for task in tasks
         if task.error and task.error not in (status.error or "")
     ]
+
+
+def held_text(held: Sequence[HeldLog], name: str) -> str:
+    """What logs keep for a dataflow that has ended, in a line; nothing if there is nothing."""
+    if not held:
+        return ""
+    names = ", ".join(one.log for one in held[:_LOGS_SHOWN])
+    more = f" and {len(held) - _LOGS_SHOWN} more" if len(held) > _LOGS_SHOWN else ""
+    kept = many(sum(one.records for one in held), "record")
+    return f"{kept} of {names}{more}, until it has read them; `scribengin release-holds {name}` gives them up"

@@ -165,7 +165,7 @@ class KafkaControl:
         try:
             metadata = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            raise self._judged(error, doing) from None
+            raise self._engine_error(error, doing) from None
         self._mute_since_s = None
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
@@ -195,7 +195,7 @@ class KafkaControl:
                 found[partition] = PartitionEnds(begin, end, ids[partition[0]].result())
                 self._mute_since_s = None
             except KafkaException as error:
-                found[partition] = self._judged(error, f"asking for the offsets of {partition[0]}/{partition[1]}")
+                found[partition] = self._engine_error(error, f"asking for the offsets of {partition[0]}/{partition[1]}")
         return found
 
     def offset_at(self, partition: Partition, time_ms: int, isolation: str) -> int | None:
@@ -204,7 +204,7 @@ class KafkaControl:
         try:
             offset: int = answer.result()
         except KafkaException as error:
-            raise self._judged(error, f"looking for a time in {partition[0]}/{partition[1]}") from None
+            raise self._engine_error(error, f"looking for a time in {partition[0]}/{partition[1]}") from None
         return None if offset < 0 else offset
 
     def written(self, partition: Partition) -> int:
@@ -213,7 +213,7 @@ class KafkaControl:
         try:
             return int(answer.result())
         except KafkaException as error:
-            raise self._judged(error, f"looking for the end of {partition[0]}/{partition[1]}") from None
+            raise self._engine_error(error, f"looking for the end of {partition[0]}/{partition[1]}") from None
 
     def commit_group(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Say that a group has read so far. Raises ScribenginError."""
@@ -222,12 +222,12 @@ class KafkaControl:
         try:
             committed = future.result()
         except KafkaException as error:
-            raise self._judged(error, f"committing offsets of group {group}") from None
+            raise self._engine_error(error, f"committing offsets of group {group}") from None
         failed = next((p.error for p in committed.topic_partitions if p.error is not None), None)
         if failed is not None:
             raise engine_error(failed, self.bootstrap, f"committing offsets of group {group}")
 
-    def _judged(self, error: KafkaException, doing: str) -> ScribenginError:
+    def _engine_error(self, error: KafkaException, doing: str) -> ScribenginError:
         self._admin.poll(0)
         known = engine_error(error.args[0], self.bootstrap, doing, self._troubles.take())
         if isinstance(known, SystemUnreachable):

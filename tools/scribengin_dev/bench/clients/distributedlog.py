@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin_dev.bench.clients.jvm import java, java_bytes, start_jvm
+from scribengin.base.jvm import java, java_bytes
+from scribengin_dev.bench.clients.jvm import start_peer
 from scribengin_dev.bench.clients.pacing import receive, send_paced
 
 _API = "org.apache.distributedlog"
@@ -105,7 +106,7 @@ class _Log:
     """One log of a namespace, created when it is not there yet."""
 
     def __init__(self, job: Values, settings: Mapping[str, int | bool]) -> None:
-        start_jvm(job["jars"], job["log4j"])
+        start_peer(job["jars"], job["log4j"])
         configuration = java(f"{_API}.DistributedLogConfiguration")()
         copies = {"EnsembleSize": _COPIES, "WriteQuorumSize": _COPIES, "AckQuorumSize": _COPIES}
         for name, value in {**copies, "WriteLockEnabled": False, **settings}.items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from scribengin_dev.bench.clients.jvm import java, java_bytes, start_jvm
+from scribengin.base.jvm import java, java_bytes
+from scribengin_dev.bench.clients.jvm import start_peer
 from scribengin_dev.bench.clients.pacing import receive, send_paced
 
 _CLIENTS = "org.apache.kafka.clients"
@@ -70,7 +71,7 @@ JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {"tail-write": _tail_
 
 def _properties(job: Values, settings: Mapping[str, str]) -> Any:
     """A client's settings. Starts the JVM: to be called before anything else of Java."""
-    start_jvm(job["jars"], job["log4j"])
+    start_peer(job["jars"], job["log4j"])
     properties = java("java.util.Properties")()
     properties.put("bootstrap.servers", job["bootstrap"])
     for key, value in settings.items():

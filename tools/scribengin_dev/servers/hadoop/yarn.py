@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
+from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.base.process.lifetime import PATIENCE_VARIABLE
 from scribengin.errors import ServerDown
 from scribengin_dev.servers.hadoop.daemons import HadoopDaemons
@@ -42,7 +43,7 @@ _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 RUN_VARIABLE = "SCRIBENGIN_TEST_RUN"
 """What a run of tests marks its processes with, so that it finds those that it has left behind: as in tools/dev.py."""
 PASSED_ON = (
-    *("JAVA_HOME", "HADOOP_CONF_DIR", "PATH", "LANG", "LC_ALL"),
+    *("JAVA_HOME", CONF_VARIABLE, "PATH", "LANG", "LC_ALL"),
     *("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"),  # options of the JVMs of `spark-submit`
     *(RUN_VARIABLE, PATIENCE_VARIABLE),
 )

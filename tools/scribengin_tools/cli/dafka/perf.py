@@ -36,7 +36,7 @@ def perf(
     configured(None)
     if records * size > _BYTES_MAX:
         raise ConfigInvalid(f"{records} records of {size} bytes do not fit into 1 GB of memory: ask for fewer")
-    from scribengin_tools.dafka_speed import measure
+    from scribengin_tools.cli.dafka.speed import measure
 
     speeds = measure(records, size)
     if as_json:

@@ -95,9 +95,9 @@ def kill(name: NameArgument, registry: RegistryOption = None) -> None:
     Nothing is lost or written twice by that: what was not committed is rolled back and read again when it next runs.
     """
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.chain.lifecycle import kill_chain
     from scribengin.operations.lifecycle import kill_dataflow
     from scribengin.operations.names import chain_of, view_of
-    from scribengin_tools.rendering.chain import kill_chain
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
@@ -143,8 +143,9 @@ def delete(
     Its configuration, its positions and its claim on its sinks go, and its processes' logs on this machine; what its
     sinks hold stays. A dataflow of that name begins at the start of its sources again.
     """
+    from scribengin.operations.chain.lifecycle import delete_chain
+    from scribengin.operations.delete import delete_dataflow
     from scribengin.operations.names import chain_of, view_of
-    from scribengin_tools.rendering.chain import delete_chain, delete_dataflow
 
     with connected(registry) as session:
         chain = chain_of(session, name)
@@ -158,7 +159,7 @@ def delete(
 
 def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeout_s: float | None) -> None:
     from scribengin.errors import ConfigInvalid
-    from scribengin_tools.rendering.chain import stop_chain
+    from scribengin.operations.chain.lifecycle import stop_chain
 
     if not wait:
         raise ConfigInvalid("--no-wait goes with one dataflow: a chain stops one after the other, as this command asks")

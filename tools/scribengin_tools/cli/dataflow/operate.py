@@ -79,10 +79,10 @@ def pause(
     `resume` lets it go on. Ctrl-C stops waiting; the dataflow goes on pausing.
     """
     from scribengin.dataflow.registry.descriptors import FINAL_STATES
+    from scribengin.operations.chain.lifecycle import pause_chain
     from scribengin.operations.editing import refuse_unless_led
     from scribengin.operations.lifecycle import ended_badly, set_desired_state, wait_for_state
     from scribengin.operations.names import chain_of, view_of
-    from scribengin_tools.rendering.chain import pause_chain
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
@@ -109,10 +109,10 @@ def pause(
 
 def resume(name: NameArgument, wait: WaitOption = False, registry: RegistryOption = None) -> None:
     """Let a paused dataflow, or a paused chain, go on where it was."""
+    from scribengin.operations.chain.lifecycle import resume_chain
     from scribengin.operations.editing import refuse_unless_led
     from scribengin.operations.lifecycle import set_desired_state
     from scribengin.operations.names import chain_of, view_of
-    from scribengin_tools.rendering.chain import resume_chain
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
@@ -165,7 +165,7 @@ def restart(
         refuse_overtaken,
         stop_for_restart,
     )
-    from scribengin_tools.rendering.checking import check
+    from scribengin.operations.submit.check import check
 
     with connected(registry) as session:
         view = view_of(session, name)
@@ -216,10 +216,10 @@ def rewind(
     with state has kept from record to record is forgotten.
     """
     from scribengin.operations.names import view_of
-    from scribengin.operations.rewind import Rewind
+    from scribengin.operations.rewind import Rewind, record, refuse_while_it_runs
+    from scribengin.operations.rewind import rewind as move
     from scribengin_tools.logs.positions import start_at_of
-    from scribengin_tools.rendering.rewinding import record, refuse_while_it_runs, shown
-    from scribengin_tools.rendering.rewinding import rewind as move
+    from scribengin_tools.rendering.rewinding import shown
 
     at = start_at_of(to)
     with connected(registry) as session:

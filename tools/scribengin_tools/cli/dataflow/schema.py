@@ -15,6 +15,6 @@ def add_to(app: typer.Typer) -> None:
 def schema() -> None:
     """Print the JSON Schema of descriptors, for editors' completion."""
     from scribengin.dataflow.config import DataflowConfig
-    from scribengin_tools.field_docs import described_schema
+    from scribengin_tools.rendering.field_docs import described_schema
 
     print_json(described_schema(DataflowConfig))

@@ -67,7 +67,8 @@ def explain(
         return
     config = load_config(flow, overrides(settings))
     with connected(registry) as session, console(stderr=True).status("checking; Spark takes some seconds ..."):
-        from scribengin_tools.rendering.checking import check, shown
+        from scribengin.operations.submit.check import check
+        from scribengin_tools.rendering.checking import shown
 
         found, errors = check(session, config)
     if as_json:
@@ -114,8 +115,8 @@ def submit(
     with connected(registry, user_wanted=not insecure) as session:
         with console(stderr=True).status("checking; Spark takes some seconds ..."):
             from scribengin.operations.lifecycle import author
+            from scribengin.operations.submit.check import check
             from scribengin.operations.submit.submit import submit as start_dataflow
-            from scribengin_tools.rendering.checking import check
 
             found, errors = check(session, config, transformation=check_first)
         refuse(errors)
@@ -130,8 +131,9 @@ def submit(
 
 
 def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, *, as_json: bool) -> None:
+    from scribengin.operations.chain.check import check_chain
     from scribengin.operations.chain.config import load_chain
-    from scribengin_tools.rendering.chain_checking import check_chain, shown
+    from scribengin_tools.rendering.chain_checking import shown
 
     chain = load_chain(flow, overrides(settings))
     with connected(registry) as session, console(stderr=True).status("checking; Spark takes some seconds ..."):
@@ -155,10 +157,10 @@ def _submit_chain(
 ) -> None:
     from scribengin.dataflow.registry.view import DataflowView
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.chain.check import check_chain
     from scribengin.operations.chain.config import load_chain
     from scribengin.operations.chain.submit import submit_chain
     from scribengin.operations.lifecycle import author
-    from scribengin_tools.rendering.chain_checking import check_chain
 
     chain = load_chain(flow, overrides(settings))
     with connecting() as session:
@@ -189,9 +191,9 @@ def start(name: NameArgument, wait: WaitOption = False, registry: RegistryOption
     """Start a dataflow or a chain again that was stopped, was killed or has failed. It goes on where it was."""
     from scribengin.dataflow.registry.view import DataflowView
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.chain.lifecycle import start_chain
     from scribengin.operations.lifecycle import start_again
     from scribengin.operations.names import chain_of, view_of
-    from scribengin_tools.rendering.chain import start_chain
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
@@ -233,8 +235,9 @@ def _refuse_without_cluster() -> None:
 def _made_ready(hosts: str, config: DataflowConfig, *, check_cluster: bool) -> DataflowConfig:
     """The dataflow as it can be submitted to YARN. Raises ClusterNotReady, and what uploading raises."""
     from scribengin.launcher.local.launcher import scribengin_home
+    from scribengin.operations.submit.preflight import preflight, refuse_unless_ready
     from scribengin.operations.submit.shipping import with_environment
-    from scribengin_tools.rendering.yarn import preflight, refuse_unless_ready, shown
+    from scribengin_tools.rendering.yarn import shown
 
     home = scribengin_home()
     config = with_environment(config, home, note)

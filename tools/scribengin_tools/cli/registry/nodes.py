@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.names import DEFAULT_NAMESPACE, ROOT
 from scribengin.base.text.counting import many
 from scribengin_tools.cli.options import JsonOption, RegistryOption, SecretsOption, connected
 from scribengin_tools.rendering.text import byte_count, console, print_json
@@ -93,7 +93,7 @@ def protect(
     """
     with connected(registry, checked=False) as session:
         whole = "/" in session.hosts
-        usual = [path for path in (("/",) if whole else ("/scribengin", DEFAULT_NAMESPACE)) if session.find(path)]
+        usual = [path for path in (("/",) if whole else (ROOT, DEFAULT_NAMESPACE)) if session.find(path)]
         named = [_existing(path, session) for path in paths] if paths else usual
         count = sum(session.protect(path) for path in named)
     print(f"protected: {many(count, 'node')} that anybody could change" if count else "nothing was open to all")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scribengin.dataflow.registry.edit_log import merged
+from scribengin.dataflow.config_diff import merged
 
 BASE: dict[str, Any] = {"workers": 1, "round": {"records_max": 5, "bytes_max": 9}, "settings": {"limit": 1}}
 
