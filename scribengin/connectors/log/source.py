@@ -9,14 +9,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
-from scribengin.base.model import Position
+from scribengin.base.model import NEVER, Position
 from scribengin.base.names import a_few
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
@@ -36,6 +36,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
+from scribengin.connectors.log.divided import numbered
 from scribengin.connectors.log.holds import Holds
 from scribengin.errors import (
     ConfigInvalid,
@@ -87,6 +88,21 @@ class LogSourceConfig(SourceConfig):
     retention_hold: bool = True
     """Let neither retention nor truncation take what the dataflow has not committed yet: it is a registered reader of
     its logs until it is deleted. False: what is gone unread is an error when its turn comes."""
+    streams: Annotated[int | None, NEVER] = Field(default=None, ge=1, le=STREAMS_TRIED)
+    """With `state`: among so many logs the records are divided by `partition_by`, as the sink says that writes them:
+    the logs whose names end in `/0`, `/1` and so on. Nothing is read before all of them are there."""
+    partition_by: Annotated[tuple[str, ...], NEVER] = ()
+    """The columns, as the transformation sees them, whose values say which log a record is in. Where all sources are
+    divided so, `tasks` may be more than 1."""
+
+    @model_validator(mode="after")
+    def _streams_go_with_keys(self) -> Self:
+        _division(self.streams, self.partition_by)
+        return self
+
+    @property
+    def division(self) -> Division | None:
+        return _division(self.streams, self.partition_by)
 
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, self.namespace, self.logs)
@@ -124,13 +140,12 @@ class LogSinkConfig(SinkConfig):
 
     @model_validator(mode="after")
     def _streams_go_with_keys(self) -> Self:
-        if (self.streams is None) != (not self.partition_by):
-            raise ValueError("streams and partition_by go together: how many logs, and by which columns")
+        _division(self.streams, self.partition_by)
         return self
 
     @property
     def division(self) -> Division | None:
-        return None if self.streams is None else Division(self.streams, self.partition_by)
+        return _division(self.streams, self.partition_by)
 
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, self.namespace, self.log.strip("/"))
@@ -139,6 +154,13 @@ class LogSinkConfig(SinkConfig):
         log = self.log.strip("/")
         source = LogSourceConfig(kind="log", logs=f"{log}/*", namespace=self.namespace)
         return ReadBack(source, rf"{re.escape(log)}/\d+")
+
+
+def _division(streams: int | None, columns: tuple[str, ...]) -> Division | None:
+    """As sources and sinks say it. Raises ValueError for half of it."""
+    if (streams is None) != (not columns):
+        raise ValueError("streams and partition_by go together: how many logs, and by which columns")
+    return None if streams is None else Division(streams, columns)
 
 
 def _matches_a_stream(pattern: str, log: str) -> bool:
@@ -191,6 +213,10 @@ class LogSource(Source):
                 "what writes it first"
             )
         streams = [SourceStreamDescriptor(source=self._name, name=log) for log in found]
+        division = self._config.division
+        if division is not None:
+            in_order = numbered(self._name, found, division.streams)
+            streams = [SourceStreamDescriptor(source=self._name, name=log, number=n) for n, log in enumerate(in_order)]
         if self._config.start == "earliest" or self._has_tasks():
             return streams
         latest = StartAt("latest")
