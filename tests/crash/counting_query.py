@@ -35,13 +35,14 @@ class CountingTransform:
         keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
         return {source: {row: "no key" for row, key in enumerate(of) if key == BAD} for source, of in keys.items()}
 
-    def misplaced(self, source: str, number: int, rows: pa.Table) -> Misplaced | None:
+    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
         """A record is a key, which is divided among two streams."""
-        belongs = hash_partitioner(rows.column("payload").combine_chunks(), 2).to_pylist()
-        wrong = next((row for row, stream in enumerate(belongs) if stream != number), None)
-        return (
-            None if wrong is None else Misplaced(wrong, rows.column("payload")[wrong].as_py().decode(), belongs[wrong])
-        )
+        for number, rows in streams.items():
+            keys = rows.column("payload").combine_chunks()
+            for row, belongs in enumerate(hash_partitioner(keys, 2).to_pylist()):
+                if belongs != number:
+                    return Misplaced(number, row, keys[row].as_py().decode(), belongs)
+        return None
 
 
 class CountingQuery:

@@ -7,7 +7,7 @@ take-over, and at the first one a minute later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,8 +22,8 @@ LOOKED_AT_MAX = 1000
 """So many records of a range are looked at, from its start."""
 
 
-Look = Callable[[str, int, pa.Table], Misplaced | None]
-"""From a source, a stream's number and records of it to the first that is in a wrong stream."""
+Look = Callable[[str, Mapping[int, pa.Table]], Misplaced | None]
+"""From a source and records of it, by the numbers of their streams, to the first that is in a wrong one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,25 @@ class KeyLooks:
 
     def __init__(self, look: Look) -> None:
         self._look = look
-        self._looked_s: dict[tuple[str, str], float] = {}
+        self._looked_s: dict[tuple[str, int], float] = {}
+        """By source and stream."""
 
     def refuse_misplaced(self, ranges: Iterable[KeyedRange], now_s: float) -> None:
-        """Look at those that it is time for. Raises RecordMisplaced, and what reading them and looking raises."""
+        """Look at those of the sources that it is time for. Raises RecordMisplaced, and what reading and looking
+        raises."""
+        by_source: dict[str, dict[int, KeyedRange]] = {}
         for one in ranges:
-            stream = (one.source, one.stream)
-            if now_s - self._looked_s.get(stream, float("-inf")) < LOOK_EVERY_S:
-                continue
-            rows = _first_rows(one.plan, one.schema)
-            found = self._look(one.source, one.number, rows)
+            by_source.setdefault(one.source, {})[one.number] = one
+        for source, of_source in by_source.items():
+            if not any(self._is_due(source, number, now_s) for number in of_source):
+                continue  # a look is a job: one for all streams of a source that are there
+            found = self._look(source, {number: _first_rows(one.plan, one.schema) for number, one in of_source.items()})
             if found is not None:
-                raise _refused(one, rows, found)
-            self._looked_s[stream] = now_s
+                raise _refused(of_source[found.number], found)
+            self._looked_s |= dict.fromkeys([(source, number) for number in of_source], now_s)
+
+    def _is_due(self, source: str, number: int, now_s: float) -> bool:
+        return now_s - self._looked_s.get((source, number), float("-inf")) >= LOOK_EVERY_S
 
 
 def _first_rows(plan: PlannedRange, schema: pa.Schema) -> pa.Table:
@@ -69,7 +75,7 @@ def _first_rows(plan: PlannedRange, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def _refused(one: KeyedRange, rows: pa.Table, found: Misplaced) -> RecordMisplaced:
+def _refused(one: KeyedRange, found: Misplaced) -> RecordMisplaced:
     whole = Piece.read(one.source, one.stream, one.plan, one.schema)
     [place] = whole.places([found.row])
     return RecordMisplaced(

@@ -101,8 +101,8 @@ class StreamTransform(Protocol):
         """The rows that cannot be decoded, by source, and why: one look at all of them."""
         ...
 
-    def misplaced(self, source: str, number: int, rows: pa.Table) -> Misplaced | None:
-        """The first of some records of stream `number` of a divided source that belongs to another one."""
+    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
+        """The first of some records of a divided source, by their streams' numbers, that belongs to another stream."""
         ...
 
 

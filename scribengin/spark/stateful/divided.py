@@ -161,21 +161,25 @@ def _named(attributes: Iterable[Any]) -> dict[int, int]:
     }
 
 
-def first_misplaced(session: SparkSession, spec: InputSpec, number: int, rows: pa.Table) -> Misplaced | None:
-    """The first of some records of stream `number` of a divided source whose key belongs to another one. What cannot
-    be decoded is in no wrong place. Raises SparkUnavailable."""
+def first_misplaced(session: SparkSession, spec: InputSpec, streams: Mapping[int, pa.Table]) -> Misplaced | None:
+    """The first of some records of a divided source, by the numbers of their streams, whose key belongs to another one:
+    one job for all of them. What cannot be decoded is in no wrong place. Raises SparkUnavailable."""
     assert spec.division is not None, "it is divided"
-    table = rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+    rows = pa.concat_tables(streams.values())
+    numbers = np.repeat(list(streams), [table.num_rows for table in streams.values()])
     try:
         activate(session)
-        keys = keyed(session.createDataFrame(table), spec, _ROW).toArrow()
+        table = rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+        keys = keyed(session.createDataFrame(table), spec, _ROW).toArrow().sort_by(_ROW)
     except SPARK_ERRORS as error:
         raise failure(error, f"looking at the keys of source '{spec.name}'") from error
+    at = keys.column(_ROW).to_numpy()
     found = keys.column(DIVIDED_BY).combine_chunks().cast(pa.binary())
-    chosen = hash_partitioner(found, spec.division.streams).to_numpy()
-    wrong = np.flatnonzero(chosen != number)
+    belongs = hash_partitioner(found, spec.division.streams).to_numpy()
+    wrong = np.flatnonzero(belongs != numbers[at])
     if not wrong.size:
         return None
-    at = int(wrong[np.argmin(keys.column(_ROW).to_numpy()[wrong])])
-    key = found[at].as_py().decode(errors="replace")
-    return Misplaced(int(keys.column(_ROW)[at].as_py()), key, int(chosen[at]))
+    first = int(wrong[0])
+    number = int(numbers[at[first]])
+    row = int(at[first] - np.flatnonzero(numbers == number)[0])
+    return Misplaced(number, row, found[first].as_py().decode(errors="replace"), int(belongs[first]))

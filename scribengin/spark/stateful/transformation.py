@@ -111,12 +111,12 @@ class StatefulTransformation:
                 self._screens = Screens(self.spec.inputs, self._session, self._new_directory(), shape)
         return self._screens.undecodable(inputs)
 
-    def misplaced(self, source: str, number: int, rows: pa.Table) -> Misplaced | None:
+    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
         """As `first_misplaced`."""
         with self._lock:
             if self._looking is None:
                 self._looking = session_beside(self._session)
-        return first_misplaced(self._looking, self.spec.inputs[source], number, rows)
+        return first_misplaced(self._looking, self.spec.inputs[source], streams)
 
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))

@@ -92,8 +92,9 @@ class TransformationSpec:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """Which of some rows is in a wrong stream, its key as text, and the number of the stream that it belongs to."""
+    """A record in a wrong stream: the stream's number, which of its rows, the key as text, and where it belongs."""
 
+    number: int
     row: int
     key: str
     belongs: int

@@ -125,11 +125,11 @@ def test_the_first_record_in_a_wrong_stream_is_found(spark: SparkSession, column
     rows = records([b"nonsense" if n == 5 else f'{{"who": "a{n}", "id": {n}}}'.encode() for n in range(40)])
     keys = [key.format(*[n] * key.count("{}")) for n in range(40)]
     belongs = hash_partitioner(pa.array([one.encode() for one in keys], pa.binary()), 4).to_pylist()
-    for number in range(4):
-        wrong = next(row for row, stream in enumerate(belongs) if stream != number and row != 5)
-        assert look.misplaced("src", number, rows) == Misplaced(wrong, keys[wrong], belongs[wrong])
-        right = rows.filter(pa.array([stream == number for stream in belongs]))
-        assert look.misplaced("src", number, right) is None
+    right = {number: rows.filter(pa.array([stream == number for stream in belongs])) for number in range(4)}
+    assert look.misplaced("src", right) is None
+    wrong = next(row for row, stream in enumerate(belongs) if stream != 3 and row != 5)
+    found = Misplaced(3, wrong, keys[wrong], belongs[wrong])
+    assert look.misplaced("src", {2: right[2], 3: rows, 1: right[1]}) == found
 
 
 def test_records_as_they_are_have_keys_too(spark: SparkSession) -> None:
@@ -141,5 +141,5 @@ def test_records_as_they_are_have_keys_too(spark: SparkSession) -> None:
     with pytest.raises(ConfigInvalid, match="keeps its records for ever"):
         operators(spark, joined.format("key"), raw)
     [stream] = hash_partitioner(pa.array([b"k0"], pa.binary()), 4).to_pylist()
-    assert look.misplaced("src", stream, records([b"x"])) is None
-    assert look.misplaced("src", stream + 1, records([b"x"])) == Misplaced(0, "k0", stream)
+    assert look.misplaced("src", {stream: records([b"x"])}) is None
+    assert look.misplaced("src", {stream + 1: records([b"x"])}) == Misplaced(stream + 1, 0, "k0", stream)
