@@ -355,6 +355,7 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     expect_taken_over(case, stops, expected)
 
 
+@pytest.mark.long
 def test_each_of_two_tasks_counts_its_keys_once_wherever_an_owner_stops(tmp_path: Path) -> None:
     made = itertools.count()
 

@@ -160,6 +160,8 @@ def _division(streams: int | None, columns: tuple[str, ...]) -> Division | None:
     """As sources and sinks say it. Raises ValueError for half of it."""
     if (streams is None) != (not columns):
         raise ValueError("streams and partition_by go together: how many logs, and by which columns")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"partition_by names a column twice: {', '.join(columns)}")
     return None if streams is None else Division(streams, columns)
 
 

@@ -42,6 +42,12 @@ def refuse_unlike(inputs: Mapping[str, DataFrame], specs: Mapping[str, InputSpec
         if division is None:
             continue
         source_key(frame, specs[name])
+        for column in division.columns:
+            if "collate" in (type_ := frame.schema[column].dataType.simpleString()):
+                raise ConfigInvalid(
+                    f"sources.{name}.partition_by: '{column}' is {type_}, by which texts are equal that are divided as "
+                    "others: leave its collation out"
+                )
         kinds = key_kinds(frame, division)
         first = first or (name, kinds)
         if kinds != first[1]:
@@ -130,7 +136,9 @@ def _places(node: Any) -> dict[int, int]:
 
 
 def _places_joined(node: Any) -> dict[int, int]:
-    join = str(node.joinType().toString()) if hasattr(node, "joinType") else ""
+    if not kind(node).endswith("JoinExec"):
+        return {}
+    join = str(node.joinType().toString())
     left, right = (_places(child) for child in each(node.children()))
     return {**({} if join in _NULL_LEFT else left), **({} if join in _NULL_RIGHT else right)}
 

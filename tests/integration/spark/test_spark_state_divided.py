@@ -51,6 +51,7 @@ def operators(spark: SparkSession, sql: str, *inputs: InputSpec, beats: bool = F
             f"WHERE n < 0) GROUP BY {HOURS}, who, id",
             ["aggregate"],
         ),
+        (f"SELECT l.n FROM src l JOIN src r ON l.who = r.who AND l.id = r.id AND {SOON}", ["join"]),  # read once
         ("SELECT n + 1 AS n FROM src", []),
     ],
 )
@@ -114,6 +115,9 @@ def test_sources_whose_keys_are_no_keys_or_of_two_kinds_are_refused(spark: Spark
         operators(spark, joined, source("src", "who"), source("other", "id"))
     with pytest.raises(ConfigInvalid, match=r"sources.src.partition_by names 'whom', which the source has not"):
         operators(spark, joined, source("src", "whom"), source("other", "who"))
+    loose = source("src", "who", schema="at TIMESTAMP, who STRING COLLATE UTF8_LCASE, n INT")
+    with pytest.raises(ConfigInvalid, match="'who' is string collate UTF8_LCASE, by which texts are equal"):
+        operators(spark, f"SELECT who, max(n) AS n FROM src GROUP BY {HOURS}, who", loose)
 
 
 @pytest.mark.parametrize(

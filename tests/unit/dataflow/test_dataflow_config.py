@@ -140,6 +140,7 @@ def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
             stateful(a=divided, b={**divided, "partition_by": ["carrier", "day"]}),
             "sources.a is divided by carrier and sources.b by carrier, day: with tasks: 3",
         ),
+        (stateful(a={**divided, "partition_by": ["day", "day"]}), "partition_by names a column twice: day, day"),
         (stateful(a={**divided, "streams": None}), "streams and partition_by go together"),
         (flow(sources={"a": divided}), "sources.a.partition_by goes with `state`"),
     ):
