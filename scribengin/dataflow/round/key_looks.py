@@ -19,7 +19,8 @@ from scribengin.spark.transform.spec import Misplaced
 
 LOOK_EVERY_S = 60.0
 LOOKED_AT_MAX = 1000
-"""So many records of a range are looked at, from its start."""
+LOOKED_AT_BYTES_MAX = 1024 * 1024
+"""So many records of a range are looked at, from its start, and so many bytes of them; one record at least."""
 
 
 Look = Callable[[str, Mapping[int, pa.Table]], Misplaced | None]
@@ -65,12 +66,14 @@ class KeyLooks:
 
 def _first_rows(plan: PlannedRange, schema: pa.Schema) -> pa.Table:
     batches: list[pa.RecordBatch] = []
-    left = LOOKED_AT_MAX
+    left, bytes_left = LOOKED_AT_MAX, LOOKED_AT_BYTES_MAX
     for split in plan.splits:
         for batch in split.read():
-            batches.append(batch.slice(0, left))
+            fitting = max(1, batch.num_rows * bytes_left // max(1, batch.nbytes))
+            batches.append(batch.slice(0, min(left, fitting)))
             left -= batches[-1].num_rows
-            if not left:
+            bytes_left -= batches[-1].nbytes
+            if left <= 0 or bytes_left <= 0 or fitting < batch.num_rows:
                 return pa.Table.from_batches(batches, schema=schema)
     return pa.Table.from_batches(batches, schema=schema)
 

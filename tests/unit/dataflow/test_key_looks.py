@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import PlannedRange
-from scribengin.dataflow.round.key_looks import LOOK_EVERY_S, LOOKED_AT_MAX, KeyedRange, KeyLooks
+from scribengin.dataflow.round.key_looks import LOOK_EVERY_S, LOOKED_AT_BYTES_MAX, LOOKED_AT_MAX, KeyedRange, KeyLooks
 from scribengin.errors import RecordMisplaced
 from scribengin.spark.transform.spec import Misplaced
 
@@ -16,14 +16,15 @@ SCHEMA = pa.schema([pa.field("payload", pa.binary())])
 
 
 class Rows:
-    """A split of so many records."""
+    """A split of so many records, of so many bytes each."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, record_bytes: int = 1) -> None:
         self.records = records
-        self.size_bytes = records
+        self.size_bytes = records * record_bytes
+        self._record = b"x" * record_bytes
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([pa.array([b"x"] * self.records, pa.binary())], schema=SCHEMA)
+        yield pa.record_batch([pa.array([self._record] * self.records, pa.binary())], schema=SCHEMA)
 
     def places(self, indices: Sequence[int], rows: pa.Table) -> list[str]:
         return [f"record {index}" for index in indices]
@@ -59,6 +60,15 @@ def test_of_a_long_range_the_first_records_are_looked_at() -> None:
     looks = Looks()
     KeyLooks(looks).refuse_misplaced([a_range("a", 0, 10, LOOKED_AT_MAX, 5)], 0.0)
     assert looks.seen == [("a", {0: LOOKED_AT_MAX})]
+
+
+def test_of_long_records_few_are_looked_at_and_one_at_least() -> None:
+    looks = Looks()
+    for record_bytes in (LOOKED_AT_BYTES_MAX // 4, 2 * LOOKED_AT_BYTES_MAX):
+        splits = (Rows(5, record_bytes), Rows(5, record_bytes))
+        long = KeyedRange("a", "a/0", 0, PlannedRange({}, {}, 10, splits), SCHEMA)
+        KeyLooks(looks).refuse_misplaced([long], 0.0)
+    assert looks.seen == [("a", {0: 3}), ("a", {0: 1})]
 
 
 def test_a_record_in_a_wrong_stream_is_told_with_its_place_and_is_looked_at_again() -> None:
