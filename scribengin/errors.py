@@ -327,6 +327,10 @@ class RecordRefused(DataflowError):
     """A sink cannot take a record as it is: what it must have is missing, or wrong."""
 
 
+class RecordMisplaced(DataflowError):
+    """A record stands in another stream of its source than the one that its key belongs to."""
+
+
 class TooManyBadRecords(DataflowError):
     """More bad records in one round than `errors.records_max` allows."""
 

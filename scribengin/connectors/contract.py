@@ -70,6 +70,15 @@ class Endpoint:
         return f"{self.noun} {self.name}".rstrip()
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Among how many streams records are divided, by the values of which columns: those of a sink's output, or those
+    that a transformation sees of a source."""
+
+    streams: int
+    columns: tuple[str, ...]
+
+
 class SourceConfig(Config):
     """The part of a source's configuration that every connector has. Subclasses make `kind` a literal."""
 
@@ -103,6 +112,12 @@ class SourceConfig(Config):
         return self.reads(sink)
 
     @property
+    def division(self) -> Division | None:
+        """How whoever wrote it has divided the records among its streams: number k of `streams()` is stream k. None:
+        nobody says."""
+        return None
+
+    @property
     def awaited(self) -> bool:
         """Whether what it reads is held back until it was read, so that others can wait for it."""
         return False
@@ -114,14 +129,6 @@ class ReadBack:
 
     source: SourceConfig
     streams: str
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """Into how many streams the records of a sink go, by the values of which columns of the output."""
-
-    streams: int
-    columns: tuple[str, ...]
 
 
 class SinkConfig(Config):
@@ -158,6 +165,8 @@ class SourceStreamDescriptor(Descriptor):
     source: str
     name: str
     data: JsonObject = {}
+    number: int | None = None
+    """Which one it is of those among which the records are divided by their keys."""
 
 
 class SinkStreamDescriptor(Descriptor):

@@ -17,7 +17,7 @@ from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLL
 from scribengin.base.names import a_few
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
-from scribengin.connectors.contract import RoundLimits
+from scribengin.connectors.contract import Division, RoundLimits
 from scribengin.errors import ConfigInvalid
 from scribengin.filesystems.paths import absolute
 from scribengin.launcher.yarn.config import YarnConfig
@@ -176,7 +176,8 @@ class DataflowConfig(Config):
     """Handed to the transformation as `context.settings`."""
     tasks: Annotated[int | None, REGROUP] = Field(default=None, ge=1)
     """How many tasks the streams are grouped into; those that are found later join the tasks with the fewest. Default:
-    one a stream of the largest source, and of those that are found later."""
+    one a stream of the largest source, and of those that are found later. With state: 1, and more only where all
+    sources are divided by one key (`partition_by`); it stays as it is then."""
     workers: Annotated[int, LIVE] = Field(default=1, ge=0)
     """How many worker processes there are. With 0 nothing is read."""
     executors_per_worker: Annotated[int, ROLLING] = Field(default=1, ge=1)
@@ -274,10 +275,11 @@ class DataflowConfig(Config):
     def _what_goes_with_state(self) -> DataflowConfig:
         state = self.state
         if state is None:
+            self._refuse_divided_sources()
             return self
-        if self.tasks != 1:
-            raise ValueError("tasks is 1 with state: keys of all streams meet in one task; leave it out")
         self._refuse_unrepeatable_sources()
+        if self.tasks is not None and self.tasks > 1:
+            self._refuse_undivided_sources(self.tasks)
         for name in state.watermarks:
             if name not in self.sources:
                 raise ValueError(
@@ -302,6 +304,41 @@ class DataflowConfig(Config):
                 raise ValueError(
                     f"sources.{name}.on_expired: {expired} does not go with state, whose batches must find "
                     "the same records when they are run again: leave it out"
+                )
+
+    def _refuse_divided_sources(self) -> None:
+        """Nobody looks at keys where nothing is kept by them."""
+        for name, source in self.sources.items():
+            if source.division is not None:
+                raise ValueError(f"sources.{name}.partition_by goes with `state`: leave it out, and `streams`")
+
+    def _refuse_undivided_sources(self, tasks: int) -> None:
+        """With several tasks all records of a key must be in one, of whatever source: task i has the streams whose
+        number is i modulo `tasks`, of each source, so that streams of one number are together."""
+        first: tuple[str, Division] | None = None
+        for name, source in self.sources.items():
+            division = source.division
+            if division is None:
+                raise ValueError(
+                    f"tasks: {tasks} with state takes logs with `streams` and `partition_by`, as the sink has that "
+                    f"writes them, and sources.{name} has none: leave `tasks` out, or have a dataflow without state "
+                    "write such logs"
+                )
+            if division.streams < tasks:
+                raise ValueError(
+                    f"tasks: {tasks} is more than the {division.streams} streams of sources.{name}: with state each "
+                    "task has one of each source at least"
+                )
+            first = first or (name, division)
+            if division.streams != first[1].streams:
+                raise ValueError(
+                    f"sources.{first[0]} has {first[1].streams} streams and sources.{name} {division.streams}: with "
+                    f"tasks: {tasks} equal keys must have equal numbers; divide both among as many"
+                )
+            if len(division.columns) != len(first[1].columns):
+                raise ValueError(
+                    f"sources.{first[0]} is divided by {', '.join(first[1].columns)} and sources.{name} by "
+                    f"{', '.join(division.columns)}: with tasks: {tasks} all are divided by the same key"
                 )
 
     @property

@@ -8,7 +8,7 @@ Which kind an edit is of, each field of the config says itself (`TakesEffect`); 
 |         | round, `paused`, errors.records_max, patience        | from the next round on. No task stops               |
 | rolling | what a process is started with: size of containers,  | a worker with the new config is started, an old one |
 |         | executors, Spark's settings, settings, ...           | gives its tasks back and goes; then the next one    |
-| regroup | tasks                                                | tasks whose streams change drain, are made anew     |
+| regroup | tasks, without state                                 | tasks whose streams change drain, are made anew     |
 | restart | the code: transformation, sql, package; the error    | refused while there are workers, which would not    |
 |         | route, with a sink of its own where there was none;  | agree about it. Taken over when there are none      |
 |         | `errors.action`, which also ends the route;          |                                                     |
@@ -63,7 +63,12 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     route = _added_route(old, new)
     for path, _, _ in found:
         by_kind.setdefault("restart" if path[:2] == route else kind_of(path), []).append(path)
-    refusal = _moved_route(old, new) or _refusal(by_kind, new.name, running=running) or too_large(new)
+    refusal = (
+        _moved_route(old, new)
+        or _moved_state(old, new)
+        or _refusal(by_kind, new.name, running=running)
+        or too_large(new)
+    )
     if refusal is not None:
         return EditPlan(changes, refusal=refusal)
     fields = {path[0] for path, _, _ in found}
@@ -93,6 +98,16 @@ def _moved_route(old: DataflowConfig, new: DataflowConfig) -> str | None:
     return (
         f"sinks.{sink} takes the bad records and stays as it is, for rounds that are not complete may have written "
         "there: errors.action=stop ends the route; for another place submit another dataflow"
+    )
+
+
+def _moved_state(old: DataflowConfig, new: DataflowConfig) -> str | None:
+    """Why the streams of a dataflow with state are not grouped anew."""
+    if old.state is None or old.tasks == new.tasks:
+        return None
+    return (
+        f"tasks stays {old.tasks}: what is kept of a key cannot move from one task to another; for {new.tasks} submit "
+        "another dataflow"
     )
 
 

@@ -93,6 +93,7 @@ class OpenedDataflow:
                     config.sources[name].format,
                     config.sources[name].schema_ddl,
                     opened.remote_readable,
+                    config.sources[name].division,
                 )
                 for name, opened in self.sources.items()
             },
@@ -101,16 +102,17 @@ class OpenedDataflow:
                 for name, sink in config.sinks.items()
                 if name in config.outputs
             },
-            state=None if config.state is None else _state_spec(config.state, config.container.cores),
+            state=None if config.state is None else _state_spec(config.state, config),
         )
 
 
-def _state_spec(state: StateConfig, cores: int) -> StateSpec:
+def _state_spec(state: StateConfig, config: DataflowConfig) -> StateSpec:
     watermarks = {
         name: WatermarkSpec(one.column, one.delay_s, beats=one.idle_after_s is not None)
         for name, one in state.watermarks.items()
     }
-    return StateSpec(state.partitions or cores, state.memory_mb, watermarks, state.unbounded)
+    partitions = state.partitions or config.container.cores
+    return StateSpec(partitions, state.memory_mb, watermarks, state.unbounded, config.tasks or 1)
 
 
 OpenDataflow = Callable[[DataflowConfig, Environment], OpenedDataflow]

@@ -15,10 +15,11 @@ import pyarrow as pa
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import TransformationFailed
+from scribengin.log.clients import hash_partitioner
 from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
-from scribengin.spark.transform.spec import StateReport
+from scribengin.spark.transform.spec import Misplaced, StateReport
 
 BAD = b"!"
 """What is no key: a batch that reads it fails."""
@@ -33,6 +34,15 @@ class CountingTransform:
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
         return {source: {row: "no key" for row, key in enumerate(of) if key == BAD} for source, of in keys.items()}
+
+    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
+        """A record is a key, which is divided among two streams."""
+        for number, rows in streams.items():
+            keys = rows.column("payload").combine_chunks()
+            for row, belongs in enumerate(hash_partitioner(keys, 2).to_pylist()):
+                if belongs != number:
+                    return Misplaced(number, row, keys[row].as_py().decode(), belongs)
+        return None
 
 
 class CountingQuery:

@@ -24,7 +24,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import ScribenginError, TooManyBadRecords
+from scribengin.errors import RecordMisplaced, ScribenginError, TooManyBadRecords
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
 from scribengin.testing.memory.disk import MemoryDisk
@@ -35,7 +35,7 @@ from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 from tests.crash.counting_query import CountingTransform
-from tests.integration.owners import owner_with_state
+from tests.integration.owners import owners_with_state
 
 RECORDS = ("abacab", "bcd")
 """By source stream: a key a record."""
@@ -71,9 +71,18 @@ class Logs:
                 writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
 
     def delivered(self, resources: OpenedDataflow) -> list[str]:
-        [stream] = resources.sink_streams(1)["out"]
-        batches = list(resources.sinks["out"].committed(stream))
+        streams = resources.sink_streams(resources.config.tasks or 1)["out"]
+        batches = [batch for stream in streams for batch in resources.sinks["out"].committed(stream)]
         return [payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()]
+
+
+class Divided(Logs):
+    """Logs among which keys are divided, and a task for each: a record is a key."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        source = {"kind": "log", "logs": "in/*", "streams": 2, "partition_by": ["payload"]}
+        self.described = {**self.described, "sources": {"src": source}, "tasks": 2}
 
 
 class Routed(Logs):
@@ -150,15 +159,15 @@ class Case:
         )
 
     def own_to_the_end(self, generation: int) -> None:
-        """Take the task over, run rounds until there are none left, and give it back."""
+        """Take each task over, run rounds until there are none left, and give it back."""
         with self.open() as resources:
-            runner = owner_with_state(self.registry, resources, CountingTransform(), generation)
-            with closing(runner):
-                runner.take_over()
-                idle = 0
-                while idle < 2:  # a round that was undone is None, too
-                    idle = 0 if runner.run_round() is not None else idle + 1
-                runner.release()
+            for runner in owners_with_state(self.registry, resources, CountingTransform(), generation):
+                with closing(runner):
+                    runner.take_over()
+                    idle = 0
+                    while idle < 2:  # a round that was undone is None, too
+                        idle = 0 if runner.run_round() is not None else idle + 1
+                    runner.release()
 
     def open(self) -> OpenedDataflow:
         return OpenedDataflow(self.config, Environment(registry=self.registry, dataflow="counting", nodes=STREAM_NODES))
@@ -344,6 +353,30 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     expected = ["a 1", "b 1", "closed 2", *["! is bad: no key"] * 2]
     assert first.delivered() == expected
     expect_taken_over(case, stops, expected)
+
+
+@pytest.mark.long
+def test_each_of_two_tasks_counts_its_keys_once_wherever_an_owner_stops(tmp_path: Path) -> None:
+    made = itertools.count()
+
+    def case() -> Case:
+        return Case(tmp_path / str(next(made)), Divided, ("abacb", "dfdf"))
+
+    first = case()
+    stops = passed_by(first)
+    expected = ["a 1", "b 1", "a 2", "c 1", "b 2", "closed 5", "d 1", "f 1", "d 2", "f 2", "closed 4"]
+    assert first.delivered() == expected
+    expect_taken_over(case, stops, expected)
+
+
+def test_a_key_in_a_wrong_stream_stops_its_task_before_it_is_counted(tmp_path: Path) -> None:
+    place = Case(tmp_path, Divided, ("ad", "f"))
+    said = "^log in/0, DLSN 1/0/1, of src/in/0, has the key 'd', which belongs to stream 1 of sources[.]src and"
+    for generation in (1, 2):
+        with pytest.raises(RecordMisplaced, match=said) as found:
+            place.own_to_the_end(generation)
+        assert remedy_for(found.value).remedy is Remedy.FAIL
+    assert place.delivered() == []
 
 
 def test_more_bad_records_than_the_route_takes_stop_the_task_and_nothing_is_committed(tmp_path: Path) -> None:

@@ -48,22 +48,36 @@ def owner_with_state(
     clock: Clock = SYSTEM_CLOCK,
 ) -> StatefulRunner:
     """The owner of the one task of a dataflow with state. As `owners_of`."""
-    [task] = resources.tasks()
-    config, state = resources.config, resources.config.state
+    [owner] = owners_with_state(registry, resources, transform, generation, clock)
+    return owner
+
+
+def owners_with_state(
+    registry: Registry,
+    resources: OpenedDataflow,
+    transform: StreamTransform,
+    generation: int,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[StatefulRunner]:
+    """Those of all its tasks. As `owners_of`."""
+    tasks, config, state = resources.tasks(), resources.config, resources.config.state
     assert state is not None, "the dataflow has state"
-    for name, streams in resources.sink_streams(1).items():
+    for name, streams in resources.sink_streams(len(tasks)).items():
         resources.sinks[name].create(streams)
-    return StatefulRunner(
-        registry,
-        config.name,
-        task,
-        transform=transform,
-        state=state_of_task(config.name, task.name, state, 1),
-        owner=f"owner-{generation}",
-        generation=generation,
-        sources=resources.sources,
-        sinks=resources.sinks,
-        round_config=config.round,
-        errors=config.errors,
-        clock=clock,
-    )
+    return [
+        StatefulRunner(
+            registry,
+            config.name,
+            task,
+            transform=transform,
+            state=state_of_task(config.name, task.name, state, 1),
+            owner=f"owner-{generation}",
+            generation=generation,
+            sources=resources.sources,
+            sinks=resources.sinks,
+            round_config=config.round,
+            errors=config.errors,
+            clock=clock,
+        )
+        for task in tasks
+    ]

@@ -22,6 +22,7 @@ from scribengin.connectors.contract import (
     SinkStreamDescriptor,
     SinkStreamWriter,
 )
+from scribengin.connectors.log.divided import division_of
 from scribengin.connectors.log.holds import Holds
 from scribengin.connectors.log.source import NOUN, STREAMS_TRIED, LogSourceConfig
 from scribengin.errors import (
@@ -66,13 +67,12 @@ class LogSinkConfig(SinkConfig):
 
     @model_validator(mode="after")
     def _streams_go_with_keys(self) -> Self:
-        if (self.streams is None) != (not self.partition_by):
-            raise ValueError("streams and partition_by go together: how many logs, and by which columns")
+        division_of(self.streams, self.partition_by)
         return self
 
     @property
     def division(self) -> Division | None:
-        return None if self.streams is None else Division(self.streams, self.partition_by)
+        return division_of(self.streams, self.partition_by)
 
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, self.namespace, self.log.strip("/"))

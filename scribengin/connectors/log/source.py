@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal, Self
 
 import pyarrow as pa
+from pydantic import Field, model_validator
 
 from scribengin.base.clock import Clock
-from scribengin.base.model import Position
+from scribengin.base.model import NEVER, Position
 from scribengin.base.names import a_few
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
+    Division,
     Endpoint,
     PlannedRange,
     RoundLimits,
@@ -23,6 +25,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
+from scribengin.connectors.log.divided import division_of, numbered
 from scribengin.errors import (
     ConfigInvalid,
     DataflowError,
@@ -62,6 +65,21 @@ class LogSourceConfig(SourceConfig):
     retention_hold: bool = True
     """Let neither retention nor truncation take what the dataflow has not committed yet: it is a registered reader of
     its logs until it is deleted. False: what is gone unread is an error when its turn comes."""
+    streams: Annotated[int | None, NEVER] = Field(default=None, ge=1, le=STREAMS_TRIED)
+    """With `state`: among so many logs the records are divided by `partition_by`, as the sink says that writes them:
+    the logs whose names end in `/0`, `/1` and so on. Nothing is read before all of them are there."""
+    partition_by: Annotated[tuple[str, ...], NEVER] = ()
+    """The columns, as the transformation sees them, whose values say which log a record is in. Where all sources are
+    divided so, `tasks` may be more than 1."""
+
+    @model_validator(mode="after")
+    def _streams_go_with_keys(self) -> Self:
+        division_of(self.streams, self.partition_by)
+        return self
+
+    @property
+    def division(self) -> Division | None:
+        return division_of(self.streams, self.partition_by)
 
     def endpoint(self) -> Endpoint:
         return Endpoint(NOUN, self.namespace, self.logs)
@@ -130,6 +148,10 @@ class LogSource(Source):
                 "what writes it first"
             )
         streams = [SourceStreamDescriptor(source=self._name, name=log) for log in found]
+        division = self._config.division
+        if division is not None:
+            in_order = numbered(self._name, found, division.streams)
+            streams = [SourceStreamDescriptor(source=self._name, name=log, number=n) for n, log in enumerate(in_order)]
         if self._config.start == "earliest" or self._has_tasks():
             return streams
         latest = StartAt("latest")

@@ -104,6 +104,8 @@ class TaskInput:
     schema: pa.Schema
     reader: SourceStreamReader
     record_bytes_max: int | None
+    number: int | None = None
+    """As of the stream's descriptor."""
 
     def splits(self, plan: PlannedRange, without: Collection[int] | None = None) -> list[RecordSplit]:
         """What the transformation reads of a range; where that was looked through, `without` these records, by their
@@ -174,7 +176,9 @@ class TaskRounds:
 
     def _opened(self, stream: SourceStreamDescriptor, log_path: str, source: Source) -> TaskInput:
         reader = source.open_reader(stream)
-        return TaskInput(stream.source, stream.name, log_path, source.schema, reader, source.record_bytes_max)
+        return TaskInput(
+            stream.source, stream.name, log_path, source.schema, reader, source.record_bytes_max, stream.number
+        )
 
     def reconfigure(self, round_config: RoundConfig, errors: ErrorsConfig, paused: Collection[str]) -> None:
         """What counts from the next round on: how much one may read, when errors stop it, which sources are paused."""

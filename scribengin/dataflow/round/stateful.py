@@ -39,6 +39,7 @@ from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, failed_at, first_screened, screened
 from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
+from scribengin.dataflow.round.key_looks import KeyedRange, KeyLooks
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
 from scribengin.dataflow.round.silence import Silence, SilentAfter
 from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
@@ -46,7 +47,7 @@ from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, i
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.stateful.query_log import QueryLog
-from scribengin.spark.transform.spec import StateReport
+from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin_registry.contract import Registry
 
 _BYTES_UNLIMITED = 1 << 62
@@ -98,6 +99,10 @@ class StreamTransform(Protocol):
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
         """The rows that cannot be decoded, by source, and why: one look at all of them."""
+        ...
+
+    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
+        """The first of some records of a divided source, by their streams' numbers, that belongs to another stream."""
         ...
 
 
@@ -161,6 +166,7 @@ class StatefulRunner(TaskRounds):
         self._offered: _Offered | None = None
         self._committing = self._named
         self._silence: Silence
+        self._key_looks: KeyLooks
         self._quiet = False
         """Whether the query has nothing to do before there are new records."""
         self._screening = False
@@ -179,6 +185,7 @@ class StatefulRunner(TaskRounds):
         super().take_over()
         self._owning = False
         self._silence = Silence(self._state.silent_after, self._clock.monotonic_s())
+        self._key_looks = KeyLooks(self._transform.misplaced)
         with self._staleness_first():
             self._start_query()
         self._owning = True
@@ -400,7 +407,8 @@ class StatefulRunner(TaskRounds):
         return one.reader.plan(start, RoundLimits(records, _BYTES_UNLIMITED))
 
     def _bound(self, starts: Offsets, ends: Offsets, planned: Mapping[str, PlannedRange]) -> list[BoundRange]:
-        """What the sources' ranges read. Raises TooManyBadRecords."""
+        """What the sources' ranges read. Raises TooManyBadRecords, RecordMisplaced."""
+        self._key_looks.refuse_misplaced(self._keyed(planned), self._clock.monotonic_s())
         without = self._screened(planned)
         bound = []
         for source, end in ends.items():
@@ -414,6 +422,14 @@ class StatefulRunner(TaskRounds):
                 splits = list(itertools.chain.from_iterable(read))
                 bound.append(BoundRange(starts[source], end, splits))
         return bound
+
+    def _keyed(self, planned: Mapping[str, PlannedRange]) -> list[KeyedRange]:
+        """The ranges of divided sources."""
+        return [
+            KeyedRange(one.source, one.stream, one.number, planned[one.log_path], one.schema)
+            for one in self._inputs
+            if one.number is not None and one.log_path in planned
+        ]
 
     def _screened(self, planned: Mapping[str, PlannedRange]) -> Mapping[str, Collection[int]]:
         """By the commit log's path, which records of the ranges to leave out, where ranges are looked through."""

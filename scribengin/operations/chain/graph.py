@@ -41,8 +41,9 @@ def graph_of(chain: ChainConfig) -> ChainGraph:
     flows = chain.dataflows
     edges = tuple(edges_of(flows))
     order, left = _sorted(list(flows), edges)
-    problems = [*_cycles(left, edges), *_two_writers(flows), *_late_starts(flows, edges), *_unused(chain)]
-    return ChainGraph(tuple(flows) if left else tuple(order), edges, tuple(problems))
+    of_edges = (*_late_starts(flows, edges), *_divided_otherwise(flows, edges))
+    problems = (*_cycles(left, edges), *_two_writers(flows), *of_edges, *_unused(chain))
+    return ChainGraph(tuple(flows) if left else tuple(order), edges, problems)
 
 
 def _sorted(names: list[str], edges: tuple[Edge, ...]) -> tuple[list[str], list[str]]:
@@ -89,6 +90,18 @@ def _late_starts(flows: Mapping[str, DataflowConfig], edges: tuple[Edge, ...]) -
             yield (
                 f"{edge.reader}.{edge.source} reads what {edge.writer} writes and has `start: {start}`, so it would "
                 "miss what is written before it runs: within a chain, `start` is earliest"
+            )
+
+
+def _divided_otherwise(flows: Mapping[str, DataflowConfig], edges: tuple[Edge, ...]) -> Iterator[str]:
+    """Among another number of streams keys are divided otherwise."""
+    for edge in edges:
+        written = flows[edge.writer].sinks[edge.sink].division
+        read = flows[edge.reader].sources[edge.source].division
+        if written is not None and read is not None and written.streams != read.streams:
+            yield (
+                f"{edge.writer}.{edge.sink} divides its records among {written.streams} streams, and {edge.reader}."
+                f"{edge.source} says {read.streams}: say the same number"
             )
 
 

@@ -39,6 +39,8 @@ class Explanation(Descriptor):
     dataflow: str
     sources: dict[str, list[str]] = {}
     """The streams of each source."""
+    divided_by: dict[str, list[str]] = {}
+    """The columns by which records are divided among them, where the source says so."""
     sinks: dict[str, str] = {}
     """The resource of each sink."""
     guarantees: dict[str, Guarantee] = {}
@@ -76,7 +78,9 @@ def explain(
     transformation's files. Changes nothing. Raises only what makes every answer impossible (the registry is away).
     """
     errors: list[ScribenginError] = []
-    found = Explanation(dataflow=config.name)
+    divisions = {name: source.division for name, source in config.sources.items()}
+    divided_by = {name: list(division.columns) for name, division in divisions.items() if division is not None}
+    found = Explanation(dataflow=config.name, divided_by=divided_by)
     with _collected(errors):
         refuse_too_large(config)
     with _collected(errors):

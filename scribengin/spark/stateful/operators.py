@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame
 
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import scratch_directory
+from scribengin.spark.stateful.divided import refuse_split
 from scribengin.spark.stateful.plan import each, kind, nodes
-from scribengin.spark.transform.spec import StateOperator
+from scribengin.spark.transform.spec import InputSpec, StateOperator
 
 _WORDS = {
     "stateStoreSave": "aggregate",
@@ -41,11 +42,14 @@ _PINNED_BY = {
 """Spark reads these out of the checkpoint from its first batch on, whatever the session says."""
 
 
-def state_operators(frame: DataFrame) -> tuple[StateOperator, ...]:
-    """Those of a stream, from the top, named."""
+def state_operators(frame: DataFrame, divided: Mapping[str, InputSpec] | None = None) -> tuple[StateOperator, ...]:
+    """Those of a stream, from the top, named. Where the records of its sources are `divided` among several tasks,
+    raises ConfigInvalid for one that needs those of several."""
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="plan-") as directory:
         found = [node for node in nodes(planned(frame, Path(directory)).executedPlan()) if _keeps_state(node)]
         names = operator_names([str(node.shortName()) for node in found])
+        if divided is not None:
+            refuse_split(zip(found, names, strict=True), _sides_of_key, divided)
         return tuple(_operator(frame, node, name) for node, name in zip(found, names, strict=True))
 
 
@@ -122,15 +126,20 @@ def _operator(frame: DataFrame, node: Any, name: str) -> StateOperator:
 
 
 def _key(node: Any, word: str) -> Iterator[str]:
-    match word:
+    for one, *_ in _sides_of_key(node, word):
+        yield re.sub(r"#\d+\w*(-T\d+ms)?", "", str(one.toString()))
+
+
+def _sides_of_key(node: Any, word: str | None = None) -> Iterator[tuple[Any, ...]]:
+    """The expressions of an operator's key; of a join's, those of both sides together."""
+    match word or _word(node):
         case "join":
-            found = node.leftKeys()
+            yield from zip(each(node.leftKeys()), each(node.rightKeys()), strict=True)
         case "limit":
             return
         case _:
-            found = node.keyExpressions()
-    for one in each(found):
-        yield re.sub(r"#\d+\w*(-T\d+ms)?", "", str(one.toString()))
+            for one in each(node.keyExpressions()):
+                yield (one,)
 
 
 def _bound(jvm: Any, node: Any, word: str) -> str | None:

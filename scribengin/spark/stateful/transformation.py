@@ -8,14 +8,17 @@ query = transformation.start(directory, initial)    # a task: from its checkpoin
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.stateful.beats import BEATS, beats_of
+from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
 from scribengin.spark.stateful.fitting import refuse_unfitting
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
@@ -23,12 +26,20 @@ from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
+from scribengin.spark.transform.encoding import BESIDE, placed
 from scribengin.spark.transform.input import spark_schema
 from scribengin.spark.transform.output import FileCollector, UnionedOutputs, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
 from scribengin.spark.transform.plan_pool import Shape
 from scribengin.spark.transform.screen import Screens
-from scribengin.spark.transform.spec import CheckedPlan, StateOperator, StateSpec, TransformationSpec
+from scribengin.spark.transform.spec import (
+    CheckedPlan,
+    InputSpec,
+    Misplaced,
+    StateOperator,
+    StateSpec,
+    TransformationSpec,
+)
 from scribengin.spark.transform.transformation import Transformation
 
 
@@ -38,7 +49,7 @@ def load_transformation(spec: TransformationSpec, session: SparkSession) -> Tran
 
 
 class StatefulTransformation:
-    """The user's transformation over streams. Used by one thread at a time."""
+    """The user's transformation over streams. Tasks of one worker share it, each on a thread of its own."""
 
     def __init__(self, builder: PlanBuilder, session: SparkSession) -> None:
         """Use `StatefulTransformation.load`."""
@@ -46,6 +57,8 @@ class StatefulTransformation:
         self._builder = builder
         self._session = session
         self._screens: Screens | None = None
+        self._looking: SparkSession | None = None
+        self._lock = threading.Lock()
 
     @classmethod
     def load(cls, spec: TransformationSpec, session: SparkSession) -> StatefulTransformation:
@@ -91,11 +104,19 @@ class StatefulTransformation:
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """As `Screens`."""
-        if self._screens is None:
-            parallel = max(self._session.sparkContext.defaultParallelism, 1)
-            shape = Shape(parallel, through_files=True, remote=False)
-            self._screens = Screens(self.spec.inputs, self._session, self._new_directory(), shape)
+        with self._lock:
+            if self._screens is None:
+                parallel = max(self._session.sparkContext.defaultParallelism, 1)
+                shape = Shape(parallel, through_files=True, remote=False)
+                self._screens = Screens(self.spec.inputs, self._session, self._new_directory(), shape)
         return self._screens.undecodable(inputs)
+
+    def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
+        """As `first_misplaced`."""
+        with self._lock:
+            if self._looking is None:
+                self._looking = session_beside(self._session)
+        return first_misplaced(self._looking, self.spec.inputs[source], streams)
 
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))
@@ -108,26 +129,33 @@ class StatefulTransformation:
             session = session_beside(self._session, _settings(state))
             activate(session)
             session.dataSource.register(OfferedSource)
-            inputs = {name: self._load(session, directory, name, one.schema) for name, one in self.spec.inputs.items()}
+            inputs = {
+                name: self._load(session, directory, name, _source_schema(one))
+                for name, one in self.spec.inputs.items()
+            }
             beats = {
-                name: self._load(session, directory, beats_of(name), BEATS)
+                name: self._load(session, directory, beats_of(name), spark_schema(BEATS, name))
                 for name, one in state.watermarks.items()
                 if one.beats
             }
             built = self._builder.build(session, inputs, beats)
+            refuse_unlike(built.inputs, self.spec.inputs)
             for output, frame in built.encoded.items():
                 refuse_unstreamable(frame, output)
             unioned = unite(built.encoded, self.spec.outputs)
             refuse_unread(unioned.frame, self.spec.inputs)
-            operators = state_operators(unioned.frame)
+            operators = state_operators(unioned.frame, self.spec.inputs if state.tasks > 1 else None)
             refuse_unbounded(operators, ", ".join(built.encoded), state.unbounded)
         return built, unioned, operators
 
-    def _load(self, session: SparkSession, directory: Path, source: str, columns: pa.Schema) -> DataFrame:
-        schema = spark_schema(columns, source)
+    def _load(self, session: SparkSession, directory: Path, source: str, schema: StructType) -> DataFrame:
         partitions = max(session.sparkContext.defaultParallelism, 1)
         reader = session.readStream.format(FORMAT).schema(schema)
         return reader.options(directory=str(directory), source=source, partitions=partitions).load()
+
+
+def _source_schema(spec: InputSpec) -> StructType:
+    return placed(spark_schema(spec.schema, spec.name), spec, BESIDE if spec.format == "json" else "")
 
 
 def _settings(state: StateSpec) -> dict[str, str]:

@@ -16,14 +16,16 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DataType,
     DateType,
     IntegralType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
 
-from scribengin.connectors.contract import DIVIDED_BY, PAYLOAD
+from scribengin.connectors.contract import DIVIDED_BY, PAYLOAD, Division
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.failures import one_line
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec
@@ -32,7 +34,9 @@ BESIDE = "_"
 """What stands before the name of a column beside the payload, in a `json` format."""
 BEAT = "scribengin beat"
 """The column that says which rows are beats, below the filter that ends them."""
-_PARSED = "scribengin parsed"  # no name that a column of the user's would have
+PLACE = "scribengin place"
+"""In the metadata of a column that is part of the key by which its source is divided: which part."""
+PARSED = "scribengin parsed"  # no name that a column of the user's would have
 
 # One document a record: single quotes are no JSON, and a second document behind the first would vanish (see _pair).
 _FROM_JSON = {"mode": "FAILFAST", "allowSingleQuotes": "false"}
@@ -62,11 +66,11 @@ def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
             f"source '{spec.name}': schema_ddl may not name {', '.join(taken)}: the record's own columns"
         )
     shown = [F.col(quoted(name)).alias(BESIDE + name) for name in beside]
-    pairs = frame.select(_pair(F.col(PAYLOAD), schema).alias(_PARSED), *shown)
+    pairs = frame.select(_pair(F.col(PAYLOAD), schema).alias(PARSED), *shown)
     names = [quoted(BESIDE + name) for name in beside]
-    documents = pairs.select(_document(F.col(quoted(_PARSED))).alias(_PARSED), *names)
+    documents = pairs.select(_document(F.col(quoted(PARSED))).alias(PARSED), *names)
     # A generator of one row a document: Spark moves no filter of the user's below it, where it would parse again.
-    return documents.select(F.inline(F.array(quoted(_PARSED))), *names)
+    return documents.select(F.inline(F.array(quoted(PARSED))), *names)
 
 
 def watermarked(frame: DataFrame, source: str, state: StateSpec | None, beats: DataFrame | None = None) -> DataFrame:
@@ -88,7 +92,9 @@ def _with_beats(frame: DataFrame, column: str, beats: DataFrame) -> DataFrame:
     [name] = frame.select(column).columns  # as Spark finds it: whatever its case, and whether it is quoted
     at = F.col(beats.columns[0])
     row = [
-        (at if field.name.lower() == name.lower() else F.lit(None)).cast(field.dataType).alias(field.name)
+        (at if field.name.lower() == name.lower() else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name, metadata=field.metadata)
         for field in frame.schema
     ]
     return frame.select("*", F.lit(False).alias(BEAT)).union(beats.select(*row, F.lit(True).alias(BEAT)))
@@ -103,11 +109,28 @@ def _without_beats(frame: DataFrame) -> DataFrame:
 
 def undecodable(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:
     """The column `kept` of the records that `decode` raises on. Of `frame`, only that and the payload are looked at."""
+    return _tried_documents(frame, spec, [kept]).where(F.col(quoted(PARSED)).isNull()).select(quoted(kept))
+
+
+def keyed(frame: DataFrame, spec: InputSpec, kept: str) -> DataFrame:
+    """Of the records of a divided source that can be decoded, the column `kept`, and DIVIDED_BY: the key by which they
+    are divided. Raises ConfigInvalid for columns that are no key."""
+    if spec.format == "json":
+        beside = [name for name in frame.columns if name not in (PAYLOAD, kept)]
+        documents = _tried_documents(frame, spec, [kept, *beside]).where(F.col(quoted(PARSED)).isNotNull())
+        shown = [F.col(quoted(name)).alias(BESIDE + name) for name in beside]
+        frame = documents.select(quoted(kept), f"{quoted(PARSED)}.*", *shown)
+    return frame.select(quoted(kept), source_key(frame, spec).alias(DIVIDED_BY))
+
+
+def _tried_documents(frame: DataFrame, spec: InputSpec, kept: list[str]) -> DataFrame:
+    """The columns `kept`, and what each payload decodes to, or null where that raises."""
+    columns = [F.col(quoted(name)) for name in kept]
     pair = _tried(frame.sparkSession, _pair(F.col(PAYLOAD), _schema(spec)))
-    # A generator, as in `decode`: the filter must not be moved below it, where it would parse twice.
-    pairs = frame.select(F.inline(F.array(F.struct(F.col(quoted(kept)), pair.alias(_PARSED)))))
-    document = _tried(frame.sparkSession, _document(F.col(quoted(_PARSED))))
-    return pairs.where(document.isNull()).select(quoted(kept))
+    # A generator, as in `decode`: a filter must not be moved below it, where it would parse twice.
+    pairs = frame.select(F.inline(F.array(F.struct(*columns, pair.alias(PARSED)))))
+    document = _tried(frame.sparkSession, _document(F.col(quoted(PARSED))))
+    return pairs.select(*columns, document.alias(PARSED))
 
 
 def encode(frame: DataFrame, spec: OutputSpec) -> DataFrame:
@@ -135,7 +158,22 @@ def _schema(spec: InputSpec) -> StructType:
         raise ConfigInvalid(
             f"source '{spec.name}': schema_ddl is a type, not columns, as in 'id BIGINT, carrier STRING'"
         )
-    return schema
+    return placed(schema, spec)
+
+
+def placed(schema: StructType, spec: InputSpec, prefix: str = "") -> StructType:
+    """The same columns of a source, which the transformation sees with `prefix`: those that are part of the key by
+    which it is divided say so."""
+    columns = () if spec.division is None else spec.division.columns
+    places = {name: place for place, name in enumerate(columns)}
+    return StructType(
+        [
+            StructField(field.name, field.dataType, field.nullable, {PLACE: places[prefix + field.name]})
+            if prefix + field.name in places
+            else field
+            for field in schema.fields
+        ]
+    )
 
 
 def _pair(payload: Column, schema: StructType) -> Column:
@@ -204,37 +242,69 @@ def _carried(frame: DataFrame, spec: OutputSpec, prefix: str) -> list[Column]:
 
 
 def _divided_by(frame: DataFrame, spec: OutputSpec) -> list[Column]:
-    """A record's key in a divided sink: its columns as text, those that are not null. Logs that are written were
-    divided by it: never change it."""
+    """A record's key in a divided sink."""
     if spec.division is None:
         return []
-    keys = [_key(frame, spec, name) for name in spec.division.columns]
+    return [_key(frame, spec.division, f"sinks.{spec.name}.partition_by", "the output").alias(DIVIDED_BY)]
+
+
+def source_key(frame: DataFrame, spec: InputSpec) -> Column:
+    """The key of each record of a divided source, of which `frame` is what the transformation sees. Raises
+    ConfigInvalid for columns that are none."""
+    assert spec.division is not None, "it is divided"
+    return _key(frame, spec.division, f"sources.{spec.name}.partition_by", "the source")
+
+
+def key_kinds(frame: DataFrame, division: Division) -> list[str]:
+    """Of what kind each column of the key is: of two kinds, equal values are not divided alike."""
+    return [_kind(frame.schema[name].dataType) for name in division.columns]
+
+
+def _key(frame: DataFrame, division: Division, where: str, of: str) -> Column:
+    """A record's key: its columns as text, those that are not null. Logs that are written were divided by it: never
+    change it."""
+    keys = [_part(frame, name, where, of) for name in division.columns]
     key = keys[0] if len(keys) == 1 else F.concat_ws(_BETWEEN_KEYS, *(key.cast(StringType()) for key in keys))
-    return [F.coalesce(key.cast(BinaryType()), F.lit(b"")).alias(DIVIDED_BY)]
+    return F.coalesce(key.cast(BinaryType()), F.lit(b""))
 
 
-def _key(frame: DataFrame, spec: OutputSpec, name: str) -> Column:
+def _part(frame: DataFrame, name: str, where: str, of: str) -> Column:
     """A column of a key: whole numbers give equal text whatever width they have. Floating point is none: its text
     differs from one Java to the next."""
-    where = f"sinks.{spec.name}.partition_by"
     if name not in frame.columns:
         raise ConfigInvalid(
-            f"{where} names '{name}', which the output has not (it has {', '.join(frame.columns)}): name one of these"
+            f"{where} names '{name}', which {of} has not (it has {', '.join(frame.columns)}): name one of these"
         )
     column, kind = F.col(quoted(name)), frame.schema[name].dataType
-    match kind:
-        case StringType() | BinaryType():
+    match _kind(kind):
+        case "text":
             return column
-        case IntegralType() | BooleanType():
+        case "whole number" | "boolean":
             return column.cast(StringType())
-        case DateType():
+        case "date":
             return F.unix_date(column).cast(StringType())
-        case TimestampType():
+        case "timestamp":
             return F.unix_micros(column).cast(StringType())
     raise ConfigInvalid(
         f"{where}: '{name}' is {kind.simpleString()}, and keys are text, binary, whole numbers, booleans, dates and "
         "timestamps: cast it in the transformation"
     )
+
+
+def _kind(type_: DataType) -> str:
+    """What an empty text says of a type: that it is none of a key."""
+    match type_:
+        case StringType() | BinaryType():
+            return "text"
+        case IntegralType():
+            return "whole number"
+        case BooleanType():
+            return "boolean"
+        case DateType():
+            return "date"
+        case TimestampType():
+            return "timestamp"
+    return ""
 
 
 def quoted(name: str) -> str:

@@ -28,6 +28,8 @@ class InputSpec:
     schema_ddl: str | None = None
     remote_readable: bool = True
     """Whether other machines can read its splits: else executors elsewhere are sent the records."""
+    division: Division | None = None
+    """How its records are divided among its streams, by columns as the transformation sees them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class StateSpec:
     """By source."""
     unbounded: tuple[str, ...] = ()
     """The names of operators whose state may grow for ever."""
+    tasks: int = 1
+    """How many queries share the streams: with several no operator may need rows of two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,16 @@ class TransformationSpec:
     inputs: Mapping[str, InputSpec]
     outputs: Mapping[str, OutputSpec]
     state: StateSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A record in a wrong stream: the stream's number, which of its rows, the key as text, and where it belongs."""
+
+    number: int
+    row: int
+    key: str
+    belongs: int
 
 
 class StateOperator(Part):

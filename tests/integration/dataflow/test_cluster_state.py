@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 WINDOW_S = 10
 LAST = {"start": "1970-01-01T00:03:10.000Z", "end": "1970-01-01T00:03:20.000Z"}
 """The window that is open: five records are in it."""
+LAST_START = "1970-01-01 00:03:10"
 COUNTS = """
 from pyspark.sql import functions as F
 
@@ -54,11 +55,11 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
         state={},
         session_timeout_s=10,
     ).up()
-    wait_for_windows(flow, 9)
+    wait_for_windows(flow, 9, "in/0")
     os.kill(flow.view.worker(flow.ready_workers()[0]).pid, signal.SIGKILL)
     cluster.append("in/0", 100)
-    wait_for_windows(flow, 19)
-    chosen = ("--operator", "aggregate", "--key", "log=in/0", "--key", "window.start=1970-01-01 00:03:10")
+    wait_for_windows(flow, 19, "in/0")
+    chosen = ("--operator", "aggregate", "--key", "log=in/0", "--key", f"window.start={LAST_START}")
     kept = {"task": "task-0", "key": {"window": LAST, "log": "in/0"}, "value": {"count": 5}}
     flow.wait(lambda: state(cluster, *chosen) == [kept], "five records in the last window, whose batch may still go on")
     assert list((cluster.home / "state" / "counting" / "task-0").iterdir()), "checkpoints are where the home is"
@@ -71,9 +72,49 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
     assert (flow.ready_workers(), flow.view.status().state) == (workers, "running")
 
 
-def state(cluster: Cluster, *options: str) -> list[Any]:
+@pytest.mark.full
+def test_two_workers_share_the_keys_and_one_of_them_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    """A record's key is its log's name, and these names belong to these logs."""
+    (tmp_path / "counts.py").write_text(COUNTS)
+    for number in range(2):
+        cluster.append(f"src/{number}", 95)
+    source = {"kind": "log", "logs": "src/*", "format": "json", "schema_ddl": "log STRING, n LONG"}
+    flow = start(
+        cluster,
+        name="sharing",
+        sources={"src": {**source, "streams": 2, "partition_by": ["log"]}},
+        sinks={"out": {"kind": "log", "log": "shared", "format": "json"}},
+        transformation="counts:transform",
+        package=str(tmp_path),
+        round={"records_max": 30},
+        state={},
+        tasks=2,
+        workers=2,
+        session_timeout_s=10,
+    ).up()
+    wait_for_windows(flow, 9, "src/0", "src/1")
+    assert sorted(len(flow.view.assignments(name, "executor-1")) for name in flow.ready_workers()) == [1, 1]
+    os.kill(flow.view.worker(flow.ready_workers()[0]).pid, signal.SIGKILL)
+    for number in range(2):
+        cluster.append(f"src/{number}", 100)
+    wait_for_windows(flow, 19, "src/0", "src/1")
+    for number in range(2):
+        chosen = ("--operator", "aggregate", "--key", f"log=src/{number}", "--key", f"window.start={LAST_START}")
+        kept = {"task": f"task-{number}", "key": {"window": LAST, "log": f"src/{number}"}, "value": {"count": 5}}
+        flow.wait(lambda chosen=chosen, kept=kept: state(cluster, *chosen, of="sharing") == [kept], f"task {number}")
+    refused = told(cluster, "config", "set", "sharing", "tasks=1")
+    assert refused.returncode == 2
+    assert "tasks stays 2: what is kept of a key cannot move" in refused.stderr
+    assert told(cluster, "pause", "sharing").returncode == 0
+    flow.wait_for_state("paused")
+    rewound = told(cluster, "rewind", "sharing", "--to", "earliest", "--yes")
+    assert rewound.returncode == 0, rewound.stderr
+    assert not list((cluster.home / "state").glob("sharing/task-*/*")), "what both have kept is forgotten"
+
+
+def state(cluster: Cluster, *options: str, of: str = "counting") -> list[Any]:
     """What `scribengin state` prints."""
-    ended = told(cluster, "state", "counting", *options, "--json")
+    ended = told(cluster, "state", of, *options, "--json")
     assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
@@ -83,9 +124,9 @@ def told(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(list(words)), env=environment, capture_output=True, text=True, check=False)
 
 
-def wait_for_windows(flow: Flow, count: int) -> None:
-    """Wait for the first `count` windows, each of which has come out once, with all of its records."""
-    want = Counter(("in/0", number * WINDOW_S * 1000 + WINDOW_S) for number in range(count))
-    flow.wait(lambda: flow.delivered()["out"].total() >= count, f"{count} windows")
+def wait_for_windows(flow: Flow, count: int, *logs: str) -> None:
+    """Wait for the first `count` windows of each log, each of which has come out once, with all of its records."""
+    want = Counter((log, number * WINDOW_S * 1000 + WINDOW_S) for log in logs for number in range(count))
+    flow.wait(lambda: flow.delivered()["out"].total() >= want.total(), f"{count} windows")
     found = flow.delivered()["out"]
     expect_output(found == want, f"{found - want} too often, {want - found} missing")

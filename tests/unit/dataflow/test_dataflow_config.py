@@ -110,7 +110,7 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     assert kept is not None
     assert (kept.checkpoints, kept.partitions, kept.watermarks["src"].delay_s) == ("/kept", None, 0)
     for changes, why in (
-        ({"tasks": 2}, "tasks is 1 with state"),
+        ({"tasks": 2}, "sources.src has none: leave `tasks` out"),
         ({"sources": {"src": {"kind": "hdfs", "path": "/in"}}}, "reads logs and Kafka: have a dataflow without"),
         ({"sources": {"src": {**topic, "on_expired": "latest"}}}, "on_expired: latest does not go with state"),
         ({"state": {"watermarks": {"srk": {"column": "at"}}}}, "'srk', which is none of the sources"),
@@ -120,6 +120,33 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     ):
         with pytest.raises(ConfigInvalid, match=why):
             load_config(stateful(**changes))
+
+
+def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
+    divided = {"kind": "log", "logs": "in/*", "streams": 8, "partition_by": ["carrier"]}
+    topic = {"kind": "kafka", "bootstrap": "there:9092", "topics": ["t"]}
+
+    def stateful(tasks: int | None = 3, **sources: Any) -> dict[str, Any]:
+        return flow(sources=sources, state={}, tasks=tasks)
+
+    assert load_config(stateful(a=divided, b={**divided, "partition_by": ["code"]})).tasks == 3
+    assert load_config(stateful(None, a=divided)).tasks == 1
+    assert load_config(stateful(8, a=divided)).tasks == 8
+    for refused_flow, why in (
+        (stateful(a=divided, b=topic), "tasks: 3 with state takes logs .* and sources.b has none: leave `tasks` out"),
+        (stateful(9, a=divided), "tasks: 9 is more than the 8 streams of sources.a"),
+        (stateful(a=divided, b={**divided, "streams": 4}), "sources.a has 8 streams and sources.b 4: with tasks: 3"),
+        (
+            stateful(a=divided, b={**divided, "partition_by": ["carrier", "day"]}),
+            "sources.a is divided by carrier and sources.b by carrier, day: with tasks: 3",
+        ),
+        (stateful(a={**divided, "partition_by": ["day", "day"]}), "partition_by names a column twice: day, day"),
+        (stateful(a={**divided, "streams": None}), "streams and partition_by go together"),
+        (flow(sources={"a": divided}), "sources.a.partition_by goes with `state`"),
+    ):
+        with pytest.raises(ConfigInvalid, match=why) as refusal:
+            load_config(refused_flow)
+        assert "\n" not in str(refusal.value)
 
 
 def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:

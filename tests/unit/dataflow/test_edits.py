@@ -130,6 +130,17 @@ def test_an_error_route_is_ended_and_begun_again_and_its_sink_stays() -> None:
         assert "scribengin restart flow" in (plan_edit(old, new, running=True).refusal or "")
 
 
+def test_what_is_kept_of_a_key_stays_in_its_task() -> None:
+    source = {"kind": "log", "logs": "in/*", "streams": 4, "partition_by": ["payload"]}
+    old = make_config(sources={"in": source}, state={}, tasks=2)
+    for running in (False, True):
+        for tasks in (None, 3):
+            moved = plan_edit(old, make_config(sources={"in": source}, state={}, tasks=tasks), running=running)
+            assert (moved.refusal or "").startswith("tasks stays 2: what is kept of a key cannot move")
+        otherwise = make_config(sources={"in": {**source, "streams": 8}}, state={}, tasks=2)
+        assert "sources.in.streams cannot be edited" in (plan_edit(old, otherwise, running=running).refusal or "")
+
+
 def test_an_edit_that_changes_nothing_is_accepted_and_does_nothing() -> None:
     assert planned(running=True) == EditPlan()
     assert planned(running=True).line == "nothing"

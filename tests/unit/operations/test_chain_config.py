@@ -156,6 +156,15 @@ def test_values_of_one_dataflow_are_overridden_by_its_name(tmp_path: Path) -> No
             {"dataflows": {"a": flow(reads("i"), writes("m")), "b": flow(reads("m/*", start="latest"), writes("o"))}},
             "b.src reads what a writes and has `start: latest`",
         ),
+        (
+            {
+                "dataflows": {
+                    "a": flow(reads("in"), {**writes("m"), "streams": 4, "partition_by": ["payload"]}),
+                    "b": {**flow(reads("m/*", streams=8, partition_by=["payload"]), writes("o")), "state": {}},
+                }
+            },
+            "a.out divides its records among 4 streams, and b.src says 8: say the same number",
+        ),
         ({"logs": {"inn": None}, "dataflows": {"a": flow(reads("in"), writes("m"))}}, "logs.inn: no dataflow"),
         (
             {"topics": {"t": {"bootstrap": "h:1"}}, "dataflows": {"a": flow(reads("in"), writes("m"))}},

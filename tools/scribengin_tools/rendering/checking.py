@@ -23,7 +23,7 @@ def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
     """What a dataflow would be, for a terminal. Its problems are not part of it."""
     parts: list[RenderableType] = [facts((("dataflow", found.dataflow), ("transformation", _transformation(config))))]
     if found.sources:
-        rows = [(name, len(streams), _names(streams)) for name, streams in found.sources.items()]
+        rows = [(name, len(streams), _with_key(name, streams, config)) for name, streams in found.sources.items()]
         parts += [Text(), table(("SOURCE", ">STREAMS", ""), rows)]
     if found.sinks:
         sinks = [(n, _with_role(n, r, config), _guarantee(found, n)) for n, r in found.sinks.items()]
@@ -50,6 +50,11 @@ def _transformation(config: DataflowConfig) -> str:
 def _guarantee(found: Explanation, sink: str) -> str:
     guarantee_note = found.guarantee_note.get(sink)
     return f"{found.guarantees[sink]} ({guarantee_note})" if guarantee_note else found.guarantees[sink]
+
+
+def _with_key(source: str, streams: Sequence[str], config: DataflowConfig) -> str:
+    division = config.sources[source].division
+    return _names(streams) + ("" if division is None else f"; divided by {', '.join(division.columns)}")
 
 
 def _with_role(sink: str, resource: str, config: DataflowConfig) -> str:
