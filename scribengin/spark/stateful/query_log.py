@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import CheckpointMismatch
-from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.contract import DurableFileSystem, clear_errors
 from scribengin.spark.stateful.offers import Offset
 
 _FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -112,7 +112,7 @@ def _replace(files: DurableFileSystem, metadata: str, contents: Mapping[str, byt
         files.remove(posixpath.join(versioned, f".{number}.crc"))
     files.sync_directory(versioned)
     for number, path in written.items():
-        with failpoint("checkpoint.take_schemas"):
+        with clear_errors("replace", posixpath.join(versioned, number)), failpoint("checkpoint.take_schemas"):
             os.replace(path, posixpath.join(versioned, number))
     files.sync_directory(versioned)
 
