@@ -138,7 +138,8 @@ class StateConfig(Config):
     watermarks: dict[str, WatermarkConfig] = {}
     """By source. A transformation may call `withWatermark` itself instead."""
     unbounded: Annotated[tuple[str, ...], RESTART] = ()
-    """The names of operators (`explain` says them) whose state may grow for ever: a join without a time range."""
+    """The names of operators (`explain` says them) whose state may grow for ever: a join without a time range, a
+    processor without a TTL."""
     memory_mb: Annotated[int, ROLLING] = Field(default=256, ge=32)
     """So much of the container's memory holds state; the rest of it is on the worker's disk."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,17 @@ from scribengin.spark.transform.spec import Misplaced, StateReport
 
 BAD = b"!"
 """What is no key: a batch that reads it fails."""
+METADATA = "state/0/_metadata/v2"
 
 
 class CountingTransform:
-    """Starts such queries."""
+    """Starts such queries; `by_clock`: they run by themselves the batch that the state has due."""
+
+    def __init__(self, *, by_clock: bool = False) -> None:
+        self._by_clock = by_clock
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
-        return CountingQuery(Path(checkpoint), initial, bound)
+        return CountingQuery(Path(checkpoint), initial, bound, by_clock=self._by_clock)
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
@@ -48,12 +53,16 @@ class CountingTransform:
 class CountingQuery:
     """One of them. It runs in the thread that asks for its batches; one that stands planned runs at once."""
 
-    def __init__(self, checkpoint: Path, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> None:
+    def __init__(
+        self, checkpoint: Path, initial: Mapping[str, Offset], bound: Sequence[BoundRange], *, by_clock: bool
+    ) -> None:
+        self.by_clock = by_clock
         self._checkpoint = checkpoint
         self._initial = initial
         self._bound: dict[str, Sequence[RecordSplit]] = {}
         self._offered: Mapping[str, Offset] | None = None
         self._results: dict[int, str] = {}
+        self._described = False
         self._planned = self._last("offsets")
         self._done = self._last("commits")
         for one in bound:
@@ -82,9 +91,18 @@ class CountingQuery:
             assert ends is not None, "nothing was offered"
             if ends == self._ends(self._planned) and not self._after(self._done)["due"]:
                 return None
-            self._planned += 1
-            self._write(f"offsets/{self._planned}", "\n".join(["v1", "{}", *map(json.dumps, ends.values())]))
+            self._plan(ends)
         return self._execute(self._planned)
+
+    def has_batch(self) -> bool:
+        if self.by_clock and self._offered is None and self._planned == self._done and self._after(self._done)["due"]:
+            self._plan(self._ends(self._done))
+            self._begun = self._execute(self._planned)
+        return self._begun is not None
+
+    def _plan(self, ends: Mapping[str, Offset]) -> None:
+        self._planned += 1
+        self._write(f"offsets/{self._planned}", "\n".join(["v1", "{}", *map(json.dumps, ends.values())]))
 
     def finish(self, batch: ExecutedBatch) -> None:
         self._write(f"commits/{batch.number}", self._results[batch.number])
@@ -102,6 +120,7 @@ class CountingQuery:
         pass
 
     def _execute(self, number: int) -> ExecutedBatch:
+        self._describe(number)
         starts, ends = self._ends(number - 1), self._ends(number)
         before = self._after(number - 1)
         counts, beat = dict(before["counts"]), before["beat"]
@@ -128,6 +147,36 @@ class CountingQuery:
         self._results[number] = result
         payloads = pa.array([line.encode() for line in out], pa.binary())
         return ExecutedBatch(number, {"out": [pa.record_batch([payloads], names=["payload"])]})
+
+    def _describe(self, number: int) -> None:
+        """As Spark does in a query's first batch: what the operator keeps is read where its metadata says, by whole
+        paths, and said again, beside a checksum. Whose paths are another's finds nothing, or what a stale query left.
+        """
+        if self._described:
+            return
+        self._described = True
+        numbers = sorted(int(path.name) for path in self._checkpoint.glob(f"{METADATA}/[!.]*"))
+        if not numbers:
+            schema = f"state/0/_stateSchema/default/{number}_{uuid.uuid4().hex}"
+            self._write(schema, "counts")
+            self._write_metadata(number, [f"file:{self._checkpoint / schema}"])
+            return
+        path = self._checkpoint / f"{METADATA}/{numbers[-1]}"
+        checksum = path.with_name(f".{path.name}.crc")
+        assert not checksum.exists() or int(checksum.read_text()) == zlib.crc32(path.read_bytes()), f"{path} is damaged"
+        [store] = json.loads(path.read_text().partition("\n")[2])["stateStoreInfo"]
+        for schema in store["stateSchemaFilePaths"]:
+            found = Path(schema.removeprefix("file:"))
+            assert found.is_relative_to(self._checkpoint), f"{path} names {found}"
+            assert found.read_text() == "counts"
+        if number not in numbers:
+            self._write_metadata(number, store["stateSchemaFilePaths"])
+
+    def _write_metadata(self, number: int, schemas: Sequence[str]) -> None:
+        store = {"storeName": "default", "numPartitions": 1, "stateSchemaFilePaths": schemas}
+        text = "v2\n" + json.dumps({"operatorInfo": {"operatorId": 0}, "stateStoreInfo": [store]})
+        self._write(f"{METADATA}/.{number}.crc", str(zlib.crc32(text.encode())))
+        self._write(f"{METADATA}/{number}", text)
 
     def _after(self, number: int) -> Any:
         """The state of the last batch that is done."""

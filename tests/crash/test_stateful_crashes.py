@@ -51,6 +51,8 @@ class Died(BaseException):
 class Logs:
     """Where records come from and go to: logs."""
 
+    by_clock = False
+
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._disk = MemoryDisk("")  # which is there for as long as somebody holds it
@@ -117,8 +119,16 @@ class Silent(Logs):
         }
 
 
+class ByClock(Logs):
+    """Logs, and a query that does not wait for an offer to run the batch that its state has due."""
+
+    by_clock = True
+
+
 class Topics:
     """The same with Kafka: what a round has read, counted and written is decided by a transaction of it."""
+
+    by_clock = False
 
     def __init__(self, cluster: MemoryKafka) -> None:
         self._cluster = cluster
@@ -161,7 +171,8 @@ class Case:
     def own_to_the_end(self, generation: int) -> None:
         """Take each task over, run rounds until there are none left, and give it back."""
         with self.open() as resources:
-            for runner in owners_with_state(self.registry, resources, CountingTransform(), generation):
+            transform = CountingTransform(by_clock=self.places.by_clock)
+            for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
                     runner.take_over()
                     idle = 0
@@ -294,6 +305,19 @@ def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path) 
     expect_taken_over(case, passed_by(case()), expected)
 
 
+def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    def case() -> Case:
+        return Case(tmp_path / str(next(numbers)), ByClock, ("aba",))
+
+    first = case()
+    stops = passed_by(first)
+    expected = first.delivered()
+    assert expected == ["a 1", "b 1", "closed 2", "a 2", "closed 3"], "the clock does not wait for all that there is"
+    expect_taken_over(case, stops, expected)
+
+
 def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_over(
     case: Callable[[], Case], expected: list[str]
 ) -> None:
@@ -304,6 +328,7 @@ def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_
             place.own_to_the_end(1)
         with record_stops() as passed:
             place.own_to_the_end(2)
+        assert {"files.rename:after", "checkpoint.take_schemas:after"} <= set(passed)
         for name in dict.fromkeys(passed):
             place = case()
             with at(first, die), pytest.raises(Died):

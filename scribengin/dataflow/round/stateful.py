@@ -46,7 +46,7 @@ from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavaila
 from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
-from scribengin.spark.stateful.query_log import QueryLog
+from scribengin.spark.stateful.query_log import QueryLog, take_schemas_along
 from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin_registry.contract import Registry
 
@@ -59,6 +59,9 @@ Offsets = Mapping[str, Offset]
 class BatchQuery(Protocol):
     """A started query (TransformationQuery is the one)."""
 
+    by_clock: bool
+    """Whether it runs batches as time goes by, which nobody has offered."""
+
     def bind(self, bound: BoundRange) -> None:
         """What a batch reads that begins and ends there."""
         ...
@@ -69,6 +72,10 @@ class BatchQuery(Protocol):
 
     def next_batch(self) -> ExecutedBatch | None:
         """The next batch, executed, or None when nothing came of the last offer, nor will."""
+        ...
+
+    def has_batch(self) -> bool:
+        """Whether one is there already."""
         ...
 
     def finish(self, batch: ExecutedBatch) -> None:
@@ -192,6 +199,7 @@ class StatefulRunner(TaskRounds):
 
     def _start_query(self) -> None:
         directory = self._own_checkpoint().query_directory
+        take_schemas_along(self._state.checkpoints.files, directory)
         self._log = QueryLog.read(self._state.checkpoints.files, directory)
         self._refuse_mismatch()
         initial = {source: self._initial(source) for source in self._sources()}
@@ -226,8 +234,9 @@ class StatefulRunner(TaskRounds):
         return self._quiet and super().ended()
 
     def wait(self, timeout_s: float) -> bool:
-        """As TaskRounds, and until a beat is due."""
-        return super().wait(timeout_s) or (self._query is not None and bool(self._beats(self._query, {})))
+        """As TaskRounds, and until a beat is due, or the query has run a batch by itself."""
+        query = self._query
+        return super().wait(timeout_s) or (query is not None and (query.has_batch() or bool(self._beats(query, {}))))
 
     def state(self) -> StateReport | None:
         """As TaskRounds: how much its query has."""
@@ -299,7 +308,7 @@ class StatefulRunner(TaskRounds):
         begun_s = self._clock.monotonic_s()
         query = self._query
         assert query is not None, "take_over comes first"
-        if self._offered is None and not self._offer(query):
+        if self._offered is None and not query.has_batch() and not self._offer(query):
             return None
         planned_s = self._clock.monotonic_s()
         self._owning = False  # until the batch is committed: whatever goes wrong, `take_over` is the way back
@@ -322,7 +331,8 @@ class StatefulRunner(TaskRounds):
         if self._query is query:  # else it was taken over meanwhile, and another query runs the batch again
             self._named = committing
             self._at = ends
-            self._quiet = False
+            # What the clock makes due later, the query runs by itself.
+            self._quiet = query.by_clock and not planned and not any(b.num_rows for of in outputs.values() for b in of)
             self._screening = bool(bad) if planned else self._screening
             self._hear(planned)  # once more: the round may have taken as long as a source may be silent
             query.finish(batch)

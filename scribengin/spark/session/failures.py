@@ -26,7 +26,7 @@ _COUNTS_TIMEOUT_MS = 2_000
 _TASKS_MAX = 64
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]*)\]")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
-_PYTHON = "PYTHON_EXCEPTION"
+_PYTHON = ("PYTHON_EXCEPTION", "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE")
 _RAISED = "[USER_RAISED_EXCEPTION] "
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = "Python worker exited unexpectedly"
@@ -49,7 +49,7 @@ class Cause:
     @property
     def line(self) -> str:
         """What it says, in one line; after its type where Spark has no name for it."""
-        if self.condition == _PYTHON:
+        if self.condition in _PYTHON:
             return _exception_line(_python_text(self.message))
         first = _SQL_STATE.sub("", self.message.strip().partition("\n")[0]).removeprefix(_RAISED)
         return first if self.condition else f"{self.kind}: {first}".removesuffix(": ")
@@ -116,7 +116,7 @@ def cause_of(causes: Sequence[Cause], doing: str) -> TransformationFailed | Spar
             f"Spark ran out of memory while {doing}: give the container more, or make rounds smaller"
         )
     for cause in causes:
-        if cause.condition == _PYTHON:
+        if cause.condition in _PYTHON:
             return _of_python(cause.message, doing)
     if any(_WORKER_DIED in cause.message for cause in causes):
         reason = "a Python worker of Spark died (it was killed, ran out of memory, or native code crashed)"

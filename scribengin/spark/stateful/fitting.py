@@ -10,22 +10,33 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from scribengin.errors import CheckpointMismatch
+from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.session.failures import SPARK_ERRORS, causes_behind, failure
 from scribengin.spark.session.session import activate, scratch_directory
 from scribengin.spark.stateful.operators import planned
+from scribengin.spark.stateful.query_log import take_schemas_along
 from scribengin.spark.stateful.stored import StoredState
 from scribengin.spark.transform.spec import StateOperator
 
 _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
 """What Spark writes beside the state: at the operator which one it is, at a store of a partition what is kept in it."""
 _STATE = "state"
-_OTHER_COLUMNS = ("STATE_STORE_KEY_SCHEMA", "STATE_STORE_VALUE_SCHEMA")
+OTHER_COLUMNS = (
+    "STATE_STORE_KEY_SCHEMA",
+    "STATE_STORE_VALUE_SCHEMA",
+    "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
+    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
+)
+"""What Spark's errors begin with that say so: of a processor another time mode, and another kind of variable, too."""
 WAY_OUT = "give the dataflow the transformation that it had, or submit another dataflow"
 
 
 def refuse_unfitting(frame: DataFrame, operators: Sequence[StateOperator], task: str, directory: str) -> None:
     """Raises CheckpointMismatch if the checkpoint in `directory` has the state of other operators, or has it by other
-    keys or values; TransformationFailed or SparkUnavailable if that cannot be found out. Changes nothing there."""
+    keys or values; TransformationFailed or SparkUnavailable if that cannot be found out. Changes nothing there.
+
+    Each operator is compared alone: as if all others were as they are now, so that no other is found wanting.
+    """
     stores = StoredState(directory, frame.sparkSession).stores()
     if not stores:  # no batch is done yet
         return
@@ -37,10 +48,16 @@ def refuse_unfitting(frame: DataFrame, operators: Sequence[StateOperator], task:
             f"{task} has the state of {_listed(kept.values())}, and the transformation keeps that of {now}: {WAY_OUT}"
         )
     batch = max(store.batch for store in stores) + 1
-    for number, operator in zip(kept, operators, strict=True):
-        with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="fits-") as copy:
-            _copy_descriptions(Path(directory) / _STATE, Path(copy) / _STATE, str(number))
-            _refuse_other_columns(frame, operator.name, task, Path(copy) / _STATE, batch)
+    with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="fits-") as scratch:
+        fresh = Path(scratch) / "fresh" / _STATE
+        planned(frame, fresh).executedPlan()
+        for number, operator in zip(kept, operators, strict=True):
+            copy = Path(scratch) / operator.name
+            shutil.copytree(fresh, copy / _STATE)
+            shutil.rmtree(copy / _STATE / str(number))
+            _copy_descriptions(Path(directory) / _STATE / str(number), copy / _STATE / str(number))
+            take_schemas_along(LocalFileSystem(), str(copy))
+            _refuse_other_columns(frame, operator.name, task, copy / _STATE, batch)
 
 
 def _refuse_other_columns(frame: DataFrame, operator: str, task: str, state: Path, batch: int) -> None:
@@ -49,7 +66,7 @@ def _refuse_other_columns(frame: DataFrame, operator: str, task: str, state: Pat
         planned(frame, state, batch).executedPlan()
     except SPARK_ERRORS as error:
         for cause in causes_behind(error):
-            if cause.condition.startswith(_OTHER_COLUMNS):
+            if cause.condition.startswith(OTHER_COLUMNS):
                 raise CheckpointMismatch(
                     f"what {task} has kept for {operator} does not fit the transformation any more ({cause.line}): "
                     f"{WAY_OUT}"
@@ -57,12 +74,11 @@ def _refuse_other_columns(frame: DataFrame, operator: str, task: str, state: Pat
         raise failure(error, f"comparing the transformation with what {task} has kept") from error
 
 
-def _copy_descriptions(state: Path, to: Path, operator: str) -> None:
-    """Of all operators what says which they are; of that one also what it keeps, so that no other is found wanting."""
-    for found in state.rglob("*"):
-        of, *below = found.relative_to(state).parts
-        if found.name in _DESCRIPTIONS and (of == operator or len(below) == 1):
-            shutil.copytree(found, to / found.relative_to(state), dirs_exist_ok=True)
+def _copy_descriptions(operator: Path, to: Path) -> None:
+    """Of an operator's directory what says which one it is, and what it keeps."""
+    for found in operator.rglob("*"):
+        if found.name in _DESCRIPTIONS:
+            shutil.copytree(found, to / found.relative_to(operator), dirs_exist_ok=True)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -6,10 +6,12 @@ says all of it, and numbers the operators as the query's checkpoint does: from t
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +30,49 @@ _WORDS = {
     "dedupe": "duplicates",
     "dedupeWithinWatermark": "duplicates",
     "globalLimit": "limit",
+    "transformWithStateInPySparkExec": "processor",
+    "transformWithStateInPandasExec": "processor",
 }
 """What operators are called, by Spark's names, which its checkpoints have, too."""
 _WATERMARKED = "spark.watermarkDelayMs"
 _SOME_TIME_MS = 1 << 41
+_BY_CLOCK = "ProcessingTime"
 _STREAMING = "spark.sql.streaming"
 _PINNED = ("spark.sql.shuffle.partitions", f"{_STREAMING}.stateStore.providerClass")
 _PINNED_BY = {
     "aggregate": (f"{_STREAMING}.aggregation.stateFormatVersion",),
     "session": (f"{_STREAMING}.sessionWindow.merge.sessions.in.local.partition",),
     "join": (f"{_STREAMING}.join.stateFormatVersion",),
+    "processor": (f"{_STREAMING}.stateStore.encodingFormat",),
 }
 """Spark reads these out of the checkpoint from its first batch on, whatever the session says."""
 
 
+@dataclass(frozen=True, slots=True)
+class StateVariable:
+    """What a processor (transformWithState) keeps by key under a name. `kind` is Spark's: `ValueState` and so on."""
+
+    name: str
+    kind: str
+    expires: bool
+    """Whether it has a TTL."""
+
+    @property
+    def is_timers(self) -> bool:
+        """Whether it is none of the user's, but the timers that are registered."""
+        return self.kind == "TimerState"
+
+
 def state_operators(frame: DataFrame, divided: Mapping[str, InputSpec] | None = None) -> tuple[StateOperator, ...]:
-    """Those of a stream, from the top, named. Where the records of its sources are `divided` among several tasks,
-    raises ConfigInvalid for one that needs those of several."""
+    """Those of a stream, from the top, named. Raises ConfigInvalid for modes of a processor that do not go together,
+    and, where the records of its sources are `divided` among several tasks, for one that needs those of several."""
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="plan-") as directory:
-        found = [node for node in nodes(planned(frame, Path(directory)).executedPlan()) if _keeps_state(node)]
+        state = Path(directory) / "state"
+        found = [node for node in nodes(planned(frame, state).executedPlan()) if _keeps_state(node)]
         names = operator_names([str(node.shortName()) for node in found])
         if divided is not None:
             refuse_split(zip(found, names, strict=True), _sides_of_key, divided)
-        return tuple(_operator(frame, node, name) for node, name in zip(found, names, strict=True))
+        return tuple(_operator(frame, node, name, state) for node, name in zip(found, names, strict=True))
 
 
 def operator_names(spark: Sequence[str]) -> list[str]:
@@ -64,9 +86,20 @@ def operator_names(spark: Sequence[str]) -> list[str]:
     return names
 
 
-def planned(frame: DataFrame, checkpoint: Path, batch: int = 0) -> Any:
-    """The execution of a batch over a stream, planned lazily: its state would be in `checkpoint`, where planning leaves
-    descriptions of it, and where it looks whether those of an earlier `batch` fit."""
+def state_variables(properties: str) -> list[StateVariable]:
+    """Those that are named in the properties of an operator, which Spark writes as JSON; none where it has none."""
+    found = json.loads(properties or "{}").get("stateVariables", [])
+    variables = [StateVariable(one["stateName"], one["stateVariableType"], one["ttlEnabled"]) for one in found]
+    return sorted(variables, key=lambda one: one.name)
+
+
+def planned(frame: DataFrame, state: Path, batch: int = 0) -> Any:
+    """The execution of a batch over a stream, planned lazily: its state would be in `state`, where planning leaves
+    descriptions of it, and where it looks whether those of an earlier `batch` fit. What is beside is the checkpoint's,
+    which is not to be a query's own."""
+    offsets = state.parent / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    (offsets / str(batch)).touch()  # Spark reads no description of variables but of a batch that has its plan
     session = frame.sparkSession
     jvm: Any = session._jvm
     streaming = jvm.org.apache.spark.sql.execution.streaming
@@ -77,7 +110,7 @@ def planned(frame: DataFrame, checkpoint: Path, batch: int = 0) -> Any:
         session._jsparkSession,
         frame._jdf.queryExecution().analyzed(),
         jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
-        str(checkpoint),
+        str(state),
         run,
         run,
         batch,
@@ -97,8 +130,9 @@ def refuse_unbounded(operators: Sequence[StateOperator], output: str, allowed: S
     """Raises ConfigInvalid for what is never forgotten, unless its name is `allowed` to; and for a name of nothing."""
     for operator in operators:
         if operator.bound is None and operator.name not in allowed:
+            keeps = "may keep its variables" if operator.kind == "processor" else "keeps its records"
             raise ConfigInvalid(
-                f"output '{output}': {operator.name} ({', '.join(operator.key)}) keeps its records for ever: "
+                f"output '{output}': {operator.name} ({', '.join(operator.key)}) {keeps} for ever: "
                 f"{_BOUNDS.get(operator.kind, _BOUND)}, or allow it with state.unbounded: [{operator.name}]"
             )
     names = [operator.name for operator in operators]
@@ -113,16 +147,26 @@ _BOUNDS = {
     "join": "give both sources a watermark, and the join's condition a time range for both",
     "duplicates": "give the source a watermark, and let its column be one of the key's, or use "
     "dropDuplicatesWithinWatermark",
+    "processor": "give each of its state variables a TTL, in the time mode processingTime",
 }
 
 
-def _operator(frame: DataFrame, node: Any, name: str) -> StateOperator:
+def _operator(frame: DataFrame, node: Any, name: str, state: Path) -> StateOperator:
+    """What is known of it by its plan, and by what planning has left in `state`."""
     word = _word(node)
     session = frame.sparkSession
     settings = {key: str(session.conf.get(key)) for key in (*_PINNED, *_PINNED_BY.get(word, ()))}
     key = tuple(dict.fromkeys(_key(node, word)))
-    bound = _bound(session._jvm, node, word)
-    return StateOperator(name=name, kind=word, spark=str(node.shortName()), key=key, bound=bound, pinned=settings)
+    spark = str(node.shortName())
+    if word != "processor":
+        bound = _bound(session._jvm, node, word)
+        return StateOperator(name=name, kind=word, spark=spark, key=key, bound=bound, pinned=settings)
+    variables = _variables(node, state)
+    by_clock = str(node.timeMode().toString()) == _BY_CLOCK
+    if (wrong := _unsound(node, variables)) is not None:
+        raise ConfigInvalid(f"{name} ({', '.join(key)}) {wrong}")
+    bound = _bound_of_processor(variables)
+    return StateOperator(name=name, kind=word, spark=spark, key=key, bound=bound, pinned=settings, by_clock=by_clock)
 
 
 def _key(node: Any, word: str) -> Iterator[str]:
@@ -180,6 +224,32 @@ def _bound_of_join(jvm: Any, node: Any) -> str | None:
     return f"the watermark, through {'its key' if by_key else 'the time range of its condition'}"
 
 
+def _variables(node: Any, state: Path) -> list[StateVariable]:
+    """Those of a processor: planning has called its `init`, and left in `state` what that has asked for."""
+    [described] = (state / str(node.stateInfo().get().operatorId()) / "_metadata" / "v2").glob("[0-9]*")
+    return state_variables(json.loads(described.read_text().partition("\n")[2])["operatorPropertiesJson"])
+
+
+def _unsound(node: Any, variables: Sequence[StateVariable]) -> str | None:
+    """What is wrong with the modes that a processor was given; None: nothing."""
+    time, output = str(node.timeMode().toString()), str(node.outputMode().toString())
+    if output != "Append":
+        return f"has the output mode {output}, and what is given out stays: give it the output mode 'Append'"
+    if time == "EventTime" and not any(kind(one) == "EventTimeWatermarkExec" for one in nodes(node)):
+        return "has the time mode eventTime, and no watermark reaches it: give its source one (state.watermarks)"
+    if time != _BY_CLOCK and (expiring := [one.name for one in variables if one.expires]):
+        return f"gives {', '.join(expiring)} a TTL, which needs the time mode processingTime"
+    return None
+
+
+def _bound_of_processor(variables: Sequence[StateVariable]) -> str | None:
+    """Only a TTL of all that it keeps: of a timer nobody sees whether its code forgets something then."""
+    kept = [one for one in variables if not one.is_timers]
+    if not all(one.expires for one in kept):
+        return None
+    return f"the TTL of {', '.join(one.name for one in kept)}" if kept else "its timers: it has no state variables"
+
+
 def _word(node: Any) -> str:
     return _WORDS[str(node.shortName())]
 
@@ -196,6 +266,7 @@ _STATEFUL = frozenset(
         "StreamingDeduplicateExec",
         "StreamingDeduplicateWithinWatermarkExec",
         "StreamingGlobalLimitExec",
+        "TransformWithStateInPySparkExec",
     }
 )
 

@@ -17,7 +17,11 @@ from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.failures import one_line
 from scribengin.spark.transform.encoding import BEAT
 
-_LATER = ("TransformWithState", "GroupsWithState", "GroupsInPandasWithState")
+_NEVER = {
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
+    "FlatMapGroupsWithState": "flatMapGroupsWithState",
+}
+"""What users call operators that have a better successor, by their kinds."""
 _INSTEAD = (
     (
         r"[Dd]istinct agg",
@@ -47,15 +51,15 @@ _INSTEAD = (
 
 
 def refuse_unstreamable(frame: DataFrame, output: str) -> None:
-    """Raises ConfigInvalid, in one line, for what Spark cannot do to a stream, and for what is not offered yet."""
+    """Raises ConfigInvalid, in one line, for what Spark cannot do to a stream, and for what is not offered."""
     if not frame.isStreaming:
         raise ConfigInvalid(f"output '{output}' reads none of the sources: derive it from `inputs`")
     analyzed = frame._jdf.queryExecution().analyzed()
     for node in _streaming(analyzed):
-        if any(part in kind(node) for part in _LATER):
+        if (call := _NEVER.get(kind(node))) is not None:
             raise ConfigInvalid(
-                f"output '{output}' needs {kind(node)}, whose checkpoint cannot be moved to another owner yet: use "
-                "windows, joins, aggregates and dropDuplicates"
+                f"output '{output}' uses {call}, which is not offered: use transformWithStateInPandas, which keeps "
+                "variables by key, with timers and TTL"
             )
     if any(_is_random(node) for node in nodes(analyzed)):
         raise ConfigInvalid(

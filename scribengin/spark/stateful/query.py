@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from scribengin.base.threads import pause
 from scribengin.errors import CheckpointMismatch, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes
-from scribengin.spark.stateful.fitting import WAY_OUT
+from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.progress import QueryProgress
 from scribengin.spark.transform.output import OutputCollector, UnionedOutputs, outputs_of
@@ -36,7 +36,7 @@ from scribengin.spark.transform.spec import StateReport
 logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
 
 _POLL_S = 0.01
-_DOES_NOT_FIT = ("STATE_STORE_KEY_SCHEMA", "STATE_STORE_VALUE_SCHEMA", "STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
+_DOES_NOT_FIT = (*OTHER_COLUMNS, "STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
 _SETTLE_S = 10.0
 """So long a query that is stopped may take to write down that its last batch is done; else that is run again."""
 
@@ -65,8 +65,12 @@ class TransformationQuery:
         offers: QueryOffers,
         checkpoint: str,
         doing: str,
+        *,
+        by_clock: bool = False,
     ) -> None:
-        """Starts it in the directory `checkpoint`. `collector` executes a batch; `doing` is for errors."""
+        """Starts it in the directory `checkpoint`. `collector` executes a batch; `doing` is for errors; `by_clock`:
+        it runs batches as time goes by, too, which nobody has offered."""
+        self.by_clock = by_clock
         self._outputs = unioned.outputs
         self._collector = collector
         self._offers = offers
@@ -108,6 +112,10 @@ class TransformationQuery:
         if isinstance(handed, Exception):
             raise handed
         return handed
+
+    def has_batch(self) -> bool:
+        """Whether `next_batch` has something to return, or to raise, already."""
+        return not self._handed.empty()
 
     def _next_handed(self) -> ExecutedBatch | Exception | None:
         try:

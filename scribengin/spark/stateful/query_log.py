@@ -1,21 +1,33 @@
-"""What a streaming query has written into its checkpoint about its batches: which it has planned, which were done.
+"""What a streaming query has written into its checkpoint: which batches it has planned, which were done, and what its
+operators keep.
 
 Of each batch Spark writes `offsets/<number>` before it runs (a line for the format, one about the query, one a source),
 and `commits/<number>` when it is done. Both are there whole or not at all.
+
+Of an operator like transformWithState it writes `state/<operator>/_metadata/v2/<batch>` whenever a query starts: a line
+for the format, and JSON, which names the files that describe its variables (`_stateSchema`) by their whole paths. A
+checkpoint that was moved to its next owner has other paths, so `take_schemas_along` comes before the query.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import posixpath
+import uuid
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
+from scribengin.base.failpoints import failpoint
 from scribengin.errors import CheckpointMismatch
-from scribengin.filesystems.contract import DurableFileSystem
+from scribengin.filesystems.contract import DurableFileSystem, clear_errors
 from scribengin.spark.stateful.offers import Offset
 
 _FILE_BYTES_MAX = 64 * 1024 * 1024
+_SCHEMAS = "/_stateSchema/"
+_METADATA = "_metadata"
+_UNFINISHED = ".new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,66 @@ class QueryLog:
             raise CheckpointMismatch(
                 f"{path} is not there, or not as this engine's queries write it: bring the checkpoint back as it was"
             ) from None
+
+
+def take_schemas_along(files: DurableFileSystem, directory: str) -> None:
+    """Have the operators' metadata name their schemas where they are now: below `directory`, the query's.
+
+    For the checkpoint's owner, while no query of its own runs. It may end anywhere, and be done again: each file is
+    replaced whole. The path is made from what never changes, so it does not matter whose path stood there.
+
+    Raises CheckpointMismatch where a file is damaged, FileNotFoundError once a later owner has moved the checkpoint.
+    """
+    state = posixpath.join(directory, "state")
+    for operator in filter(str.isdecimal, files.names(state)):
+        metadata = posixpath.join(state, operator, _METADATA)
+        versioned = posixpath.join(metadata, "v2")
+        numbers = [name for name in files.names(versioned) if name.isdecimal()]
+        moved = {
+            number: data
+            for number in numbers
+            if (data := _naming(files, posixpath.join(versioned, number), posixpath.join(state, operator))) is not None
+        }
+        if moved:
+            _replace(files, metadata, moved)
+
+
+def _naming(files: DurableFileSystem, path: str, operator: str) -> bytes | None:
+    """That file of metadata, with the schemas of `operator`'s directory in it. None: it names them already."""
+    text = files.read(path, 0, _FILE_BYTES_MAX).decode(errors="replace")
+    try:
+        version, _, described = text.partition("\n")
+        content = json.loads(described)
+        changed = False
+        for store in content["stateStoreInfo"]:
+            before = store["stateSchemaFilePaths"]
+            now = [f"file:{operator}{one[one.rindex(_SCHEMAS) :]}" for one in before]
+            store["stateSchemaFilePaths"] = now
+            changed |= now != before
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointMismatch(f"{path} is not as Spark writes it: bring the checkpoint back as it was") from None
+    return f"{version}\n{json.dumps(content, separators=(',', ':'))}".encode() if changed else None
+
+
+def _replace(files: DurableFileSystem, metadata: str, contents: Mapping[str, bytes]) -> None:
+    """Replace files of the directory `v2` in `metadata`. New ones are written beside it: in it Spark takes every name
+    for a number. Spark's checksum of a file goes before the file changes: without one, none is compared."""
+    versioned = posixpath.join(metadata, "v2")
+    for left in files.names(metadata):
+        if left.endswith(_UNFINISHED):
+            files.remove(posixpath.join(metadata, left))
+    written = {number: posixpath.join(metadata, f"{number}-{uuid.uuid4().hex}{_UNFINISHED}") for number in contents}
+    for number, path in written.items():
+        with closing(files.create(path)) as file:
+            file.append(contents[number])
+            file.sync()
+    for number in contents:
+        files.remove(posixpath.join(versioned, f".{number}.crc"))
+    files.sync_directory(versioned)
+    for number, path in written.items():
+        with clear_errors("replace", posixpath.join(versioned, number)), failpoint("checkpoint.take_schemas"):
+            os.replace(path, posixpath.join(versioned, number))
+    files.sync_directory(versioned)
 
 
 def _last(files: DurableFileSystem, directory: str, of: str) -> int:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, to_json
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql.functions import col, struct, to_json
 from pyspark.sql.types import StructType
 
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.failures import SPARK_ERRORS, failure
 from scribengin.spark.session.session import activate, session_beside
-from scribengin.spark.stateful.operators import operator_names
+from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
 
+TIMERS = "timers"
+"""The name of a processor's store that has the timers which are registered."""
+_MAP_KEY = "user_map_key"
 STATE_STORE = "spark.sql.streaming.stateStore"
 STORED_AS = {
     # On disk: else state is in the heap.
@@ -28,7 +32,7 @@ STORED_AS = {
 
 @dataclass(frozen=True, slots=True)
 class StateStore:
-    """One store of an operator: a join has several."""
+    """One store of an operator: a join has several, and a processor (transformWithState) one a variable."""
 
     operator: str
     """As `status` and `explain` call it."""
@@ -38,6 +42,8 @@ class StateStore:
     """The last batch that is done, by Spark's number."""
     number: int
     """The operator's, in Spark's plan."""
+    variable: StateVariable | None = None
+    """Of a processor: the one that the store holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +73,7 @@ class StoredState:
             raise failure(error, self._doing) from error
         operators = {row.operatorId: row.operatorName for row in rows}
         names = dict(zip(sorted(operators), operator_names([operators[one] for one in sorted(operators)]), strict=True))
-        found = [
-            StateStore(names[row.operatorId], row.stateStoreName, row.numPartitions, row.maxBatchId, row.operatorId)
-            for row in rows
-        ]
+        found = [store for row in rows for store in _stores_of(row, names[row.operatorId])]
         return sorted(found, key=lambda store: (store.number, store.name))
 
     def rows(self, store: StateStore, key: Mapping[str, str], rows_max: int) -> list[StateRow]:
@@ -79,11 +82,42 @@ class StoredState:
         try:
             activate(self._session)
             reader = self._session.read.format("statestore").option("operatorId", store.number)
-            frame = reader.option("storeName", store.name).load(self._directory)
-            chosen = _with_key(frame, store, key).select("partition_id", to_json("key"), to_json("value"))
+            frame = reader.option(*_chosen(store)).load(self._directory)
+            chosen = _with_key(frame, store, key).select("partition_id", to_json("key"), to_json(_value(frame)))
             return [StateRow(*row) for row in chosen.limit(rows_max).collect()]
         except SPARK_ERRORS as error:
             raise failure(error, self._doing) from error
+
+
+def _stores_of(row: Row, operator: str) -> Iterator[StateStore]:
+    """What stands in a line of Spark's about a store. A processor has one of Spark's, and each of its variables there
+    counts as one."""
+    made = partial(StateStore, operator, partitions=row.numPartitions, batch=row.maxBatchId, number=row.operatorId)
+    variables = state_variables(row.operatorProperties)
+    if not variables:
+        yield made(name=row.stateStoreName)
+    for variable in variables:
+        yield made(name=TIMERS if variable.is_timers else variable.name, variable=variable)
+
+
+def _chosen(store: StateStore) -> tuple[str, str]:
+    """The option that has Spark read this store."""
+    match store.variable:
+        case None:
+            return "storeName", store.name
+        case StateVariable(is_timers=True):
+            return "readRegisteredTimers", "true"
+        case variable:
+            return "stateVarName", variable.name
+
+
+def _value(frame: DataFrame) -> Column:
+    """What a store's frame has beside the key: columns that are Spark's, by the kind of a variable."""
+    if _MAP_KEY in frame.columns:
+        return struct(col(_MAP_KEY).alias("key"), col("user_map_value").alias("value"))
+    if "expiration_timestamp_ms" in frame.columns:
+        return struct("expiration_timestamp_ms")
+    return col("list_element" if "list_element" in frame.columns else "value")
 
 
 def _with_key(frame: DataFrame, store: StateStore, key: Mapping[str, str]) -> DataFrame:

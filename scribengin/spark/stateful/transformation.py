@@ -88,7 +88,7 @@ class StatefulTransformation:
         Raises as `check`.
         """
         directory = self._new_directory()
-        _, unioned, _ = self._built(directory)
+        _, unioned, operators = self._built(directory)
         output = directory / "output"
         output.mkdir()
         offers = QueryOffers(directory, initial)
@@ -100,6 +100,7 @@ class StatefulTransformation:
             offers,
             checkpoint,
             f"running the transformation of {self.spec.dataflow}",
+            by_clock=any(one.by_clock for one in operators),
         )
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:

@@ -106,7 +106,7 @@ class StateOperator(Part):
     name: str
     """What users call it."""
     kind: str
-    """`aggregate`, `session`, `join`, `duplicates`, `limit`."""
+    """`aggregate`, `session`, `join`, `duplicates`, `limit`, `processor`."""
     spark: str
     """What Spark's checkpoint calls it."""
     key: tuple[str, ...]
@@ -114,6 +114,8 @@ class StateOperator(Part):
     """What keeps it from growing for ever, in words. None: nothing."""
     pinned: dict[str, str] = {}
     """Spark's settings that its checkpoint keeps for ever, as they are now."""
+    by_clock: bool = False
+    """Whether something of it is due as time goes by, without records: timers and TTL of processing time."""
 
 
 class StateReport(Part):

@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.errors import CheckpointMismatch
+from scribengin.spark.stateful.stored import TIMERS, StoredState
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin_registry.contract import Registry
+from tests.integration.processors import BY_FRAME, transforming
 from tests.integration.state_flow import StateFlow, drain
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -68,6 +70,51 @@ def test_of_several_operators_the_one_is_named_that_does_not_fit(
         check(flow, windows.replace("count(*)", "max(other.n)"), query)
 
 
+def test_a_processor_is_compared_variable_by_variable_and_read(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """One below which there are windows: neither is found wanting for the other."""
+    grouped = f"{BY_FRAME}.groupBy(F.window('at', '1 minute'), 'who').agg(F.sum('many').alias('many'))"
+    does = grouped.replace('"eventTime"', '"eventTime", eventTimeColumnName="at"')
+    text = transforming(does).replace("upto - 10, upto", "upto, upto")
+    (tmp_path / "frames.py").write_text(text)
+    state = {"unbounded": ["processor"]}
+    flow = StateFlow(memory_registry, spark, tmp_path, transformation="frames:transform", state=state)
+    flow.append("in/0", [(10, "a", 1), (11, "b", 2), (12, "a", 3)])
+    flow.append("in/1", [(31, "a", 4)])
+    flow.run_to_the_end()
+    query = flow.query_directory
+    before = _files(query)
+    fit = (
+        text,
+        text.replace("kept = handle", "new = handle.getValueState('new', 'n INT')\n        self.kept = handle"),
+    )
+    for changed in fit:
+        check_function(flow, tmp_path / "frames.py", changed)
+    do_not = {
+        text.replace('"many BIGINT")', '"many STRING")'): r"kept for processor does not .*\[STATE_STORE_VALUE_SCHEMA",
+        text.replace('src"].groupBy("who")', 'src"].groupBy("who", "n")'): r"for processor does not .*STORE_KEY_SCHEMA",
+        text.replace(
+            'getListState("rows", ', 'getValueState("rows", '
+        ): "for processor does not .*change rows to Value",
+        text.replace("F.sum(", "F.max_by('at', "): r"kept for aggregate does not .*\[STATE_STORE_VALUE_SCHEMA",
+    }
+    for changed, told in do_not.items():
+        with pytest.raises(CheckpointMismatch, match=told):
+            check_function(flow, tmp_path / "frames.py", changed)
+    assert _files(query) == before
+    stored = StoredState(str(query), spark)
+    kept = {(store.operator, store.name): store for store in stored.stores()}
+    assert set(kept) == {("aggregate", "default"), *(("processor", name) for name in ("kept", "rows", TIMERS))}
+    of_a = {name: stored.rows(kept["processor", name], {"who": "a"}, 9) for name in ("kept", "rows", TIMERS)}
+    assert {row.key for rows in of_a.values() for row in rows} == {'{"who":"a"}'}
+    assert {name: [row.value for row in rows] for name, rows in of_a.items()} == {
+        "kept": ['{"many":1}'],
+        "rows": ['{"second":31,"n":4}'],
+        TIMERS: ['{"expiration_timestamp_ms":40000}'],
+    }
+
+
 def test_where_nothing_is_kept_yet_everything_fits(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -79,6 +126,18 @@ def check(flow: StateFlow, sql: str, query: Path) -> None:
     with flow.open() as resources:
         spec = resources.transformation_spec()
         StatefulTransformation.load(spec, flow.spark).check({"task-0": str(query)})
+
+
+def check_function(flow: StateFlow, module: Path, text: str) -> None:
+    """The same of a function whose module has become that text."""
+    before = module.read_text()
+    module.write_text(text)
+    try:
+        with flow.open() as resources:
+            spec = resources.transformation_spec()
+            StatefulTransformation.load(spec, flow.spark).check({"task-0": str(flow.query_directory)})
+    finally:
+        module.write_text(before)
 
 
 def _files(directory: Path) -> dict[str, int]:

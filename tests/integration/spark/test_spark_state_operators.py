@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
+from tests.integration.processors import BUILT_IN, BY_FRAME, BY_RECORD, WINDOWS, transforming
 from tests.integration.spark_samples import records
 from tests.integration.state_batches import in_one_batch
 from tests.integration.state_flow import FAR, Died, Event, StateFlow, die, drain, payloads_of
@@ -46,12 +47,14 @@ class StateCase:
     """What a batch job does instead, where Spark has the operator for streams alone."""
     repeats: bool = False
     """Whether records come again."""
+    module: str = ""
+    """What stands before the function."""
 
     def given(self, directory: Path) -> dict[str, Any]:
         """As a descriptor has it, which is in `directory`."""
         if self.does.startswith("SELECT"):
             return {"sql": self.does}
-        (directory / "operator_case.py").write_text(f"def transform(inputs, context):\n    return {self.does}\n")
+        (directory / "operator_case.py").write_text(transforming(self.does, self.module))
         return {"transformation": "operator_case:transform"}
 
 
@@ -70,6 +73,10 @@ def joined(kind: str, columns: str = "l.at AS at, l.who AS who, l.n AS n, r.who 
 
 def counted(source: str) -> str:
     return f"SELECT window AS w, who, count(*) AS many FROM {source} GROUP BY window(at, '10 seconds'), who"
+
+
+def processor(does: str) -> StateCase:
+    return StateCase(does, unbounded=("processor",), in_batch=BUILT_IN, module=WINDOWS)
 
 
 OPERATORS = {
@@ -119,6 +126,8 @@ OPERATORS = {
         "JOIN other r ON l.who = r.who AND r.at BETWEEN l.at AND l.at + INTERVAL 10 SECONDS) "
         "GROUP BY window(at, '10 seconds'), who"
     ),
+    "processor by record": processor(BY_RECORD),
+    "processor by frame": processor(BY_FRAME),
 }
 
 
@@ -131,6 +140,7 @@ IN_FULL = {
     "static join, grouped",
     "windows joined",
     "join, grouped",
+    "processor by record",
 }
 """Much alike others: a full join is all of the joins."""
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.connectors.contract import RECORD_SCHEMA
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, PackageInvalid
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.spark.transform.spec import (
     CheckedPlan,
@@ -20,6 +20,7 @@ from scribengin.spark.transform.spec import (
     TransformationSpec,
     WatermarkSpec,
 )
+from tests.integration.processors import BY_FRAME, BY_RECORD, CLOCK, transforming
 from tests.integration.spark_samples import spec
 
 pytestmark = pytest.mark.spark
@@ -170,7 +171,56 @@ def test_a_watermark_needs_a_time(spark: SparkSession, column: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_state_of_the_users_own_making_is_refused(spark: SparkSession, package: Callable[..., Path]) -> None:
+def processing(spark: SparkSession, package: Callable[..., Path], column: str | None, text: str) -> CheckedPlan:
+    """What is found of a processor that is allowed to grow."""
+    asked = stateful(column, ("processor",), function="processor_case:transform", package=package(processor_case=text))
+    return StatefulTransformation.load(asked, spark).check()
+
+
+def test_a_processor_is_bounded_by_a_ttl_of_all_that_it_keeps_or_is_allowed_by_name(
+    spark: SparkSession, package: Callable[..., Path]
+) -> None:
+    where = package(windows=transforming(BY_RECORD), clock=CLOCK)
+    windows = stateful(function="windows:transform", package=where)
+    with pytest.raises(ConfigInvalid, match=r"processor \(who\) may keep .* for ever: .*unbounded: \[processor\]"):
+        StatefulTransformation.load(windows, spark).check()
+    [kept] = processing(spark, package, "at", transforming(BY_FRAME)).state
+    assert (kept.key, kept.bound, kept.by_clock) == (("who",), None, False)
+    assert kept.spark == "transformWithStateInPandasExec"
+    assert "spark.sql.streaming.stateStore.encodingFormat" in kept.pinned
+    [clock] = StatefulTransformation.load(stateful(function="clock:transform", package=where), spark).check().state
+    assert (clock.key, clock.bound, clock.by_clock) == (("who",), "the TTL of seen", True)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "said"),
+    [
+        (
+            "at",
+            transforming(BY_RECORD).replace('"Append"', '"Update"'),
+            r"processor \(who\) has the output mode Update",
+        ),
+        (None, transforming(BY_RECORD), "has the time mode eventTime, and no watermark reaches it"),
+        ("at", CLOCK.replace("processingTime", "eventTime"), "gives seen a TTL, which needs the time mode processingT"),
+    ],
+)
+def test_modes_of_a_processor_that_do_not_go_together_are_refused(
+    spark: SparkSession, package: Callable[..., Path], column: str | None, text: str, said: str
+) -> None:
+    with pytest.raises(ConfigInvalid, match=said) as refused:
+        processing(spark, package, column, text)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_a_processor_raises_when_it_begins_is_told(spark: SparkSession, package: Callable[..., Path]) -> None:
+    text = transforming(BY_RECORD).replace("self.handle = handle", 'raise ValueError("no room")')
+    with pytest.raises(PackageInvalid, match=r"(?s)in init.*ValueError: no room$"):
+        processing(spark, package, "at", text)
+
+
+def test_state_of_the_old_kind_is_refused_with_what_to_use_instead(
+    spark: SparkSession, package: Callable[..., Path]
+) -> None:
     where = package(
         own_state="""
         def transform(inputs, context):
@@ -181,5 +231,5 @@ def test_state_of_the_users_own_making_is_refused(spark: SparkSession, package: 
             )
         """
     )
-    with pytest.raises(ConfigInvalid, match="cannot be moved to another owner yet"):
+    with pytest.raises(ConfigInvalid, match=r"applyInPandasWithState, .* use transformWithStateInPandas"):
         StatefulTransformation.load(stateful(function="own_state:transform", package=where), spark).check()

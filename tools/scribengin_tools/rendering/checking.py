@@ -17,6 +17,8 @@ from scribengin_tools.rendering.text import facts, table
 
 _TASKS_SHOWN_MAX = 20
 _NAMES_SHOWN_MAX = 6
+_GROWS = "nothing: it grows for ever"
+_UNBOUNDED = {"processor": "its own code alone"}
 
 
 def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
@@ -76,7 +78,7 @@ def _tasks(tasks: Sequence[TaskDescriptor]) -> RenderableType:
 
 
 def _state(operators: Sequence[StateOperator]) -> RenderableType:
-    rows = [(one.name, ", ".join(one.key), one.bound or "nothing: it grows for ever") for one in operators]
+    rows = [(one.name, ", ".join(one.key), one.bound or _UNBOUNDED.get(one.kind, _GROWS)) for one in operators]
     pinned = {key: value for one in operators for key, value in one.pinned.items()}
     lines = [(key.removeprefix("spark.sql."), value.rpartition(".")[2]) for key, value in pinned.items()]
     return Group(table(("KEEPS STATE", "KEY", "BOUNDED BY"), rows), Text(), table(("KEPT FOR EVER", ""), lines))
