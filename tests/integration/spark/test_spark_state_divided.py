@@ -4,7 +4,9 @@ stand where their keys belong.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from scribengin.errors import ConfigInvalid
 from scribengin.log.clients import hash_partitioner
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.spark.transform.spec import InputSpec, Misplaced, OutputSpec, StateSpec, WatermarkSpec
+from tests.integration.processors import BY_FRAME, BY_RECORD, transforming
 from tests.integration.spark_samples import records, spec
 
 pytestmark = pytest.mark.spark
@@ -147,3 +150,21 @@ def test_records_as_they_are_have_keys_too(spark: SparkSession) -> None:
     [stream] = hash_partitioner(pa.array([b"k0"], pa.binary()), 4).to_pylist()
     assert look.misplaced("src", {stream: records([b"x"])}) is None
     assert look.misplaced("src", {stream + 1: records([b"x"])}) == Misplaced(stream + 1, 0, "k0", stream)
+
+
+def test_a_processor_may_have_several_tasks_where_its_key_has_that_of_the_streams(
+    spark: SparkSession, package: Callable[..., Path]
+) -> None:
+    def keeping(module: str, does: str) -> tuple[str, ...]:
+        src = source("src", "who")
+        where = package(**{module: transforming(does)})
+        made = spec(f"{module}:transform", package=where, inputs=[src], outputs=[OutputSpec("out", "json")])
+        state = StateSpec(2, 64, {"src": WatermarkSpec("at", 1)}, ("processor",), tasks=2)
+        return StatefulTransformation.load(replace(made, state=state), spark).check().operators
+
+    assert keeping("by_who", BY_RECORD) == ("processor",)
+    with pytest.raises(ConfigInvalid, match="processor needs records that are in several tasks"):
+        keeping("by_n", BY_RECORD.replace('groupBy("who")', 'groupBy("n")'))
+    with_time = BY_FRAME.replace('"eventTime"', '"eventTime", eventTimeColumnName="at"')
+    with pytest.raises(ConfigInvalid, match="aggregate needs records that are in several tasks"):
+        keeping("counted", f"{with_time}.groupBy(F.window('at', '1 minute'), 'who').count()")  # its `who` is made anew
