@@ -19,6 +19,7 @@ from scribengin.log.metadata.segments import SegmentDescriptor
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.memory.disk_states import Operation
+from tests.dying import Stopped
 from tests.servers.cold import HOUR_S, LOG, ColdLog
 
 STEPS = 40
@@ -31,10 +32,6 @@ STOPS = [
     )
     for moment in ("before", "after")
 ]
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
 
 
 @dataclass

@@ -23,17 +23,10 @@ from scribengin.testing.failpoints import at_failpoint, kill_this_process, recor
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
 from scribengin_registry.opening import connect
+from tests.dying import Died, die
 
 WANTED = [f"{number}" for number in range(12)]
 MERGE_BYTES = 8
-
-
-class Stopped(BaseException):
-    """Not an Exception: nothing may take it for a failure that it could handle."""
-
-
-def stop_here(stop: str) -> None:
-    raise Stopped(stop)
 
 
 class Case:
@@ -111,7 +104,7 @@ def cases(registry: Registry, tmp_path: Path) -> Iterator[Case]:
 def test_a_master_that_stops_anywhere_is_replaced(cases: Iterator[Case]) -> None:
     for stop, passing in passings(next(cases)):
         case, when = next(cases), f"stopped at {stop}, passing {passing}"
-        with at_failpoint(stop, stop_here, occurrence=passing), pytest.raises(Stopped):
+        with at_failpoint(stop, die, occurrence=passing), pytest.raises(Died):
             case.merge()
         case.check(when)
         case.merge()
@@ -139,9 +132,9 @@ def test_two_masters_that_stop_one_after_the_other_are_replaced(cases: Iterator[
         case, when = next(cases), f"two stopped at {stop}, passing {passing}"
         for _master in range(2):
             try:
-                with at_failpoint(stop, stop_here, occurrence=passing):
+                with at_failpoint(stop, die, occurrence=passing):
                     case.merge()
-            except Stopped:
+            except Died:
                 case.check(when)
         case.merge()
         case.check_recovery(when)
@@ -170,9 +163,9 @@ def test_consumers_that_take_final_files_away_at_once_disturb_nothing(cases: Ite
 
     for number in range(1, 20):
         try:
-            with at_failpoint("files.merge_place:after", lambda stop: (take(stop), stop_here(stop)), occurrence=1):
+            with at_failpoint("files.merge_place:after", lambda stop: (take(stop), die(stop)), occurrence=1):
                 case.merge()
-        except Stopped:
+        except Died:
             assert case.seen_by_us() == WANTED[len(taken) :], number
             continue
         break

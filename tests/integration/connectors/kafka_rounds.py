@@ -23,6 +23,7 @@ from scribengin.errors import SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
+from tests.dying import Died, die
 from tests.integration.owners import owners_of
 from tests.servers.kafka_clients import committed_records
 from tests.stalls import expect_output
@@ -46,15 +47,6 @@ def drained(owner: RoundRunner) -> bool:
     except SystemUnreachable:
         return False
     return True
-
-
-class Killed(BaseException):
-    """A crash: nothing that could handle a failure sees it."""
-
-
-def die(_stop: str) -> None:
-    """For a failpoint."""
-    raise Killed
 
 
 class ToAll:
@@ -138,7 +130,7 @@ class Flow:
     def crash_at(self, stop: str) -> None:
         """An owner runs a round and dies at `stop`, leaving everything as it is."""
         owner = self.taken()
-        with at_failpoint(stop, die), suppress(Killed):
+        with at_failpoint(stop, die), suppress(Died):
             owner.run_round()
             raise AssertionError(f"the round never came to {stop}")
         owner.close()

@@ -22,7 +22,8 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka_cluster import TRANSACTIONS, KafkaBrokers
 from scribengin_registry.contract import Registry
-from tests.integration.connectors.kafka_rounds import Flow, Killed, die, drained, kafka_flow
+from tests.dying import Died, die
+from tests.integration.connectors.kafka_rounds import Flow, drained, kafka_flow
 
 pytestmark = pytest.mark.timeout(600)
 LIMIT_S = 180.0
@@ -103,7 +104,7 @@ def test_a_decision_whose_markers_nobody_has_written_stands_though_its_coordinat
             still.enter_context(kafka_brokers.standing_still(leader))
             still.enter_context(at_failpoint("kafka.commit:after", kill_coordinator))
 
-        with at_failpoint("kafka.commit:before", let_leader_stand_still), pytest.raises(Killed):
+        with at_failpoint("kafka.commit:before", let_leader_stand_still), pytest.raises(Died):
             owner.run_round()
     owner.close()
     second = flow.owner()

@@ -28,7 +28,8 @@ from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
-from tests.integration.connectors.kafka_rounds import Flow, Killed, die, kafka_flow, topic_sink
+from tests.dying import Died, die
+from tests.integration.connectors.kafka_rounds import Flow, kafka_flow, topic_sink
 
 PREPARED = "round.prepare:after"
 DECIDED = "kafka.commit:after"
@@ -143,7 +144,7 @@ def test_an_owner_that_wrote_nothing_for_long_writes_the_last_decision_again_bef
         forget(flow, cluster)
         clock.advance_s(REFRESH_AFTER_S + 1)
         flow.append(10)
-        with at_failpoint(PREPARED, die), pytest.raises(Killed):
+        with at_failpoint(PREPARED, die), pytest.raises(Died):
             owner.run_round()
         assert told_by(flow, cluster) == before
         owner.close()

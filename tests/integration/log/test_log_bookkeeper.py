@@ -15,16 +15,9 @@ from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_tools.logs.rendering import segment_json
+from tests.dying import Stopped, stop_here
 
 LOG = "flights/0"
-
-
-class Died(Exception):
-    """Stands for the death of the writer's process."""
-
-
-def die(_stop: str) -> None:
-    raise Died
 
 
 @pytest.fixture
@@ -106,8 +99,8 @@ def test_a_writer_that_lost_the_log_acknowledges_nothing_more(
 def test_a_writer_goes_on_where_one_has_died(namespace: LogNamespace, stop: str) -> None:
     first = namespace.open_writer(LOG)
     first.write(b"first").result(60)
-    with at_failpoint(stop, die):
-        assert isinstance(first.write(b"perhaps").exception(60), Died)
+    with at_failpoint(stop, stop_here):
+        assert isinstance(first.write(b"perhaps").exception(60), Stopped)
     first.abort()
     with namespace.open_writer(LOG, steal=True) as writer:
         writer.write(b"last").result(60)

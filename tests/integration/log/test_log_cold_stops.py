@@ -24,13 +24,9 @@ from scribengin.testing.log_samples import (
     payloads_read,
 )
 from scribengin_registry.errors import RegistryUnreachable
+from tests.dying import Stopped
 from tests.registry_copies import restore, saved
 from tests.servers.cold import GRACE_S, HOUR_S, LOG, ColdLog
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
-
 
 # -- what stops half way
 

@@ -25,19 +25,12 @@ from scribengin.testing.log_samples import (
 )
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from tests.dying import Stopped, stop_here
 
 LOG = "flights/0"
 COPYING = LogConfig(segment_bytes_max=4096, copy_codec="zstd", raw_retention_hours=1)
 HOUR_S = 3600.0
 GRACE_S = RAW_GRACE_MS / 1000
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
-
-
-def stop(_name: str) -> None:
-    raise Stopped
 
 
 @pytest.fixture
@@ -193,7 +186,7 @@ def test_a_copy_that_is_interrupted_is_made_again(namespace: LogNamespace, clock
     def die(name: str) -> None:
         directory = Path(namespace.descriptor.location) / namespace.info(LOG).log.directory
         left.update({path: path.read_bytes() for path in directory.iterdir() if path.is_file()})
-        stop(name)
+        stop_here(name)
 
     with at_failpoint(where, die), pytest.raises(Stopped):
         namespace.compress(LOG)
@@ -216,7 +209,7 @@ def test_dropping_raw_files_that_is_interrupted_is_finished(
     if where.startswith("log.segment_remove"):
         namespace.purge(LOG)
         clock.advance_s(GRACE_S)
-    with at_failpoint(where, stop), pytest.raises(Stopped):
+    with at_failpoint(where, stop_here), pytest.raises(Stopped):
         namespace.purge(LOG)
     assert payloads_read(namespace, LOG) == payloads
     drop_raw(namespace, clock)

@@ -17,19 +17,12 @@ from scribengin.testing.failpoints import Action, at_failpoint
 from scribengin.testing.log_samples import forge_segments, payloads_read
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from tests.dying import Stopped, stop_here
 
 LOG = "flüge/0"
 DEEP = "/" + "/".join(["namespace" * 10] * 9)
 """So long that the nodes of a thousand segments are no transaction."""
 MANY = 1300
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
-
-
-def stop(_name: str) -> None:
-    raise Stopped
 
 
 def raising(error: BaseException) -> Action:
@@ -76,7 +69,7 @@ def test_a_log_of_many_segments_is_deleted(forged: LogNamespace, registry: Regis
 def test_a_deletion_that_was_cut_short_has_happened_and_is_ended_by_whoever_comes_next(
     forged: LogNamespace, registry: Registry, where: str, then: str
 ) -> None:
-    with pytest.raises(Stopped), at_failpoint(where, stop):
+    with pytest.raises(Stopped), at_failpoint(where, stop_here):
         forged.delete(LOG)
     assert not forged.exists(LOG)
     assert forged.names() == []

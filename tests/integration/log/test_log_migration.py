@@ -15,18 +15,11 @@ from scribengin.testing.log_samples import bound_namespace, fill_log, payloads_r
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
+from tests.dying import Died, die
 
 SMALL = LogConfig(segment_bytes_max=4096, copy_codec="lz4")
 LOGS = ("busy/0", "empty", "sealed")
 PATH = "/logs"
-
-
-class Killed(BaseException):
-    """The process is no more."""
-
-
-def kill(_stop: str) -> None:
-    raise Killed
 
 
 class Place:
@@ -129,7 +122,7 @@ def test_a_log_that_is_made_meanwhile_is_taken_along(place: Place) -> None:
 
 
 def test_a_namespace_that_is_being_moved_is_opened_by_nobody_and_moved_nowhere_else(place: Place) -> None:
-    with pytest.raises(Killed), at_failpoint("log.unmark:before", kill):
+    with pytest.raises(Died), at_failpoint("log.unmark:before", die):
         place.migrate(place.ensemble.connect())
     with pytest.raises(NamespaceNotBound, match="--migrate"):
         place.opened()
@@ -153,7 +146,7 @@ def test_it_may_be_cut_short_anywhere_and_done_again() -> None:
     for stop in stops:
         place = Place()
         dying = place.ensemble.connect()
-        with pytest.raises(Killed), at_failpoint(stop, kill):
+        with pytest.raises(Died), at_failpoint(stop, die):
             place.migrate(dying)
         place.ensemble.expire(dying)
         with suppress(NamespaceNotBound):  # it is being moved: done again, it is there

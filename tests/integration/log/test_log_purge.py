@@ -25,18 +25,11 @@ from scribengin.testing.log_samples import (
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.opening import connect
+from tests.dying import Stopped, stop_here
 
 LOG = "flights/0"
 SMALL = LogConfig(segment_bytes_max=4096)
 HOUR_S = 3600.0
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
-
-
-def stop(_name: str) -> None:
-    raise Stopped
 
 
 @pytest.fixture
@@ -206,7 +199,7 @@ def test_what_an_open_reader_has_mapped_stays_valid(namespace: LogNamespace) -> 
 def test_a_purge_that_is_interrupted_is_finished_by_the_next(namespace: LogNamespace, where: str) -> None:
     payloads = fill_log(namespace, LOG, 9)
     namespace.truncate(LOG, DLSN(3, 0, 0))
-    with at_failpoint(where, stop), pytest.raises(Stopped):
+    with at_failpoint(where, stop_here), pytest.raises(Stopped):
         namespace.purge(LOG)
     assert payloads_read(namespace, LOG) == payloads[6:]
     assert segment_files(namespace) == [1, 2, 3]

@@ -17,19 +17,12 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read
 from scribengin_registry.contract import Registry
 from scribengin_tools.logs.checks import LogCheck, checks
+from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 
 LOG = "flights/ä"
 SMALL = LogConfig(segment_bytes_max=4096)
 KINDS = [b"", bytes(range(256)), "Grüße, 世界".encode(), b"long" * 50_000]
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
-
-
-def stop(_name: str) -> None:
-    raise Stopped
 
 
 @pytest.fixture
@@ -98,7 +91,7 @@ def test_records_that_were_set_aside_follow_those_that_were_written_since(
     assert payloads_read(namespace, LOG) == before + since
     assert wrong(namespace)
     for where in ("log.take_back:before", "log.take_back:after", "log.metadata:before", "log.metadata:after"):
-        with pytest.raises(Stopped), at_failpoint(where, stop):
+        with pytest.raises(Stopped), at_failpoint(where, stop_here):
             recover_log(namespace, LOG)
     recover_log(namespace, LOG)
     assert payloads_read(namespace, LOG) == before + since + lost
@@ -136,7 +129,7 @@ def test_the_segment_that_was_being_written_when_the_backup_was_made_has_all_tha
 def test_a_file_that_was_made_and_never_written_is_no_loss_and_removed(
     namespace: LogNamespace, registry: Registry
 ) -> None:
-    with pytest.raises(Stopped), at_failpoint("log.segment_register:before", stop):
+    with pytest.raises(Stopped), at_failpoint("log.segment_register:before", stop_here):
         write(namespace, 0, 1)
     assert not wrong(namespace)
     assert check(namespace).strays

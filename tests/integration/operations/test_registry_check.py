@@ -31,6 +31,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from tests.dying import Died, die
 from tests.integration.cli_runner import CommandLine, quiet_config, whole_tree
 
 SINKS = f"{paths.ROOT}/locks/sinks"
@@ -243,14 +244,6 @@ def test_a_claim_whose_log_was_left_unfinished_stays_until_the_log_is_ended(
     assert registry.find(claim) is None
 
 
-class Stopped(BaseException):
-    """Not an Exception: nothing may take it for a failure that it could handle."""
-
-
-def stop_here(stop: str) -> None:
-    raise Stopped(stop)
-
-
 class Files:
     """A file sink whose dataflow is not there any more."""
 
@@ -362,7 +355,7 @@ def test_a_merge_that_is_decided_is_told_and_what_it_made_is_no_stray(
     prepared = files.stage("1")
     files.commit(prepared)
     files.writer.complete_commit(prepared)
-    with at_failpoint("files.merge_place:before", stop_here), pytest.raises(Stopped):
+    with at_failpoint("files.merge_place:before", die), pytest.raises(Died):
         files.sink.maintain(registry, idle=True)
     told = found(registry, home)
     assert told.keys() == {"claim"}

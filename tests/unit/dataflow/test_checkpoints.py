@@ -27,6 +27,7 @@ from scribengin.dataflow.round.checkpoints import (
 from scribengin.errors import CheckpointMismatch, StaleOwner
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.testing.failpoints import at_failpoint, record_stops
+from tests.dying import Died, die
 
 OWNERS = (1, 2, 3)
 RECREATIONS_MAX = 1
@@ -229,12 +230,3 @@ def test_an_owner_that_dies_while_it_begins_one_has_left_nothing_that_is_taken_f
     [directory] = home.iterdir()
     with pytest.raises(CheckpointMismatch):
         checkpoints_of(home).take(directory.name.rpartition("-")[0], 2)
-
-
-class Died(BaseException):
-    """The process ends here."""
-
-
-def die(_stop: str) -> None:
-    """Do so."""
-    raise Died

@@ -20,18 +20,11 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, forge_segments, payload_batch, payloads_read
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
+from tests.dying import Stopped, stop_here
 from tests.registry_copies import restore, saved
 
 LOG = "flüge/0"
 SMALL = LogConfig(segment_bytes_max=4096)
-
-
-class Stopped(Exception):
-    """Stands for the death of the process."""
-
-
-def stop(_name: str) -> None:
-    raise Stopped
 
 
 @pytest.fixture
@@ -188,7 +181,7 @@ def test_a_look_that_is_cut_short_is_taken_up(
     lost = files(namespace)[4:]
     (directory_of(namespace) / f"{90:018d}-1.log").touch()
     restore(registry, backup)
-    with pytest.raises(Stopped), at_failpoint(f"{where}:{when}", stop):
+    with pytest.raises(Stopped), at_failpoint(f"{where}:{when}", stop_here):
         look(namespace)
     look(namespace)
     assert set_aside(namespace) == lost
@@ -205,7 +198,7 @@ def test_a_file_that_was_made_and_never_registered_is_removed(
 ) -> None:
     fill(namespace, segments)
     before = files(namespace)
-    with pytest.raises(Stopped), at_failpoint(where, stop):
+    with pytest.raises(Stopped), at_failpoint(where, stop_here):
         fill(namespace, 1)
     look(namespace)
     assert files(namespace) == before
@@ -297,7 +290,7 @@ def test_after_records_were_taken_back_the_next_writer_looks_at_everything(
     lost = fill(namespace, 9)
     restore(registry, backup)
     since = fill(namespace, 3)
-    with pytest.raises(Stopped), at_failpoint("log.segment_remove:before", stop):
+    with pytest.raises(Stopped), at_failpoint("log.segment_remove:before", stop_here):
         recover_log(namespace, LOG)
     listed.clear()
     look(namespace)

@@ -16,14 +16,11 @@ from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
+from tests.dying import Died
 from tests.house.failpoints import failpoint_names
 
 SMALL = LogConfig(segment_bytes_max=4096)
 STOPS = [f"{name}:{side}" for name in failpoint_names() if name.startswith("log.copy_") for side in ("before", "after")]
-
-
-class Killed(BaseException):
-    """The process is no more."""
 
 
 @pytest.fixture
@@ -170,7 +167,7 @@ def test_a_copy_that_is_killed_is_whole_or_not_there_and_may_be_made_again(
 ) -> None:
     def killed(_stop: str) -> None:
         registry.close()  # it can tidy up nothing
-        raise Killed
+        raise Died
 
     with pytest.raises(BaseException), at_failpoint(stop, killed):  # noqa: B017,PT011  it dies, however
         source.copy("a", target)

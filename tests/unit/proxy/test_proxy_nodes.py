@@ -11,16 +11,13 @@ from scribengin.testing.failpoints import at_failpoint, record_stops
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import OutcomeUnknown
+from tests.dying import Died
 from tests.house.failpoints import failpoint_names
 
 LOG = "flights/0"
 FIRST, SECOND = (ProxyDescriptor(name=name, address=f"grpc://{name}:1") for name in ("first", "second"))
 NAMES = [name for name in failpoint_names() if name.startswith("proxy.")]
 STOPS = [f"{name}:{side}" for name in NAMES for side in ("before", "after")]
-
-
-class Killed(BaseException):
-    """The process is no more."""
 
 
 def raising(error: BaseException) -> Callable[[str], None]:
@@ -50,7 +47,7 @@ def test_a_proxy_passes_every_stop_of_its_nodes() -> None:
 def test_what_a_dead_proxy_left_goes_with_its_session(stop: str) -> None:
     ensemble = MemoryEnsemble()
     dying = ensemble.connect()
-    with pytest.raises(Killed), at_failpoint(stop, raising(Killed())):
+    with pytest.raises(Died), at_failpoint(stop, raising(Died())):
         live(dying, FIRST)
     ensemble.expire(dying)
     with ensemble.connect() as registry:
