@@ -2,8 +2,9 @@
 
 Records come live, and again from whoever was asked for them: with gaps, twice, in any order. They leave in order, each
 once. As long as something is missing, a fetch is under way: for what is missing next, never for more than a window.
-When half of the window has come, the next one is asked for, so that whoever answers never waits; when nothing comes for
-`retry_s`, the same again. So no gap is forgotten, however large it is, and no number of lost messages makes it so.
+When half of the window has come, the next one is asked for, so that whoever answers never waits; when nothing of it
+comes for `retry_s`, the same again. So no gap is forgotten, however large it is, however many messages get lost, and
+whatever is published meanwhile.
 
 Records that come early are kept within limits. What is beyond them is fetched when its turn has come.
 """
@@ -60,7 +61,7 @@ class PartitionIntake:
         end = first + len(contents)
         if end <= self.next:
             return []
-        if self._due_s is not None:
+        if self._due_s is not None and first < self._asked_end:  # what is published meanwhile is no answer
             self._due_s = now_s + self._limits.retry_s
         if first > self.next:
             self._keep(first, contents)

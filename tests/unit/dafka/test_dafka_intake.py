@@ -29,6 +29,16 @@ def test_only_what_is_missing_is_fetched_and_only_once_until_time_has_passed() -
     assert intake.missing(2.5) == (1, 4)
 
 
+def test_records_that_are_published_meanwhile_put_off_no_fetch() -> None:
+    """A fetch that got lost is sent again, however busy the partition is."""
+    intake = PartitionIntake(0, LIMITS)
+    intake.records(5, [b"5"], 0.0)
+    assert intake.missing(0.0) == (0, 5)
+    for n in range(6, 16):
+        intake.records(n, [b""], n / 16)
+    assert intake.missing(1.0) == (0, 5)
+
+
 def test_a_long_way_behind_is_fetched_window_by_window_without_waiting() -> None:
     intake = PartitionIntake(0, LIMITS)
     intake.head(249)
