@@ -20,6 +20,7 @@ W = TypeVar("W", bound=World)
 
 ACTS = st.one_of(
     st.tuples(st.just("publish"), st.sampled_from(["P1", "P2"]), st.integers(1, 30)),
+    st.tuples(st.just("resume"), st.sampled_from(["P1", "P2"]), st.integers(0, 15)),
     st.tuples(st.just("run"), st.just(""), st.integers(1, 60)),
     st.tuples(st.just("time"), st.just(""), st.integers(1, 3)),
     st.tuples(st.just("kill"), st.sampled_from(["P1", "P2", "S1", "S2", "C4"]), st.just(0)),
@@ -41,6 +42,8 @@ FAULTS = st.builds(Faults, lost=st.integers(0, 30), doubled=st.integers(0, 20), 
 def act(world: World, what: str, who: str, number: int) -> None:
     if what == "publish" and who in world.producers:
         world.publish(who, number)
+    elif what == "resume" and who in world.producers:
+        world.resume(who, number)
     elif what == "run":
         world.run(number)
     elif what == "time":

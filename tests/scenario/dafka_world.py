@@ -93,9 +93,9 @@ class World:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def add_producer(self, name: str, topic: str = TOPIC) -> ProducerState:
-        """A producer that publishes nothing yet."""
-        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min)
+    def add_producer(self, name: str, topic: str = TOPIC, *, first: int = 0) -> ProducerState:
+        """A producer that publishes nothing yet, and `first` next."""
+        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min, first=first)
         self.producers[name] = state
         prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch)]
         prefixes.append(topic_prefix(GetHeads, topic))
@@ -190,6 +190,16 @@ class World:
                 self._unheard(was, other)
             for producer in self.producers.values():
                 producer.store_gone(node)
+
+    def resume(self, name: str, records: int) -> None:
+        """The producer dies, and goes on as itself so many records before what stores have of it: it publishes again
+        what it had published from there on."""
+        before = self.producers[name]
+        self.kill(name)
+        first = max(0, before.acked - records)
+        self.add_producer(name, first=first)
+        if before.next > first:
+            self.publish(name, before.next - first)
 
     def publish(self, name: str, count: int) -> None:
         """So many records of a producer, each of which says what it is."""
