@@ -92,6 +92,8 @@ class DafkaNetworkConfig(Config):
     """Keys: who may talk to a role, encrypted. Other machines may reach it then."""
     insecure: bool = False
     """Be reached by other machines, though nothing is encrypted."""
+    batches: bool = True
+    """Exchange many records in one frame with roles that take that. C programs get a frame for each in any case."""
 
     @property
     def is_for_other_machines(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count, repeat
 from typing import NamedTuple
 
 from scribengin.dafka.config import DafkaConfig
@@ -19,6 +21,10 @@ class DafkaRecord(NamedTuple):
     partition: DafkaPartition
     sequence: int
     content: bytes
+
+
+_record: Callable[[tuple[DafkaPartition, int, bytes]], DafkaRecord] = partial(tuple.__new__, DafkaRecord)
+"""What `DafkaRecord._make` does, without a call of Python's for each."""
 
 
 class DafkaConsumer(Role):
@@ -41,8 +47,10 @@ class DafkaConsumer(Role):
             start=StartOf(said.offset_reset, positions or {}),
             exact=said.exact,
             skip_gone=said.skip_gone,
+            batches=config.batches,
         )
         self._ready: deque[Deliver] = deque()
+        self._taken_of_first = 0
         self._unread = 0
         self._gone: deque[RecordsGone] = deque()
         self._positions = dict(positions or {})
@@ -101,13 +109,16 @@ class DafkaConsumer(Role):
     def _taken(self, records_max: int) -> list[DafkaRecord]:
         records: list[DafkaRecord] = []
         while self._ready and len(records) < records_max:
-            partition, sequence, contents = self._ready.popleft()
-            left = records_max - len(records)
-            if len(contents) > left:
-                self._ready.appendleft(Deliver(partition, sequence + left, contents[left:]))
-            taken = contents[:left]
-            records += [DafkaRecord(partition, n, content) for n, content in enumerate(taken, sequence)]
+            partition, sequence, contents = self._ready[0]
+            at = self._taken_of_first
+            taken = contents[at : at + records_max - len(records)]
+            sequence += at
+            records += map(_record, zip(repeat(partition), count(sequence), taken))
             self._positions[partition] = sequence + len(taken)
+            self._taken_of_first += len(taken)
+            if self._taken_of_first == len(contents):
+                self._ready.popleft()
+                self._taken_of_first = 0
         self._unread -= len(records)
         return records
 

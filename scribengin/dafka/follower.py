@@ -35,7 +35,7 @@ class DafkaFollower(Role):
     ) -> None:
         config = config or DafkaConfig()
         address = new_address()
-        self._state = FollowerState(address, topic, skip_gone=skip_gone, limits=limits)
+        self._state = FollowerState(address, topic, skip_gone=skip_gone, limits=limits, batches=config.batches)
         self._to_send: deque[Send] = deque()
         self._made_s = SYSTEM_CLOCK.monotonic_s()
         super().__init__("follower", address, config, self._state.prefixes(), hears=True, by_peer=False)

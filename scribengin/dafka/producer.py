@@ -11,8 +11,17 @@ from typing import NamedTuple
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
-from scribengin.dafka.state import DafkaPartition, ProducerState
-from scribengin.dafka.wire import Fetch, GetHeads, LiveRecord, Message, StoreAck, record_prefix, topic_prefix
+from scribengin.dafka.state import DafkaPartition, ProducerState, Send
+from scribengin.dafka.wire import (
+    Fetch,
+    GetHeads,
+    LiveRecord,
+    Message,
+    StoreAck,
+    Subscription,
+    record_prefix,
+    topic_prefix,
+)
 from scribengin.errors import ProducerFull, RecordsUnacknowledged
 
 _ANSWERS_MAX = 2000
@@ -46,13 +55,14 @@ class DafkaProducer(Role):
             records_max=said.high_watermark,
             head_interval_s=said.head_interval / 1000,
             first=first,
+            batches=config.batches,
         )
-        self._to_send: deque[tuple[int, Sequence[bytes]]] = deque()
+        self._unsent: list[bytes] = []
         self._waiting: deque[_Waiting] = deque()
         self._prefix = record_prefix(LiveRecord, topic, self.partition.address, topic)
         prefixes = [topic_prefix(kind, self.partition.address, exact=False) for kind in (StoreAck, Fetch)]
         prefixes.append(topic_prefix(GetHeads, topic))
-        super().__init__("producer", own, config, prefixes, hears=False, by_peer=True)
+        super().__init__("producer", own, config, prefixes, hears=True, by_peer=True)
         self.start()
 
     @property
@@ -67,8 +77,13 @@ class DafkaProducer(Role):
         with self.lock:
             return self._state.next - self._state.acked
 
+    @property
+    def sends_batches(self) -> bool:
+        """Whether records that wait go together in one frame: all who listen take that."""
+        return self._state.sends_batches
+
     def publish(self, content: bytes) -> Future[range]:
-        """Publish a record, as `publish_many`."""
+        """Publish a record, as `publish_many`. It is sent at once; those that wait meanwhile go together."""
         return self.publish_many([content])
 
     def publish_many(self, contents: Sequence[bytes]) -> Future[range]:
@@ -85,7 +100,7 @@ class DafkaProducer(Role):
                 self.lock.wait()
             self.check_open()
             first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s())
-            self._to_send.append((first, contents))
+            self._unsent += contents
             self._waiting.append(_Waiting(first + len(contents), first, future))
             self.wake()
         return future
@@ -117,9 +132,13 @@ class DafkaProducer(Role):
             raise missing
 
     def on_wake(self) -> None:
-        """Publish what was handed over."""
-        while self._to_send:
-            first, contents = self._to_send.popleft()
+        """Publish what was handed over since the last time: alone, or together with what waits with it."""
+        with self.lock:
+            contents, self._unsent = self._unsent, []
+            first = self._state.next - len(contents)
+        if self._state.sends_batches:
+            self.send(map(Send, self._state.live(first, contents)))
+        else:
             self.publish_records(self._prefix, count(first), contents)
         with self.lock:
             answers = self._state.answers(_ANSWERS_MAX)
@@ -141,6 +160,10 @@ class DafkaProducer(Role):
         self.send(sent)
         for waiting in done:
             waiting.future.set_result(range(waiting.first, waiting.end))
+
+    def on_subscription(self, heard: Subscription) -> None:
+        """Who listens says in which form records may go."""
+        self._state.subscription(heard)
 
     def on_peer_gone(self, peer: str) -> None:
         """What it has acknowledged does not count any more."""

@@ -27,8 +27,10 @@ from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SayT
 from scribengin.dafka.wire import (
     WELCOME,
     Beacon,
+    DirectBatch,
     FrameDecoder,
     Frames,
+    LiveBatch,
     Message,
     PeerBeacon,
     Subscription,
@@ -42,9 +44,12 @@ from scribengin.errors import DafkaClosed, DafkaError, FrameInvalid
 
 _LOG = logging.getLogger(__name__)
 MESSAGES_MAX = 5000
-"""Taken from a socket at once, before anything else is looked at."""
+"""Taken from a socket at once, before anything else is looked at: so many messages, or so many records in batches."""
 _TICK_S = 0.05
 _BYTES_MAX = 512 * 1024 * 1024
+_RECORDS_A_FRAME = 16
+"""Where frames may hold many records, so many times fewer frames wait in a socket: a frame may be 32 KiB."""
+_FRAMES_MIN = 1000
 EVERYBODY = ""
 _MORE = int(zmq.SNDMORE)
 """For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
@@ -142,7 +147,7 @@ class Role(ClosedAtExit):
         """What has come, in its order. `peer`: from whom, if sockets are by peer."""
 
     def on_subscription(self, heard: Subscription) -> None:
-        """Somebody has subscribed to this role, if it `hears` that."""
+        """Somebody has subscribed to this role, or has ended that, if it `hears` that."""
 
     def on_peer_gone(self, peer: str) -> None:
         """A peer is not there any more."""
@@ -187,7 +192,7 @@ class Role(ClosedAtExit):
     def _open(self, hears: bool) -> None:
         self._publisher = self._socket(zmq.XPUB if hears else zmq.PUB)
         if hears:
-            self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+            self._publisher.setsockopt(zmq.XPUB_VERBOSER, 1)  # each of them, and each end, also of who has gone
             self._watch(self._publisher)
         if self._gate is not None:
             self._gate.guard(self._publisher)
@@ -223,11 +228,17 @@ class Role(ClosedAtExit):
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         made = self._context.socket(kind)
         made.setsockopt(zmq.LINGER, 0)
-        made.setsockopt(zmq.SNDHWM, self._config.producer.high_watermark)
-        made.setsockopt(zmq.RCVHWM, self._config.consumer.high_watermark)
+        made.setsockopt(zmq.SNDHWM, self._frames_max(self._config.producer.high_watermark))
+        made.setsockopt(zmq.RCVHWM, self._frames_max(self._config.consumer.high_watermark))
         made.setsockopt(zmq.MAXMSGSIZE, _BYTES_MAX)
         self._sockets.append(made)
         return made
+
+    def _frames_max(self, records_max: int) -> int:
+        """How many messages may wait in a socket for whoever is slow, before those that come are lost to it."""
+        if not self._config.batches:
+            return records_max
+        return max(min(records_max, _FRAMES_MIN), records_max // _RECORDS_A_FRAME)
 
     def _run(self) -> None:
         try:
@@ -252,6 +263,9 @@ class Role(ClosedAtExit):
         """Take what has come, after waiting for it a little."""
         poller = self._poller if self.is_listening() else self._control
         ready = dict(poller.poll(int(_TICK_S * 1000)))
+        if self._publisher in ready:  # before anything is sent: it says in which form
+            for frames in _waiting(self._publisher):
+                self._hear_subscription(frames)
         if self._wake_in.fileno() in ready:
             with self.lock:
                 self._wake_in.recv(64)
@@ -261,20 +275,24 @@ class Role(ClosedAtExit):
             self._gate.answer()
         if self._towers in ready:
             self._hear_towers()
-        if self._publisher in ready:
-            for frames in _waiting(self._publisher):
-                self._hear_subscription(frames)
         for peer, subscriber in list(self._subscribers.items()):
             if subscriber in ready:
                 self._take(peer, subscriber)
 
     def _take(self, peer: str, subscriber: zmq.Socket[bytes]) -> None:
         messages: list[Message] = []
+        in_batches = 0
         for frames in _waiting(subscriber):
             try:
-                messages.append(self._decoder.decode(frames))
+                message = self._decoder.decode(frames)
             except FrameInvalid:
                 self.invalid_frames += 1
+                continue
+            messages.append(message)
+            if isinstance(message, LiveBatch | DirectBatch):
+                in_batches += len(message.contents)
+                if in_batches >= MESSAGES_MAX:
+                    break
         if messages:
             self.on_messages(messages, peer, SYSTEM_CLOCK.monotonic_s())
 

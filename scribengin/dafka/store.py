@@ -17,17 +17,28 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+import numpy as np
 import pyarrow as pa
 
 from scribengin.base.closing import ClosedAtExit
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition, ReadStored, Send, StoredRange, StoreState
-from scribengin.dafka.wire import DirectRecord, Message, Subscription, Truncated, record_prefix
+from scribengin.dafka.wire import (
+    DirectBatch,
+    DirectRecord,
+    Message,
+    Subscription,
+    Truncated,
+    pack_place,
+    packed_groups,
+    record_prefix,
+)
 from scribengin.log import PAYLOAD, DlsnRange, LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 
 _PENDING_MAX = 1000
 _RECORDS_AT_ONCE = 2000
+_ASKS_ON_S = 2.0
 _IDLE_S = 60.0
 _LOCK_WAIT_S = 60.0
 """Longer than sessions of the registry last after their process was killed."""
@@ -45,13 +56,15 @@ class _Written(NamedTuple):
 class StoredPartitions:
     """The logs of a store, and what it decides by. `lock` is held by whichever role uses `state`."""
 
-    def __init__(self, namespace: LogNamespace, prefix: str, log_config: LogConfig | None, *, take_over: bool) -> None:
+    def __init__(
+        self, namespace: LogNamespace, prefix: str, log_config: LogConfig | None, *, take_over: bool, batches: bool
+    ) -> None:
         self.namespace = namespace
         self.lock = threading.Lock()
         self._prefix = prefix
         self._log_config = log_config
         self._take_over = take_over
-        self.state = StoreState(new_address(), new_address(), self._found())
+        self.state = StoreState(new_address(), new_address(), self._found(), batches=batches)
 
     def name(self, partition: DafkaPartition) -> str:
         """The log of a partition."""
@@ -97,7 +110,7 @@ class DafkaStore(ClosedAtExit):
         take_over: bool = False,
     ) -> None:
         config = config or DafkaConfig()
-        self._logs = StoredPartitions(namespace, prefix, log_config, take_over=take_over)
+        self._logs = StoredPartitions(namespace, prefix, log_config, take_over=take_over, batches=config.batches)
         self._writer = StoreWriter(self._logs, config)
         self._reader = StoreReader(self._logs, config)
 
@@ -204,7 +217,7 @@ class StoreWriter(Role):
         known = min(max(0, log.next - first), len(contents))
         future: Future[DlsnRange] | None = None
         if known < len(contents):
-            txids = pa.array(range(first + known, end), pa.int64())
+            txids = pa.array(np.arange(first + known, end, dtype=np.int64))
             batch = pa.RecordBatch.from_arrays([txids, pa.array(contents[known:], pa.binary())], ["txid", PAYLOAD])
             future = log.writer.write_bulk(batch)
             log.next = end
@@ -222,11 +235,13 @@ class StoreWriter(Role):
 
 @dataclass
 class _Answering:
-    """What a requester still is to get: sequences up to `end`, from where `reader` stands."""
+    """What a requester still is to get: sequences from `next` up to `end`, from where `reader` stands. It has got all
+    when they are the same, and the reader waits for what follows."""
 
     next: int
     end: int
     reader: LogReader
+    used_s: float
 
 
 class StoreReader(Role):
@@ -253,7 +268,7 @@ class StoreReader(Role):
         self.send(done)
         for one in done:
             if isinstance(one, ReadStored):
-                self._begin(one)
+                self._begin(one, now_s)
 
     def on_subscription(self, heard: Subscription) -> None:
         """A consumer that is connected now."""
@@ -263,41 +278,72 @@ class StoreReader(Role):
 
     def on_wake(self) -> None:
         """A few records for each that waits for some."""
+        waits = False
         for asked, answer in list(self._answers.items()):
-            self._answer(*asked, answer)
-            if answer.next >= answer.end:
-                del self._answers[asked]
-                answer.reader.close()
-        if self._answers:
+            if answer.next < answer.end:
+                self._answer(*asked, answer)
+                waits = waits or (asked in self._answers and answer.next < answer.end)
+        if waits:
             with self.lock:
                 self.wake()
 
-    def _begin(self, asked: ReadStored) -> None:
-        """A requester that asks again is answered from there."""
+    def on_tick(self, now_s: float) -> None:
+        """Let go of readers that nobody asks on."""
+        for asked, answer in list(self._answers.items()):
+            if answer.next >= answer.end and now_s - answer.used_s > _ASKS_ON_S:
+                self._end(asked)
+
+    def _begin(self, asked: ReadStored, now_s: float) -> None:
+        """A requester that asks again is answered from there; one that asks for what follows, behind the rest."""
         key = (asked.to, asked.partition)
-        if (before := self._answers.pop(key, None)) is not None:
-            before.reader.close()
-        if len(self._answers) >= _PENDING_MAX:
-            return
-        name = self._logs.name(asked.partition)
-        reader = self._logs.namespace.open_reader(name, TransactionId(asked.sequence))
-        self._answers[key] = _Answering(asked.sequence, asked.sequence + asked.records, reader)
+        end = asked.sequence + asked.records
+        answer = self._answers.get(key)
+        if answer is not None and answer.end == asked.sequence:
+            answer.end = end
+            answer.used_s = now_s
+        else:
+            self._end(key)
+            if len(self._answers) >= _PENDING_MAX:
+                return
+            name = self._logs.name(asked.partition)
+            reader = self._logs.namespace.open_reader(name, TransactionId(asked.sequence))
+            self._answers[key] = _Answering(asked.sequence, end, reader, now_s)
         with self.lock:
             self.wake()
+
+    def _end(self, asked: tuple[str, DafkaPartition]) -> None:
+        if (answer := self._answers.pop(asked, None)) is not None:
+            answer.reader.close()
 
     def _answer(self, to: str, partition: DafkaPartition, answer: _Answering) -> None:
         subject, address = partition
         batch = answer.reader.read_batch(min(_RECORDS_AT_ONCE, answer.end - answer.next), place=False)
-        sequences = [] if batch is None else batch.column("txid").to_pylist()
-        if batch is None or not sequences:
-            answer.next = answer.end
+        if batch is None or not batch.num_rows:
+            self._end((to, partition))
             return
-        if sequences[0] > answer.next:  # truncated meanwhile
-            answer.end = answer.next
+        txids = batch.column("txid")
+        first, last = txids[0].as_py(), txids[-1].as_py()
+        if first > answer.next:  # truncated meanwhile
+            self._end((to, partition))
             with self._logs.lock:
-                self._logs.state.truncated(partition, sequences[0])
-            self.send([Send(Truncated(to, address, subject, sequences[0]))])
+                self._logs.state.truncated(partition, first)
+            self.send([Send(Truncated(to, address, subject, first))])
             return
-        prefix = record_prefix(DirectRecord, to, address, subject)
-        self.publish_records(prefix, sequences, batch.column(PAYLOAD).to_pylist())
-        answer.next = sequences[-1] + 1
+        if self._logs.state.answers_in_batches(to) and last - first + 1 == batch.num_rows:
+            self._publish_batches(to, partition, first, batch.column(PAYLOAD))
+        else:
+            prefix = record_prefix(DirectRecord, to, address, subject)
+            self.publish_records(prefix, txids.to_pylist(), batch.column(PAYLOAD).to_pylist())
+        answer.next = last + 1
+
+    def _publish_batches(self, to: str, partition: DafkaPartition, first: int, contents: pa.Array) -> None:
+        """Out of what was read, without an object for each record. One that fills a frame goes as to everybody."""
+        subject, address = partition
+        one, many = (record_prefix(kind, to, address, subject) for kind in (DirectRecord, DirectBatch))
+        sequence = first
+        for records, packed in packed_groups(contents):
+            if records == 1:
+                self.publish_records(one, [sequence], [contents[sequence - first].as_py()])
+            else:
+                self.publish_frames([many + pack_place(sequence, records), packed])
+            sequence += records

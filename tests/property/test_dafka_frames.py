@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scribengin.dafka.wire import (
     Beacon,
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
@@ -19,6 +20,7 @@ from scribengin.dafka.wire import (
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     PeerBeacon,
     StoreAck,
@@ -36,9 +38,15 @@ from scribengin.errors import FrameInvalid
 MUTATIONS = 100_000
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
 SEQUENCES = st.integers(0, 2**64 - 1)
+FIRSTS = st.integers(0, 2**63)
 CONTENTS = st.binary(max_size=40)
+MANY = st.lists(CONTENTS, min_size=1)
 MESSAGES = st.one_of(
     *(st.builds(kind, NAMES, NAMES, NAMES, SEQUENCES, CONTENTS) for kind in (LiveRecord, DirectRecord)),
+    *(
+        st.builds(kind, NAMES, NAMES, NAMES, FIRSTS, st.lists(CONTENTS, min_size=1))
+        for kind in (LiveBatch, DirectBatch)
+    ),
     *(st.builds(kind, NAMES, NAMES, NAMES, SEQUENCES) for kind in (Head, DirectHead, Truncated)),
     st.builds(Fetch, NAMES, NAMES, NAMES, SEQUENCES, st.integers(0, 2**32 - 1)),
     st.builds(StoreAck, NAMES, NAMES, SEQUENCES),
@@ -59,6 +67,11 @@ SAMPLES = [
     encode_beacon(Beacon(ADDRESS, "10.0.0.3", 34879)),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879")),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879", "0123456789abcdef" * 4)),
+]
+BATCHES = [
+    encode(LiveBatch("hello", ADDRESS, "hello", 300, [b"content", b"", b"c" * 300])),
+    encode(DirectBatch(ADDRESS, ADDRESS, "hello", 2**64 - 70, [b"%d" % n for n in range(70)])),
+    encode(LiveBatch("", "", "", 0, [b""])),
 ]
 INTERESTING = (0, 1, 2, 4, 127, 128, 254, 255)
 
@@ -120,3 +133,20 @@ def test_100_000_mutations_are_refused_or_mean_exactly_their_bytes() -> None:
     assert outcomes["refused"] > MUTATIONS / 4
     assert outcomes["a message"] > MUTATIONS / 20
     assert len(decoder._known) <= 64
+
+
+def test_100_000_mutations_of_batches_are_refused_or_mean_exactly_their_bytes() -> None:
+    random_ = random.Random(18)
+    outcomes: Counter[str] = Counter()
+    decoder = FrameDecoder(partitions_max=64)
+    for _ in range(MUTATIONS):
+        frames = mutated(random_.choice(BATCHES), random_)
+        try:
+            message = decoder.decode(frames)
+        except FrameInvalid:
+            outcomes["refused"] += 1
+            continue
+        outcomes["a message"] += 1
+        assert encode(message) == frames
+    assert outcomes["refused"] > MUTATIONS / 4
+    assert outcomes["a message"] > MUTATIONS / 20

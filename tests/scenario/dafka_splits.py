@@ -39,7 +39,8 @@ class SplitWorld(World):
         self._stalls = stalls
         if not stalls:
             apart = {link for link in self._connected if self._are_apart(*link)}
-            self._connected -= apart
+            for listener, origin in sorted(apart):
+                self._disconnect(listener, origin)
             self._wire = [sent for sent in self._wire if (sent[1], sent[0]) not in apart]
 
     def whole(self) -> None:
@@ -53,11 +54,13 @@ class SplitWorld(World):
     def kill(self, name: str) -> None:
         """The role is gone, with all that it remembered. Nobody is told of it: its beacons stay away."""
         self.producers.pop(name, None)
+        self.consumers.pop(name, None)
         gone = {f"{name}w", f"{name}r"} if self.stores.pop(name, None) is not None else {name}
+        for listener, origin in sorted(link for link in self._connected if gone & set(link)):
+            self._disconnect(listener, origin)
         for node in gone:
             self.nodes.pop(node, None)
             self.discoveries.pop(node, None)
-        self._connected = {link for link in self._connected if not gone & set(link)}
         self._wanted = {link: life for link, life in self._wanted.items() if link[0] not in gone}
 
     def run(self, messages_max: int = 1_000_000) -> None:
@@ -118,11 +121,18 @@ class SplitWorld(World):
 
     def _leave(self, role: str, peer: str) -> None:
         self._wanted.pop((role, peer), None)
-        self._connected.discard((role, peer))
+        self._disconnect(role, peer)
         if role in self.producers:
             self.producers[role].store_gone(peer)
         if role in self.followers:
             self.followers[role].peer_gone(peer)
+
+    def _disconnect(self, listener: str, origin: str) -> None:
+        """The origin hears it, if it is there still."""
+        if (listener, origin) in self._connected:
+            self._connected.discard((listener, origin))
+            if origin in self.nodes and listener in self.nodes:
+                self._unheard(self.nodes[listener], self.nodes[origin])
 
     def _carry(self, origin: str, frames: list[bytes]) -> None:
         for node in self.nodes.values():

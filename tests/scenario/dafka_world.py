@@ -29,16 +29,18 @@ from scribengin.dafka.state import (
 )
 from scribengin.dafka.wire import (
     ConsumerHello,
+    DirectBatch,
     DirectRecord,
     Fetch,
     GetHeads,
-    LiveRecord,
+    LiveBatch,
     Message,
     StoreAck,
     StoreHello,
     Subscription,
     decode,
     encode,
+    groups,
     topic_prefix,
 )
 
@@ -66,6 +68,7 @@ class Node:
     take: Callable[[Message, str], Iterable[object]]
     tick: Callable[[], Iterable[object]]
     heard: Callable[[Subscription], Iterable[object]] = lambda _: ()
+    batches: bool = True
 
 
 @dataclass
@@ -90,9 +93,9 @@ class World:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def add_producer(self, name: str, topic: str = TOPIC) -> ProducerState:
-        """A producer that publishes nothing yet."""
-        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min)
+    def add_producer(self, name: str, topic: str = TOPIC, *, first: int = 0) -> ProducerState:
+        """A producer that publishes nothing yet, and `first` next."""
+        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min, first=first)
         self.producers[name] = state
         prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch)]
         prefixes.append(topic_prefix(GetHeads, topic))
@@ -100,26 +103,28 @@ class World:
         def take(message: Message, peer: str) -> Iterable[object]:
             return [*state.message(message, peer), *state.answers(1000)]
 
-        self._join(Node(name, prefixes, take, lambda: state.tick(self.now_s)))
+        self._join(Node(name, prefixes, take, lambda: state.tick(self.now_s), state.subscription))
         return state
 
-    def add_consumer(self, name: str, start: StartOf = EARLIEST, topics: Sequence[str] = (TOPIC,)) -> ConsumerState:
-        """A consumer that reads from now on."""
-        state = ConsumerState(name, start=start, limits=LIMITS)
+    def add_consumer(
+        self, name: str, start: StartOf = EARLIEST, topics: Sequence[str] = (TOPIC,), *, batches: bool = True
+    ) -> ConsumerState:
+        """A consumer that reads from now on. Without `batches` it hears what a C program hears."""
+        state = ConsumerState(name, start=start, limits=LIMITS, batches=batches)
         self.consumers[name] = state
-        self.got[name] = defaultdict(list)
+        self.got.setdefault(name, defaultdict(list))
+        prefixes = state.own_prefixes()
+        for topic in topics:
+            prefixes += state.subscribe(topic)[0]  # nobody is there yet who would hear what it asks
         node = Node(
             name,
-            state.own_prefixes(),
+            prefixes,
             lambda message, _: state.messages([message], self.now_s),
             lambda: state.tick(self.now_s),
             state.subscription,
+            batches,
         )
         self._join(node)
-        for topic in topics:
-            prefixes, first = state.subscribe(topic)
-            node.prefixes += prefixes
-            self._do(name, first)
         return state
 
     def add_follower(self, name: str) -> FollowerState:
@@ -151,11 +156,12 @@ class World:
         self._do(name, state.follow(partition, sequence, self.now_s))
         return state.held(partition, 10**6, 10**6)
 
-    def add_store(self, name: str) -> StoreState:
-        """A store that begins with what its disk holds: with nothing, if it never ran."""
+    def add_store(self, name: str, *, batches: bool = True) -> StoreState:
+        """A store that begins with what its disk holds: with nothing, if it never ran. Without `batches` it hears what
+        a C program hears."""
         disk = self.disks.setdefault(name, {})
         found = {partition: StoredRange(min(kept), max(kept) + 1) for partition, kept in disk.items() if kept}
-        state = StoreState(f"{name}w", f"{name}r", found, limits=LIMITS)
+        state = StoreState(f"{name}w", f"{name}r", found, limits=LIMITS, batches=batches)
         self.stores[name] = state
         writer, reader = f"{name}w", f"{name}r"
         self._join(
@@ -164,30 +170,43 @@ class World:
                 state.writer_prefixes(),
                 lambda message, _: state.messages([message], self.now_s),
                 lambda: state.tick(self.now_s),
+                batches=batches,
             )
         )
-        self._join(Node(reader, state.reader_prefixes(), lambda m, _: state.asked(m), lambda: (), state.subscription))
+        asked = Node(reader, state.reader_prefixes(), lambda m, _: state.asked(m), lambda: (), state.subscription)
+        self._join(asked)
         return state
 
     def kill(self, name: str) -> None:
         """The role is gone, with all that it remembered."""
         self.producers.pop(name, None)
+        self.consumers.pop(name, None)
         for follower in self.followers.values():
             follower.peer_gone(f"{name}r")
         gone = {f"{name}w", f"{name}r"} if self.stores.pop(name, None) is not None else {name}
         for node in gone:
-            self.nodes.pop(node, None)
+            was = self.nodes.pop(node, None)
+            for other in self.nodes.values() if was is not None else ():
+                self._unheard(was, other)
             for producer in self.producers.values():
                 producer.store_gone(node)
+
+    def resume(self, name: str, records: int) -> None:
+        """The producer dies, and goes on as itself so many records before what stores have of it: it publishes again
+        what it had published from there on."""
+        before = self.producers[name]
+        self.kill(name)
+        first = max(0, before.acked - records)
+        self.add_producer(name, first=first)
+        if before.next > first:
+            self.publish(name, before.next - first)
 
     def publish(self, name: str, count: int) -> None:
         """So many records of a producer, each of which says what it is."""
         state = self.producers[name]
         contents = [f"{name}:{sequence}".encode() for sequence in range(state.next, state.next + count)]
         first = state.publish(contents, self.now_s)
-        for sequence, content in enumerate(contents, first):
-            subject, address = state.partition
-            self._do(name, [Send(LiveRecord(subject, address, subject, sequence, content))])
+        self._do(name, map(Send, state.live(first, contents)))
 
     def run(self, messages_max: int = 1_000_000) -> None:
         """Carry so many messages, or all."""
@@ -202,7 +221,9 @@ class World:
                 self._wire.append((origin, to, frames))
             node = self.nodes.get(to)
             if node is not None and not self._happens(self.faults.lost):
-                self._do(to, node.take(decode(frames), origin))
+                message = decode(frames)
+                assert node.batches or not isinstance(message, LiveBatch | DirectBatch), f"{to} gets {message}"
+                self._do(to, node.take(message, origin))
 
     def pass_time(self, seconds: float, step_s: float = 0.5) -> None:
         """Let time pass, and carry what is sent meanwhile."""
@@ -225,6 +246,11 @@ class World:
                 for prefix in one.prefixes:
                     self._do(two.name, two.heard(Subscription(True, prefix)))
 
+    def _unheard(self, gone: Node, origin: Node) -> None:
+        """The connection has ended: what the one has subscribed to at the other ends with it."""
+        for prefix in sorted(gone.prefixes):
+            self._do(origin.name, origin.heard(Subscription(False, prefix)))
+
     def _do(self, name: str, instructions: Iterable[object]) -> None:
         for one in instructions:
             match one:
@@ -239,11 +265,20 @@ class World:
                     self._do(name, self.stores[store].durable(partition, sequence, sequence + len(contents)))
                 case ReadStored(to, partition, sequence, records):
                     kept = self.disks[name[:-1]][partition]
-                    for n in range(sequence, sequence + records):
-                        found = DirectRecord(to, partition.address, partition.subject, n, kept[n])
-                        self._do(name, [Send(found)])
+                    contents = [kept[n] for n in range(sequence, sequence + records)]
+                    self._answer(name, to, partition, sequence, contents)
                 case HaltPartition():
                     self.halted.append((name, one))
+
+    def _answer(self, name: str, to: str, partition: DafkaPartition, first: int, contents: list[bytes]) -> None:
+        subject, address = partition
+        if not self.stores[name[:-1]].answers_in_batches(to):
+            found = (DirectRecord(to, address, subject, n, content) for n, content in enumerate(contents, first))
+            self._do(name, map(Send, found))
+            return
+        for group in groups(contents):
+            self._do(name, [Send(DirectBatch(to, address, subject, first, group))])
+            first += len(group)
 
     def _carry(self, origin: str, frames: list[bytes]) -> None:
         for node in self.nodes.values():

@@ -16,14 +16,20 @@ TRANSCRIPTS = sorted((Path(__file__).parent / "dafka").glob("*.txt"))
 
 def shown(sender: str, message: Message) -> str:
     """One message in a line, without what is the same everywhere."""
-    fields = {name: value.decode() if isinstance(value, bytes) else value for name, value in message._asdict().items()}
+    fields = {name: _as_text(value) for name, value in message._asdict().items()}
     told = " ".join(f"{name}={value}" for name, value in fields.items() if value != TOPIC)
     return f"{sender}: {type(message).__name__} {told}"
 
 
+def _as_text(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode()
+    return [one.decode() for one in value] if isinstance(value, list) else value
+
+
 def do(world: World, line: str) -> list[str]:
     """Do what a line says: `producer P`, `consumer C`, `store S`, `publish P 3`, `kill P`, `wait 2`, and `lose` or
-    `carry` everything from now on."""
+    `carry` everything from now on. `c-consumer C` and `c-store S` hear what C programs hear."""
     what, _, rest = line.partition(" ")
     before = {name: {p: len(records) for p, records in got.items()} for name, got in world.got.items()}
     del world.sent[:]
@@ -31,6 +37,8 @@ def do(world: World, line: str) -> list[str]:
         "producer": lambda: world.add_producer(rest),
         "consumer": lambda: world.add_consumer(rest),
         "store": lambda: world.add_store(rest),
+        "c-consumer": lambda: world.add_consumer(rest, batches=False),
+        "c-store": lambda: world.add_store(rest, batches=False),
         "kill": lambda: world.kill(rest),
         "wait": lambda: world.pass_time(float(rest)),
         "publish": lambda: world.publish(rest.split()[0], int(rest.split()[1])),

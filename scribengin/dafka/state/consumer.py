@@ -14,11 +14,13 @@ from scribengin.dafka.state.instructions import ConsumerInstruction, DafkaPartit
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
 from scribengin.dafka.wire import (
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
     GetHeads,
     Head,
+    LiveBatch,
     LiveRecord,
     Message,
     StoreHello,
@@ -44,7 +46,7 @@ LATEST = StartOf("latest")
 
 class ConsumerState:
     """One consumer. `exact`: only records of the topics themselves; else of all that begin as they do, which is what C
-    programs get."""
+    programs get. Without `batches` it takes a frame for each record alone, as they do."""
 
     def __init__(
         self,
@@ -56,8 +58,10 @@ class ConsumerState:
         limits: IntakeLimits | None = None,
         heads_interval_s: float = 10.0,
         partitions_max: int = 100_000,
+        batches: bool = True,
     ) -> None:
         self.address = address
+        self._batches = batches
         self.refused_partitions = 0
         """Messages of partitions that were one too many."""
         self._start = start
@@ -77,14 +81,15 @@ class ConsumerState:
 
     def own_prefixes(self) -> list[bytes]:
         """What to subscribe to before anything else."""
-        return [
-            topic_prefix(kind, self.address, exact=False) for kind in (DirectRecord, DirectHead, StoreHello, Truncated)
-        ]
+        batches = [DirectBatch] if self._batches else []
+        kinds = (DirectRecord, *batches, DirectHead, StoreHello, Truncated)
+        return [topic_prefix(kind, self.address, exact=False) for kind in kinds]
 
     def subscribe(self, topic: str) -> tuple[list[bytes], list[ConsumerInstruction]]:
         """Read a topic, too: what to subscribe to, and what to send."""
         self._topics[topic] = None
-        prefixes = [topic_prefix(kind, topic, exact=self._exact) for kind in (LiveRecord, Head)]
+        batches = [LiveBatch] if self._batches else []
+        prefixes = [topic_prefix(kind, topic, exact=self._exact) for kind in (LiveRecord, *batches, Head)]
         return prefixes, [Send(GetHeads(topic, self.address))] if self._looks_back else []
 
     def subscription(self, heard: Subscription) -> list[ConsumerInstruction]:
@@ -103,13 +108,13 @@ class ConsumerState:
         deliver: Deliver | None = None
         for message in messages:
             match message:
-                case LiveRecord() | DirectRecord():
+                case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     partition = DafkaPartition(message.subject, message.address)
                     intake = self._intakes.get(partition) or self._met(partition, message.sequence)
                     if intake is None:
                         continue
                     first = intake.next
-                    if ready := intake.record(message.sequence, message.content, now_s):
+                    if ready := intake.records(message.sequence, message.contents, now_s):
                         if deliver is not None and deliver.partition == partition:
                             deliver.contents.extend(ready)
                         else:

@@ -19,14 +19,17 @@ from scribengin.dafka.state.instructions import DafkaPartition, Send
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
 from scribengin.dafka.wire import (
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     Message,
+    RecordsMessage,
     StoreHello,
     Subscription,
     Truncated,
@@ -108,8 +111,10 @@ class FollowerState:
         intake_limits: IntakeLimits | None = None,
         heads_interval_s: float = 10.0,
         partitions_max: int = 100_000,
+        batches: bool = True,
     ) -> None:
         self.address = address
+        self._batches = batches
         self.refused_partitions = 0
         """Messages of partitions that were one too many, or have no name that an address is."""
         self._topic = topic
@@ -135,9 +140,10 @@ class FollowerState:
 
     def prefixes(self) -> list[bytes]:
         """What to subscribe to."""
-        own = (DirectRecord, DirectHead, StoreHello, Truncated, HeadsTold)
+        fetched, live = ([DirectBatch], [LiveBatch]) if self._batches else ([], [])
+        own = (DirectRecord, *fetched, DirectHead, StoreHello, Truncated, HeadsTold)
         direct = [topic_prefix(kind, self.address, exact=False) for kind in own]
-        return [*direct, *(topic_prefix(kind, self._topic) for kind in (LiveRecord, Head))]
+        return [*direct, *(topic_prefix(kind, self._topic) for kind in (LiveRecord, *live, Head))]
 
     def follow(self, partition: DafkaPartition, sequence: int, now_s: float) -> list[Send]:
         """Hold what comes from `sequence` on. What is held before that is let go of; who goes back, or ahead of what is
@@ -189,9 +195,10 @@ class FollowerState:
         done: list[Send] = []
         for message in messages:
             match message:
-                case LiveRecord() | DirectRecord():
+                case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     partition = DafkaPartition(message.subject, message.address)
-                    if self._knows(partition, message.sequence + 1) and (held := self._held.get(partition)) is not None:
+                    end = message.sequence + len(message.contents)
+                    if self._knows(partition, end) and (held := self._held.get(partition)) is not None:
                         self._record(partition, held, message, now_s)
                 case Head() | DirectHead():
                     partition = DafkaPartition(message.subject, message.address)
@@ -248,10 +255,10 @@ class FollowerState:
             self._ends[partition] = end
         return True
 
-    def _record(self, partition: DafkaPartition, held: _Held, message: LiveRecord | DirectRecord, now_s: float) -> None:
+    def _record(self, partition: DafkaPartition, held: _Held, message: RecordsMessage, now_s: float) -> None:
         if held.is_full:
-            held.intake.head(message.sequence)
-        elif ready := held.intake.record(message.sequence, message.content, now_s):
+            held.intake.head(message.sequence + len(message.contents) - 1)
+        elif ready := held.intake.records(message.sequence, message.contents, now_s):
             held.add(ready)
         self._watch(partition, held)
 

@@ -1,15 +1,17 @@
 """The records of one partition, put in order: what consumers and stores have in common.
 
 Records come live, and again from whoever was asked for them: with gaps, twice, in any order. They leave in order, each
-once. As long as something is missing, one fetch is under way: for what is missing next, never for more than a window.
-When the window has come, the next one is asked for; when nothing comes for `retry_s`, the same again. So no gap is
-forgotten, however large it is, and no number of lost messages makes it so.
+once. As long as something is missing, a fetch is under way: for what is missing next, never for more than a window.
+When half of the window has come, the next one is asked for, so that whoever answers never waits; when nothing of it
+comes for `retry_s`, the same again. So no gap is forgotten, however large it is, however many messages get lost, and
+whatever is published meanwhile.
 
 Records that come early are kept within limits. What is beyond them is fetched when its turn has come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scribengin.dafka.wire.frames import COUNT_MAX
@@ -53,17 +55,21 @@ class PartitionIntake:
         """Whether any record was handed out."""
         return self.next > self._first
 
-    def record(self, sequence: int, content: bytes, now_s: float) -> list[bytes]:
-        """The records that can be handed out now, the first of which was `next` before the call."""
-        if sequence < self.next:
+    def records(self, first: int, contents: Sequence[bytes], now_s: float) -> list[bytes]:
+        """Records from the sequence `first` on have come. Returns those that can be handed out now, the first of which
+        was `next` before the call."""
+        end = first + len(contents)
+        if end <= self.next:
             return []
-        if self._due_s is not None:
+        if self._due_s is not None and first < self._asked_end:  # what is published meanwhile is no answer
             self._due_s = now_s + self._limits.retry_s
-        if sequence > self.next:
-            self._keep(sequence, content)
+        if first > self.next:
+            self._keep(first, contents)
             return []
-        ready = [content]
-        self.next += 1
+        ready = list(contents) if first == self.next else list(contents[self.next - first :])
+        if self._early:
+            self._forget_before(end)
+        self.next = end
         while self._early and (early := self._early.pop(self.next, None)) is not None:
             self._early_bytes -= len(early)
             self.next += 1
@@ -89,36 +95,45 @@ class PartitionIntake:
         or it is on its way, or nobody keeps it (`halted_at`)."""
         if not self.is_behind:
             return None
+        records_max = min(self._limits.fetch_records_max, records_max or COUNT_MAX)
+        first = self.next
         if self._due_s is not None and now_s < self._due_s and self._asked_end - 1 not in self._early:
-            return None
-        if self._due_s is not None and self._kept_from is not None:
+            under_way = self._asked_end - self.next
+            if 2 * under_way > records_max:
+                return None
+            first = self._asked_end
+        elif self._due_s is not None and self._kept_from is not None:
             self.halted_at = self._kept_from
             return None
-        end = min(self._early, default=self._end)
-        count = min(end - self.next, self._limits.fetch_records_max, records_max or COUNT_MAX)
-        self._asked_end = self.next + count
+        count = min(min(self._early, default=self._end) - first, records_max)
+        if count <= 0:
+            return None
+        self._asked_end = first + count
         self._due_s = now_s + self._limits.retry_s
-        return self.next, count
+        return first, count
 
     def skip_to(self, sequence: int, now_s: float) -> list[bytes]:
         """Go on with that record instead of `next`, which must be before it. Returns what of it is there already."""
         self.halted_at = self._kept_from = self._due_s = None
-        for gone in [early for early in self._early if early < sequence]:
-            self._early_bytes -= len(self._early.pop(gone))
+        self._forget_before(sequence)
         self.next = sequence
         self._end = max(self._end, sequence)
         early = self._early.pop(sequence, None)
         if early is None:
             return []
         self._early_bytes -= len(early)
-        return self.record(sequence, early, now_s)
+        return self.records(sequence, [early], now_s)
 
-    def _keep(self, sequence: int, content: bytes) -> None:
-        self._end = max(self._end, sequence + 1)
+    def _forget_before(self, sequence: int) -> None:
+        for gone in [early for early in self._early if early < sequence]:
+            self._early_bytes -= len(self._early.pop(gone))
+
+    def _keep(self, first: int, contents: Sequence[bytes]) -> None:
+        self._end = max(self._end, first + len(contents))
         limits = self._limits
-        fits = (
-            len(self._early) < limits.early_records_max and self._early_bytes + len(content) <= limits.early_bytes_max
-        )
-        if fits and sequence not in self._early:
-            self._early_bytes += len(content)
-            self._early[sequence] = content
+        for sequence, content in enumerate(contents, first):
+            if len(self._early) >= limits.early_records_max:
+                return
+            if sequence not in self._early and self._early_bytes + len(content) <= limits.early_bytes_max:
+                self._early_bytes += len(content)
+                self._early[sequence] = content

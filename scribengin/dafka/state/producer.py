@@ -3,15 +3,33 @@
 A record is kept until `acks_min` different stores have acknowledged it. A store that has gone takes its
 acknowledgements with it, but what was let go of before stays so. What is fetched comes from what is kept, by sequence:
 whatever was acknowledged meanwhile, the bytes under a sequence are those that were published under it.
+
+Records that wait to be sent go together in one frame, if whoever listens takes that (`Audience`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from scribengin.dafka.state.audience import Audience
 from scribengin.dafka.state.instructions import DafkaPartition, Send
-from scribengin.dafka.wire import DirectHead, DirectRecord, Fetch, GetHeads, Head, Message, StoreAck
+from scribengin.dafka.state.kept import KeptRecords
+from scribengin.dafka.wire import (
+    DirectBatch,
+    DirectHead,
+    DirectRecord,
+    Fetch,
+    GetHeads,
+    Head,
+    LiveBatch,
+    LiveRecord,
+    Message,
+    StoreAck,
+    Subscription,
+    groups,
+    within,
+)
 from scribengin.errors import ProducerFull
 
 _REQUESTERS_MAX = 1000
@@ -26,7 +44,7 @@ class _Answer(NamedTuple):
 
 class ProducerState:
     """One producer of one topic. `next` is the sequence of the record to publish next, `acked` how far enough stores
-    have all (the first sequence that is still kept)."""
+    have all (the first sequence that is still kept). Without `batches`, each record has its frame, whoever listens."""
 
     def __init__(
         self,
@@ -36,16 +54,33 @@ class ProducerState:
         records_max: int = 1_000_000,
         head_interval_s: float = 1.0,
         first: int = 0,
+        batches: bool = True,
     ) -> None:
         self.partition = partition
-        self.next = self.acked = first
+        self._batches = batches
+        self._audience = Audience(partition.subject)
         self._acks_min = acks_min
         self._records_max = records_max
         self._head_interval_s = head_interval_s
         self._head_due_s: float | None = None
-        self._kept: dict[int, bytes] = {}
+        self._kept = KeptRecords(first)
         self._acked_by: dict[str, int] = {}
         self._answers: dict[str, _Answer] = {}
+
+    @property
+    def next(self) -> int:
+        """The sequence of the record to publish next."""
+        return self._kept.next
+
+    @property
+    def acked(self) -> int:
+        """How far enough stores have all."""
+        return self._kept.first
+
+    @property
+    def sends_batches(self) -> bool:
+        """Whether records that wait go together."""
+        return self._batches and self._audience.takes_batches
 
     @property
     def room(self) -> int:
@@ -53,18 +88,32 @@ class ProducerState:
         return self._records_max - len(self._kept)
 
     def publish(self, contents: Sequence[bytes], now_s: float) -> int:
-        """Number the records and keep them. Returns the sequence of the first: the shell sends them as LiveRecord.
-        Raises ProducerFull, and keeps none of them."""
+        """Number the records and keep them. Returns the sequence of the first: the shell sends them (`live`). Raises
+        ProducerFull, and keeps none of them."""
         if len(contents) > self.room:
             raise ProducerFull(
                 f"{len(self._kept)} records of '{self.partition.subject}' are unacknowledged, of {self._records_max}"
             )
         first = self.next
-        self._kept.update(enumerate(contents, first))
-        self.next += len(contents)
+        self._kept.add(contents)
         if self._head_due_s is None:
             self._head_due_s = now_s + self._head_interval_s
         return first
+
+    def live(self, first: int, contents: Sequence[bytes]) -> Iterator[LiveRecord | LiveBatch]:
+        """What to send of records that were published and wait, from the sequence `first` on."""
+        subject, address = self.partition
+        for group in _groups(contents, together=self.sends_batches):
+            if len(group) == 1:
+                yield LiveRecord(subject, address, subject, first, group[0])
+            else:
+                yield LiveBatch(subject, address, subject, first, group)
+            first += len(group)
+
+    def subscription(self, heard: Subscription) -> list[Send]:
+        """Somebody listens from now on, or does not any more."""
+        self._audience.heard(heard)
+        return []
 
     def message(self, message: Message, store: str) -> list[Send]:
         """A message has come from `store`: the address of the peer that it was received from."""
@@ -84,19 +133,18 @@ class ProducerState:
     def answers(self, records_max: int, bytes_max: int = 1024 * 1024) -> list[Send]:
         """The next few records that were fetched, in turn for each requester. Empty: nobody waits for any."""
         sent: list[Send] = []
-        size = 0
-        while self._answers and len(sent) < records_max and size < bytes_max:
+        records = size = 0
+        while self._answers and records < records_max and size < bytes_max:
             to, (sequence, end) = next(iter(self._answers.items()))
             del self._answers[to]
             sequence = max(sequence, self.acked)  # what was acknowledged meanwhile, a store has
-            stop = min(end, sequence + max(1, (records_max - len(sent)) // (len(self._answers) + 1)))
-            while sequence < stop and size < bytes_max:
-                content = self._kept[sequence]
-                sent.append(Send(DirectRecord(to, self.partition.address, self.partition.subject, sequence, content)))
-                size += len(content)
-                sequence += 1
-            if sequence < end:
-                self._answers[to] = _Answer(sequence, end)
+            stop = min(end, sequence + max(1, (records_max - records) // (len(self._answers) + 1)))
+            contents = within(self._kept.between(sequence, stop), bytes_max - size)
+            sent += map(Send, self._direct(to, sequence, contents))
+            records += len(contents)
+            size += sum(map(len, contents))
+            if sequence + len(contents) < end:
+                self._answers[to] = _Answer(sequence + len(contents), end)
         return sent
 
     def tick(self, now_s: float) -> list[Send]:
@@ -113,14 +161,30 @@ class ProducerState:
         self._acked_by[store] = max(end, self._acked_by.get(store, 0))
         by_stores = sorted(self._acked_by.values(), reverse=True)
         enough = by_stores[self._acks_min - 1] if len(by_stores) >= self._acks_min else 0
-        while self.acked < enough:
-            del self._kept[self.acked]
-            self.acked += 1
+        if enough > self.acked:
+            self._kept.release(enough)
+
+    def _direct(self, to: str, first: int, contents: Sequence[bytes]) -> Iterator[DirectRecord | DirectBatch]:
+        subject, address = self.partition
+        takes = self._batches and self._audience.takes_direct_batches(to)
+        for group in _groups(contents, together=takes):
+            if len(group) == 1:
+                yield DirectRecord(to, address, subject, first, group[0])
+            else:
+                yield DirectBatch(to, address, subject, first, group)
+            first += len(group)
 
     def _asked(self, fetch: Fetch) -> None:
-        """A requester is answered from where it asks last: it asks again for what did not come. What was let go of, a
-        store has, and answers."""
-        self._answers.pop(fetch.address, None)
+        """A requester is answered from where it asks last: it asks again for what did not come. Who asks for what
+        follows what it is getting, gets that behind it. What was let go of, a store has, and answers."""
+        before = self._answers.pop(fetch.address, None)
         end = min(fetch.sequence + fetch.records, self.next)
-        if self.acked <= fetch.sequence < end and len(self._answers) < _REQUESTERS_MAX:
+        if before is not None and before.end == fetch.sequence < end:
+            self._answers[fetch.address] = before._replace(end=end)
+        elif self.acked <= fetch.sequence < end and len(self._answers) < _REQUESTERS_MAX:
             self._answers[fetch.address] = _Answer(fetch.sequence, end)
+
+
+def _groups(contents: Sequence[bytes], *, together: bool) -> Iterable[Sequence[bytes]]:
+    """What goes into a frame each."""
+    return groups(contents) if together else ((content,) for content in contents)

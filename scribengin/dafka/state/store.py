@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from scribengin.dafka.state.audience import Audience
 from scribengin.dafka.state.instructions import (
     Append,
     DafkaPartition,
@@ -23,14 +24,17 @@ from scribengin.dafka.state.instructions import (
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
 from scribengin.dafka.wire import (
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     Message,
+    RecordsMessage,
     StoreAck,
     StoreHello,
     Subscription,
@@ -61,7 +65,10 @@ class StoreState:
         limits: IntakeLimits | None = None,
         heads_interval_s: float = 10.0,
         partitions_max: int = 100_000,
+        batches: bool = True,
     ) -> None:
+        self._batches = batches
+        self._audience = Audience()
         self.writer = writer
         self.reader = reader
         self.refused_partitions = 0
@@ -83,8 +90,10 @@ class StoreState:
 
     def writer_prefixes(self) -> list[bytes]:
         """What the writer subscribes to: what it has fetched, and all that is published."""
-        fetched = [topic_prefix(kind, self.writer, exact=False) for kind in (DirectRecord, DirectHead, Truncated)]
-        return [*fetched, *(topic_prefix(kind, "", exact=False) for kind in (LiveRecord, Head))]
+        direct, live = ([DirectBatch], [LiveBatch]) if self._batches else ([], [])
+        kinds = (DirectRecord, *direct, DirectHead, Truncated)
+        fetched = [topic_prefix(kind, self.writer, exact=False) for kind in kinds]
+        return [*fetched, *(topic_prefix(kind, "", exact=False) for kind in (LiveRecord, *live, Head))]
 
     def reader_prefixes(self) -> list[bytes]:
         """What the reader subscribes to."""
@@ -96,7 +105,7 @@ class StoreState:
         appends: dict[DafkaPartition, Append] = {}
         for message in messages:
             match message:
-                case LiveRecord() | DirectRecord():
+                case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     self._record(message, appends, now_s)
                 case Head() | DirectHead():
                     self._head(DafkaPartition(message.subject, message.address), message.sequence)
@@ -136,20 +145,25 @@ class StoreState:
         return []
 
     def subscription(self, heard: Subscription) -> list[StoreInstruction]:
-        """Somebody has subscribed to the reader: a consumer, which is greeted."""
+        """Somebody has subscribed to the reader, or has ended that. A consumer is greeted."""
+        self._audience.heard(heard)
         consumer = heard.address_of(StoreHello) if heard.begins else None
         return [] if consumer is None else [Send(StoreHello(consumer, self.reader))]
 
-    def _record(self, message: LiveRecord | DirectRecord, appends: dict[DafkaPartition, Append], now_s: float) -> None:
+    def answers_in_batches(self, to: str) -> bool:
+        """Whether what a requester reads of what is stored may go many records to a frame."""
+        return self._batches and self._audience.takes_direct_batches(to)
+
+    def _record(self, message: RecordsMessage, appends: dict[DafkaPartition, Append], now_s: float) -> None:
         partition = DafkaPartition(message.subject, message.address)
         intake = self._intakes.get(partition) or self._met(partition)
         if intake is None:
             return
         first = intake.next
-        if message.sequence < first:
+        if message.sequence + len(message.contents) <= first:
             if partition in self._stored:
                 self._acknowledge[partition] = None
-        elif ready := intake.record(message.sequence, message.content, now_s):
+        elif ready := intake.records(message.sequence, message.contents, now_s):
             append = appends.get(partition)
             if append is None:
                 appends[partition] = Append(partition, first, ready)

@@ -1,5 +1,6 @@
 """Dafka's bytes: the frames that producers, consumers and stores exchange, and those of the tower."""
 
+from scribengin.dafka.wire.batches import groups, packed_groups, within
 from scribengin.dafka.wire.beacons import (
     WELCOME,
     Beacon,
@@ -12,6 +13,7 @@ from scribengin.dafka.wire.beacons import (
 from scribengin.dafka.wire.frames import (
     VERSION,
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
@@ -20,8 +22,10 @@ from scribengin.dafka.wire.frames import (
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     Message,
+    RecordsMessage,
     StoreAck,
     StoreHello,
     Subscription,
@@ -29,6 +33,7 @@ from scribengin.dafka.wire.frames import (
     decode,
     decode_subscription,
     encode,
+    pack_place,
     pack_sequence,
     record_prefix,
     topic_prefix,
@@ -39,6 +44,7 @@ __all__ = [
     "WELCOME",
     "Beacon",
     "ConsumerHello",
+    "DirectBatch",
     "DirectHead",
     "DirectRecord",
     "Fetch",
@@ -47,9 +53,11 @@ __all__ = [
     "GetHeads",
     "Head",
     "HeadsTold",
+    "LiveBatch",
     "LiveRecord",
     "Message",
     "PeerBeacon",
+    "RecordsMessage",
     "StoreAck",
     "StoreHello",
     "Subscription",
@@ -61,7 +69,11 @@ __all__ = [
     "encode",
     "encode_beacon",
     "encode_peer",
+    "groups",
+    "pack_place",
     "pack_sequence",
+    "packed_groups",
     "record_prefix",
     "topic_prefix",
+    "within",
 ]

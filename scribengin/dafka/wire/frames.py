@@ -1,28 +1,32 @@
 """Messages between producers, consumers and stores, as Dafka's C programs write them.
 
 The first frame is the message's id (one letter), its topic with a NUL behind it, the version octet 1, and the fields.
-Records have a second frame, their content. Sockets subscribe to the beginning of the first frame: that is why the topic
-stands there, and not among the fields. For direct messages the topic is the address of who shall have it.
+Records have a second frame, their content, and so have batches. Sockets subscribe to the beginning of the first frame:
+that is why the topic stands there, and not among the fields. For direct messages the topic is the address of who shall
+have it.
 
     string   u8 length, bytes            sequence  u64, big-endian
     longstr  u32 length, bytes           records   u32, big-endian
 
-| id | class         | topic              | fields                              |
-|----|---------------|--------------------|-------------------------------------|
-| M  | LiveRecord    | the topic          | address, subject, sequence; content |
-| D  | DirectRecord  | who has asked      | address, subject, sequence; content |
-| F  | Fetch         | the producer       | address, subject, sequence, records |
-| K  | StoreAck      | the producer       | subject, sequence                   |
-| H  | Head          | the topic          | address, subject, sequence          |
-| E  | DirectHead    | who has asked      | address, subject, sequence          |
-| G  | GetHeads      | the topic          | address                             |
-| W  | ConsumerHello | the store          | address, count of subjects, longstr |
-| L  | StoreHello    | the consumer       | address                             |
-| T  | Truncated     | who has asked      | address, subject, sequence          |
-| Z  | HeadsTold     | who has asked      | address                             |
+| id | class         | topic         | fields                                       |
+|----|---------------|---------------|----------------------------------------------|
+| M  | LiveRecord    | the topic     | address, subject, sequence; content          |
+| D  | DirectRecord  | who has asked | address, subject, sequence; content          |
+| F  | Fetch         | the producer  | address, subject, sequence, records          |
+| K  | StoreAck      | the producer  | subject, sequence                            |
+| H  | Head          | the topic     | address, subject, sequence                   |
+| E  | DirectHead    | who has asked | address, subject, sequence                   |
+| G  | GetHeads      | the topic     | address                                      |
+| W  | ConsumerHello | the store     | address, count of subjects, longstr          |
+| L  | StoreHello    | the consumer  | address                                      |
+| T  | Truncated     | who has asked | address, subject, sequence                   |
+| Z  | HeadsTold     | who has asked | address                                      |
+| N  | LiveBatch     | the topic     | address, subject, sequence, records; content |
+| P  | DirectBatch   | who has asked | address, subject, sequence, records; content |
 
-The last two are ours: C programs never subscribe to them, so they never reach these. Every string is UTF-8. A frame
-that is longer than its fields is refused, as is any other version: nothing is guessed at.
+The last four are ours: C programs never subscribe to them, so they never reach these. A batch is many records in one
+content (`batches`), from `sequence` on. Every string is UTF-8. A frame that is longer than its fields is refused, as is
+any other version: nothing is guessed at.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
+from scribengin.dafka.wire.batches import pack, unpack
 from scribengin.errors import FrameInvalid
 
 Frames = Sequence[bytes]
@@ -45,6 +50,8 @@ _U32 = Struct(">I")
 _U64 = Struct(">Q")
 pack_sequence = _U64.pack
 """The last eight bytes of a record's first frame, of a sequence that fits."""
+pack_place = Struct(">QI").pack
+"""The last twelve bytes of a batch's first frame: the sequence of its first record, and how many it has."""
 _T = TypeVar("_T")
 
 
@@ -57,6 +64,11 @@ class LiveRecord(NamedTuple):
     sequence: int
     content: bytes
 
+    @property
+    def contents(self) -> Sequence[bytes]:
+        """As of a batch of one."""
+        return (self.content,)
+
 
 class DirectRecord(NamedTuple):
     """A record that was fetched. `to` has asked for it; `address` is the producer's."""
@@ -66,6 +78,31 @@ class DirectRecord(NamedTuple):
     subject: str
     sequence: int
     content: bytes
+
+    @property
+    def contents(self) -> Sequence[bytes]:
+        """As of a batch of one."""
+        return (self.content,)
+
+
+class LiveBatch(NamedTuple):
+    """Records as their producer publishes them, from `sequence` on. Whoever takes them has subscribed to batches."""
+
+    topic: str
+    address: str
+    subject: str
+    sequence: int
+    contents: Sequence[bytes]
+
+
+class DirectBatch(NamedTuple):
+    """Records that were fetched, from `sequence` on. `to` has asked for them, and has subscribed to batches."""
+
+    to: str
+    address: str
+    subject: str
+    sequence: int
+    contents: Sequence[bytes]
 
 
 class Fetch(NamedTuple):
@@ -154,7 +191,11 @@ Message = (
     | StoreHello
     | Truncated
     | HeadsTold
+    | LiveBatch
+    | DirectBatch
 )
+RecordsMessage = LiveRecord | DirectRecord | LiveBatch | DirectBatch
+"""What brings records, each as many `contents` from `sequence` on."""
 
 IDS: dict[type[Message], bytes] = {
     LiveRecord: b"M",
@@ -168,9 +209,12 @@ IDS: dict[type[Message], bytes] = {
     StoreHello: b"L",
     Truncated: b"T",
     HeadsTold: b"Z",
+    LiveBatch: b"N",
+    DirectBatch: b"P",
 }
 """The letter that each message begins with."""
 _LETTERS = {letter: kind for kind, letter in IDS.items()}
+_WITH_CONTENT = (LiveRecord, DirectRecord, LiveBatch, DirectBatch)
 
 
 class Subscription(NamedTuple):
@@ -194,8 +238,9 @@ def topic_prefix(kind: type[Message], topic: str, *, exact: bool = True) -> byte
 
 
 @lru_cache(maxsize=1024)
-def record_prefix(kind: type[LiveRecord | DirectRecord], topic: str, address: str, subject: str) -> bytes:
-    """The first frame of a record but for the eight bytes of its sequence. It is the same for all of a partition."""
+def record_prefix(kind: type[RecordsMessage], topic: str, address: str, subject: str) -> bytes:
+    """The first frame of a record but for its sequence, or of a batch but for its place. It is the same for all of a
+    partition."""
     return _start(kind, topic) + _string(address) + _string(subject)
 
 
@@ -207,6 +252,11 @@ def encode(message: Message) -> list[bytes]:
             # Classes are hashable; of those whose instances are compared as tuples mypy does not know it.
             first = record_prefix(kind, message[0], message.address, message.subject)  # type: ignore[arg-type]
             return [first + _sequence(message.sequence), message.content]
+        case LiveBatch() | DirectBatch():
+            content = pack(message.contents)
+            _sequence(message.sequence + len(message.contents) - 1)
+            first = record_prefix(type(message), message[0], message.address, message.subject)  # type: ignore[arg-type]
+            return [first + pack_place(message.sequence, len(message.contents)), content]
         case Head() | DirectHead() | Truncated():
             named = _string(message.address) + _string(message.subject)
             return [_start(type(message), message[0]) + named + _sequence(message.sequence)]
@@ -231,7 +281,7 @@ def decode(frames: Frames) -> Message:
     kind = _LETTERS.get(frames[0][:1])
     if kind is None:
         raise FrameInvalid(f"a message begins with {frames[0][:1]!r}, which is no id of Dafka's")
-    expected = 2 if kind in (LiveRecord, DirectRecord) else 1
+    expected = 2 if kind in _WITH_CONTENT else 1
     if len(frames) != expected:
         raise FrameInvalid(f"a {kind.__name__} has {len(frames)} frames, and not {expected}")
     fields = _Fields(frames[0], kind)
@@ -303,6 +353,14 @@ class _Fields:
             raise self._invalid(f"says that it has {count} subjects, for which it is too short")
         return tuple(self.longstr() for _ in range(count))
 
+    def batch(self, content: bytes) -> tuple[int, list[bytes]]:
+        """The sequence of the first record, and all of them."""
+        sequence, records = self.sequence(), self.count()
+        contents = unpack(content, records)
+        if sequence + records - 1 > SEQUENCE_MAX:
+            raise self._invalid(f"has {records} records from {sequence} on, and sequences end with 2**64 - 1")
+        return sequence, contents
+
     def end(self) -> None:
         if self._at != len(self._frame):
             raise self._invalid(f"has {len(self._frame) - self._at} bytes behind its fields")
@@ -337,6 +395,8 @@ _DECODERS: dict[type[Message], Callable[..., Message]] = {
     StoreHello: lambda f: StoreHello(f.topic, f.string()),
     Truncated: lambda f: Truncated(f.topic, f.string(), f.string(), f.sequence()),
     HeadsTold: lambda f: HeadsTold(f.topic, f.string()),
+    LiveBatch: lambda f, content: LiveBatch(f.topic, f.string(), f.string(), *f.batch(content)),
+    DirectBatch: lambda f, content: DirectBatch(f.topic, f.string(), f.string(), *f.batch(content)),
 }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
+import zmq
 
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaRecord, DafkaTower
 from scribengin.errors import ConfigInvalid, DafkaClosed, DafkaError, ProducerFull, RecordsUnacknowledged
+from scribengin.testing.waiting import wait_until
 from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
 
 
@@ -49,6 +52,66 @@ def test_a_reader_that_is_slow_holds_its_consumer_back_and_loses_nothing(config:
         for first in range(0, 5000, 100):
             producer.publish_many([b"%d" % n for n in range(first, first + 100)])
         assert [record.content for record in read(consumer, 5000)] == [b"%d" % n for n in range(5000)]
+
+
+def numbers(first: int, end: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, end)]
+
+
+class _AsACProgram:
+    """Listens to a producer as a C consumer does: to records and heads of a topic, in frames of their own."""
+
+    def __init__(self, producer: DafkaProducer) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.SUB)
+        for prefix in (b"Mflights", b"Hflights"):
+            self._socket.setsockopt(zmq.SUBSCRIBE, prefix)
+        self._socket.connect(producer.endpoint)
+
+    def heard(self, timeout_ms: int) -> list[list[bytes]]:
+        """What has come, after waiting for something for so long."""
+        found = []
+        while self._socket.poll(timeout_ms):
+            found.append(self._socket.recv_multipart())
+            timeout_ms = 0
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+
+def test_a_c_program_gets_each_record_alone_and_ours_go_on_in_order(config: DafkaConfig) -> None:
+    with DafkaProducer("flights", config) as producer, DafkaConsumer(["flights"], config) as consumer:
+        producer.publish_many(numbers(0, 100))
+        contents = [record.content for record in read(consumer, 100)]
+        wait_until(lambda: producer.sends_batches)
+        with closing(_AsACProgram(producer)) as program:
+            wait_until(lambda: not producer.sends_batches)
+            producer.publish_many(numbers(100, 600))
+            alone: list[list[bytes]] = []
+            while not alone or alone[-1][-1] != b"599":
+                alone += [frames for frames in program.heard(10_000) if frames[0].startswith(b"M")]
+            assert [frames[1] for frames in alone] == numbers(100, 600)
+        contents += [record.content for record in read(consumer, 500)]
+        wait_until(lambda: producer.sends_batches)
+        producer.publish_many(numbers(600, 1000))
+        contents += [record.content for record in read(consumer, 400)]
+        assert contents == numbers(0, 1000)
+        assert producer.invalid_frames == consumer.invalid_frames == 0
+
+
+@pytest.mark.parametrize("without", ["producer", "consumer"])
+def test_roles_of_which_one_exchanges_no_batches_get_all_the_same(config: DafkaConfig, without: str) -> None:
+    single = config.model_copy(update={"batches": False})
+    of_producer, of_consumer = (single if without == role else config for role in ("producer", "consumer"))
+    with DafkaProducer("flights", of_producer) as producer:
+        producer.publish_many(numbers(0, 300))
+        with DafkaConsumer(["flights"], of_consumer) as consumer:
+            contents = [record.content for record in read(consumer, 300)]
+            producer.publish_many(numbers(300, 600))
+            assert [*contents, *(record.content for record in read(consumer, 300))] == numbers(0, 600)
+            assert not producer.sends_batches
 
 
 def test_topics_that_begin_alike_are_told_apart(config: DafkaConfig) -> None:

@@ -12,6 +12,7 @@ from scribengin.dafka.wire import (
     WELCOME,
     Beacon,
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
@@ -19,6 +20,7 @@ from scribengin.dafka.wire import (
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     Message,
     PeerBeacon,
@@ -61,6 +63,8 @@ MESSAGES: list[Message] = [
     StoreHello(CONSUMER, STORE),
     Truncated(CONSUMER, PRODUCER, "hello", 12),
     HeadsTold(CONSUMER, PRODUCER),
+    LiveBatch("hello", PRODUCER, "hello", 7, [b"content", b"", b"x" * 1000]),
+    DirectBatch(CONSUMER, PRODUCER, "grüße", 2**64 - 2, [b"", b""]),
 ]
 
 

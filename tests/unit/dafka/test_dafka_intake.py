@@ -9,24 +9,34 @@ LIMITS = IntakeLimits(fetch_records_max=100, early_records_max=10, early_bytes_m
 
 def test_records_in_order_are_handed_out_at_once_and_others_in_their_turn() -> None:
     intake = PartitionIntake(0, LIMITS)
-    assert intake.record(0, b"0", 0.0) == [b"0"]
-    assert intake.record(2, b"2", 0.0) == []
-    assert intake.record(3, b"3", 0.0) == []
-    assert intake.record(1, b"1", 0.0) == [b"1", b"2", b"3"]
-    assert intake.record(1, b"1", 0.0) == []
+    assert intake.records(0, [b"0"], 0.0) == [b"0"]
+    assert intake.records(2, [b"2"], 0.0) == []
+    assert intake.records(3, [b"3"], 0.0) == []
+    assert intake.records(1, [b"1"], 0.0) == [b"1", b"2", b"3"]
+    assert intake.records(1, [b"1"], 0.0) == []
     assert intake.next == 4
     assert not intake.is_behind
 
 
 def test_only_what_is_missing_is_fetched_and_only_once_until_time_has_passed() -> None:
     intake = PartitionIntake(0, LIMITS)
-    intake.record(5, b"5", 0.0)
+    intake.records(5, [b"5"], 0.0)
     assert intake.missing(0.0) == (0, 5)
     assert intake.missing(0.9) is None
     assert intake.missing(1.0) == (0, 5)
-    intake.record(0, b"0", 1.5)
+    intake.records(0, [b"0"], 1.5)
     assert intake.missing(2.1) is None  # something came: the rest may be on its way
     assert intake.missing(2.5) == (1, 4)
+
+
+def test_records_that_are_published_meanwhile_put_off_no_fetch() -> None:
+    """A fetch that got lost is sent again, however busy the partition is."""
+    intake = PartitionIntake(0, LIMITS)
+    intake.records(5, [b"5"], 0.0)
+    assert intake.missing(0.0) == (0, 5)
+    for n in range(6, 16):
+        intake.records(n, [b""], n / 16)
+    assert intake.missing(1.0) == (0, 5)
 
 
 def test_a_long_way_behind_is_fetched_window_by_window_without_waiting() -> None:
@@ -36,7 +46,7 @@ def test_a_long_way_behind_is_fetched_window_by_window_without_waiting() -> None
     while (missing := intake.missing(0.0)) is not None:
         asked.append(missing)
         for n in range(missing[0], sum(missing)):
-            intake.record(n, b"", 0.0)
+            intake.records(n, [b""], 0.0)
     assert asked == [(0, 100), (100, 100), (200, 50)]
     assert not intake.is_behind
 
@@ -46,18 +56,18 @@ def test_a_fetch_whose_last_record_came_is_over_and_what_it_lacks_is_asked_for_a
     intake.head(4)
     assert intake.missing(0.0) == (0, 5)
     for n in (0, 2, 3, 4):
-        intake.record(n, b"", 0.1)
+        intake.records(n, [b""], 0.1)
     assert intake.missing(0.1) == (1, 1)
 
 
 def test_what_comes_early_is_kept_within_limits_and_fetched_later() -> None:
     intake = PartitionIntake(0, LIMITS)
     for n in range(1, 30):
-        intake.record(n, b"x" * 50, 0.0)
+        intake.records(n, [b"x" * 50], 0.0)
     assert len(intake._early) == 10
-    intake.record(30, b"x" * 10_000, 0.0)
+    intake.records(30, [b"x" * 10_000], 0.0)
     assert intake._early_bytes == 500
-    assert intake.record(0, b"", 0.0) == [b"", *[b"x" * 50] * 10]
+    assert intake.records(0, [b""], 0.0) == [b"", *[b"x" * 50] * 10]
     assert intake._early_bytes == 0
     assert intake.missing(5.0) == (11, 20)
 
@@ -87,7 +97,7 @@ def test_one_who_keeps_it_is_enough() -> None:
     intake.head(20)
     intake.missing(0.0)
     intake.truncated(12)
-    assert intake.record(0, b"", 0.5) == [b""]
+    assert intake.records(0, [b""], 0.5) == [b""]
     assert intake.missing(2.0) == (1, 20)
     assert intake.halted_at is None
 
@@ -95,6 +105,51 @@ def test_one_who_keeps_it_is_enough() -> None:
 def test_skipping_takes_along_what_is_there() -> None:
     intake = PartitionIntake(0, LIMITS)
     for n in (2, 5, 6):
-        intake.record(n, b"%d" % n, 0.0)
+        intake.records(n, [b"%d" % n], 0.0)
     assert intake.skip_to(5, 0.0) == [b"5", b"6"]
     assert (intake.next, intake._early, intake._early_bytes) == (7, {}, 0)
+
+
+def contents(first: int, end: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, end)]
+
+
+def test_a_batch_of_which_some_is_known_brings_the_rest() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    assert intake.records(0, contents(0, 4), 0.0) == contents(0, 4)
+    assert intake.records(2, contents(2, 4), 0.0) == []
+    assert intake.records(2, contents(2, 7), 0.0) == contents(4, 7)
+    assert (intake.next, intake.is_behind) == (7, False)
+
+
+def test_a_batch_replaces_what_came_early_and_goes_on_with_what_is_behind_it() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    assert intake.records(3, contents(3, 5), 0.0) == []
+    assert intake.records(6, contents(6, 9), 0.0) == []
+    assert intake.missing(0.0) == (0, 3)
+    assert intake.records(0, contents(0, 6), 0.0) == contents(0, 9)
+    assert (intake.next, intake._early, intake._early_bytes) == (9, {}, 0)
+    assert not intake.is_behind
+
+
+def test_of_a_batch_that_comes_early_as_much_is_kept_as_fits() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    assert intake.records(1, contents(1, 30), 0.0) == []
+    assert len(intake._early) == LIMITS.early_records_max
+    assert intake.records(0, contents(0, 1), 0.0) == contents(0, 11)
+    assert intake.missing(0.0) == (11, 19)
+
+
+def test_the_next_window_is_asked_for_when_half_of_one_has_come() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    intake.head(249)
+    assert intake.missing(0.0) == (0, 100)
+    assert intake.records(0, contents(0, 49), 0.1) == contents(0, 49)
+    assert intake.missing(0.1) is None
+    assert intake.records(49, contents(49, 60), 0.2) == contents(49, 60)
+    assert intake.missing(0.2) == (100, 100)
+    assert intake.missing(0.3) is None  # more than half of what was asked for is on its way
+    assert intake.missing(1.2) == (60, 100)  # it has not come
+    assert intake.records(60, contents(60, 160), 1.3) == contents(60, 160)
+    assert intake.missing(1.3) == (160, 90)
+    assert intake.missing(1.3) is None

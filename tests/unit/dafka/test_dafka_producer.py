@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from scribengin.dafka.state import DafkaPartition, ProducerState, Send
-from scribengin.dafka.wire import DirectHead, DirectRecord, Fetch, GetHeads, Head, StoreAck
+from scribengin.dafka.wire import (
+    DirectBatch,
+    DirectHead,
+    DirectRecord,
+    Fetch,
+    GetHeads,
+    Head,
+    LiveBatch,
+    LiveRecord,
+    StoreAck,
+    Subscription,
+    topic_prefix,
+)
 from scribengin.errors import ProducerFull
 
 ME, ASKER, STORE, OTHER_STORE = "AA" * 16, "BB" * 16, "CC" * 16, "DD" * 16
@@ -188,3 +200,38 @@ def test_who_asks_for_heads_is_told_at_once() -> None:
     publish(state, 3)
     assert state.message(GetHeads("hello", ASKER), ASKER) == [Send(DirectHead(ASKER, ME, "hello", 2))]
     assert state.message(GetHeads("hello2", ASKER), ASKER) == []
+
+
+def test_records_that_wait_go_together_unless_somebody_takes_each_alone() -> None:
+    state = producer()
+    publish(state, 5)
+    five = [content(n) for n in range(5)]
+    alone = [LiveRecord("hello", ME, "hello", n, content(n)) for n in range(5)]
+    assert list(state.live(0, five)) == [LiveBatch("hello", ME, "hello", 0, five)]
+    assert list(state.live(0, five[:1])) == alone[:1]
+    state.subscription(Subscription(True, b"Mhello"))
+    assert list(state.live(0, five)) == alone
+    state.subscription(Subscription(False, b"Mhello"))
+    assert state.sends_batches
+    assert list(producer(batches=False).live(0, five)) == alone
+
+
+def test_an_answer_comes_in_batches_to_whoever_listens_to_them() -> None:
+    state = producer()
+    publish(state, 10)
+    state.subscription(Subscription(True, topic_prefix(DirectBatch, ASKER, exact=False)))
+    for asker in (ASKER, OTHER_STORE):
+        state.message(Fetch(ME, asker, "hello", 2, 3), asker)
+    assert state.answers(100) == [
+        Send(DirectBatch(ASKER, ME, "hello", 2, [content(n) for n in (2, 3, 4)])),
+        *(Send(DirectRecord(OTHER_STORE, ME, "hello", n, content(n))) for n in (2, 3, 4)),
+    ]
+
+
+def test_who_asks_for_what_follows_gets_the_rest_before_it() -> None:
+    state = producer()
+    publish(state, 20)
+    state.message(Fetch(ME, ASKER, "hello", 0, 10), ASKER)
+    assert [send.message.sequence for send in state.answers(6) if isinstance(send.message, DirectRecord)] == [*range(6)]
+    state.message(Fetch(ME, ASKER, "hello", 10, 5), ASKER)
+    assert answered(state) == [*range(6, 15)]

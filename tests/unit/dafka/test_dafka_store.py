@@ -15,17 +15,20 @@ from scribengin.dafka.state import (
 )
 from scribengin.dafka.wire import (
     ConsumerHello,
+    DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
     GetHeads,
     Head,
     HeadsTold,
+    LiveBatch,
     LiveRecord,
     StoreAck,
     StoreHello,
     Subscription,
     Truncated,
+    topic_prefix,
 )
 
 WRITER, READER, PRODUCER, CONSUMER = "AA" * 16, "AB" * 16, "BB" * 16, "CC" * 16
@@ -179,3 +182,23 @@ def test_a_thousand_hellos_are_a_thousand_answers_and_nothing_is_kept_of_them() 
         answer = state.asked(ConsumerHello(READER, f"{n:032X}", ("hello",) * 100))
         assert len(answer) == 2  # the head, and that it is all
     assert vars(state) == before
+
+
+def batch(first: int, end: int) -> LiveBatch:
+    return LiveBatch("hello", PRODUCER, "hello", first, [b"%d" % n for n in range(first, end)])
+
+
+def test_a_batch_is_its_records_and_only_what_is_new_of_it_is_stored() -> None:
+    state = store({HELLO: StoredRange(0, 5)})
+    assert state.messages([batch(3, 5)], 0.0) == [ack(4)]
+    assert state.messages([batch(3, 7), live(7), batch(8, 10)], 0.0) == [appended(5, 10)]
+    assert state.messages([batch(12, 14)], 0.0) == [Send(Fetch(PRODUCER, WRITER, "hello", 10, 2))]
+    assert state.messages([DirectBatch(WRITER, PRODUCER, "hello", 10, [b"10", b"11"])], 0.0) == [appended(10, 14)]
+
+
+def test_it_answers_in_batches_whoever_listens_to_them() -> None:
+    state = store()
+    state.subscription(Subscription(True, topic_prefix(DirectBatch, CONSUMER, exact=False)))
+    assert [state.answers_in_batches(one) for one in (CONSUMER, PRODUCER)] == [True, False]
+    state.subscription(Subscription(False, topic_prefix(DirectBatch, CONSUMER, exact=False)))
+    assert not state.answers_in_batches(CONSUMER)

@@ -17,7 +17,7 @@ _SIZES = (16, 100, 1_000)
 _LIVE_PER_S, _LIVE_BYTES = 1_000, 100
 _LIVE_SECONDS_A_RUN = 6
 _GUARANTEES = {
-    "publish": "one producer, until a store has all of it: acknowledged after an fsync, a frame for each record",
+    "publish": "one producer, until a store has all: acknowledged after an fsync, many records a frame",
     "stored": "one consumer reads from the store; the producer has gone",
     "live": f"{_LIVE_PER_S}/s of {_LIVE_BYTES} B from a producer to a consumer, while a store takes them, too",
 }

@@ -1,0 +1,46 @@
+"""Records in memory by their sequences: what a producer keeps until stores have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_CHUNK = 1024
+
+
+class KeptRecords:
+    """Sequences from `first` up to `next`, without a gap. Parts of many records are added, read and let go of at once;
+    what was let go of takes memory until its chunk of 1,024 is gone."""
+
+    def __init__(self, first: int) -> None:
+        self.first = self.next = first
+        self._chunks: dict[int, list[bytes]] = {}
+        self._origin = first
+
+    def __len__(self) -> int:
+        return self.next - self.first
+
+    def add(self, contents: Sequence[bytes]) -> None:
+        """Keep these, too: the first of them as `next`."""
+        at = 0
+        while at < len(contents):
+            number, within = divmod(self.next - self._origin, _CHUNK)
+            part = contents[at : at + _CHUNK - within]
+            self._chunks.setdefault(number, []).extend(part)
+            self.next += len(part)
+            at += len(part)
+
+    def between(self, first: int, end: int) -> list[bytes]:
+        """Those from `first` up to `end`, all of which are kept."""
+        found: list[bytes] = []
+        while first < end:
+            number, within = divmod(first - self._origin, _CHUNK)
+            part = self._chunks[number][within : within + end - first]
+            found += part
+            first += len(part)
+        return found
+
+    def release(self, end: int) -> None:
+        """Keep none before `end`, which is one of them, or behind the last."""
+        for number in range((self.first - self._origin) // _CHUNK, (end - self._origin) // _CHUNK):
+            del self._chunks[number]
+        self.first = end
