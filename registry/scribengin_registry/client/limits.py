@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import RegistryError
@@ -11,6 +12,7 @@ REQUEST_BYTES_MAX = 900 * 1024
 """A server drops the connection at a request of 1 MiB (its jute.maxbuffer), and nobody would know why."""
 
 
+@lru_cache(maxsize=4096)  # every request asks, about the same paths again and again
 def checked_path(path: str) -> str:
     """`path`, if it is absolute and in its normal form. Raises RegistryError."""
     names = path.split("/")[1:]
