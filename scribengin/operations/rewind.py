@@ -24,7 +24,7 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import remove_checkpoints
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
+from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated, RewindOvertaken
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
@@ -108,8 +108,8 @@ class Rewind:
     def apply(self) -> None:
         """Move all streams, or none.
 
-        Raises DataflowBusy when a task has been taken over meanwhile, or retention has taken what was to be read again,
-        CommitTooLarge; then nothing was changed. And OutcomeUnknown.
+        Raises DataflowBusy when a task has been taken over meanwhile, RewindOvertaken when retention has taken what was
+        to be read again, CommitTooLarge; then nothing was changed. And OutcomeUnknown.
         """
         operations = [self._operation(move) for move in self._moves]
         size = sum(len(operation.path) + len(operation.data) for operation in operations)
@@ -131,7 +131,7 @@ class Rewind:
                 "again"
             ) from None
 
-        if self._at.kind in ("dlsn", "time", "offset"):  # the ends of a stream move, and are where they are
+        if self._at.kind != "latest":  # behind the end there is nothing to take, but the beginning moves, too
             self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
@@ -139,7 +139,7 @@ class Rewind:
 
     def _keep_or_move_back(self, versions: Sequence[int]) -> None:
         """A log is held back for the dataflow only from where that stands. So until the positions had moved anybody
-        could take what lies before; from now on nobody can. Raises DataflowBusy."""
+        could take what lies before; from now on nobody can. Raises RewindOvertaken."""
         try:
             with self._open() as resources:
                 for move in self._moves:
@@ -152,9 +152,9 @@ class Rewind:
             ]
             with failpoint("rewind.back"):
                 self._view.registry.commit(back)
-            raise DataflowBusy(
+            raise RewindOvertaken(
                 f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
-                "rewind it to a later place"
+                "try again, or rewind it to a later place"
             ) from None
 
     def _streams(self) -> Iterator[tuple[str, SourceStreamDescriptor]]:

@@ -210,9 +210,17 @@ class LogSource(Source):
             with self._namespace.open_reader(stream.name, self._start(at)) as reader:
                 found = reader.read(1) if at.kind == "time" else []  # a time may lie within an entry
                 dlsn = found[0].dlsn if found else reader.position
+                if at.kind == "dlsn":
+                    self._refuse_to_come(stream.name, dlsn)
                 return {**dlsn.to_json(), "directory": reader.directory}
         except (InconsistentLog, PositionTruncated) as error:
             raise ConfigInvalid(f"source '{self._name}': {error}") from None
+
+    def _refuse_to_come(self, log: str, dlsn: DLSN) -> None:
+        """Whoever is sent behind the end never reads what comes there first. Raises InconsistentLog."""
+        end = self._namespace.end_dlsn(log)
+        if dlsn > end:
+            raise InconsistentLog(f"log '{log}': {dlsn} lies behind its end {end}; use the end")
 
     def _start(self, at: StartAt) -> Start:
         if at.kind == "time":

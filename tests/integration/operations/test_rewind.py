@@ -165,7 +165,7 @@ def test_an_owner_that_comes_in_between_keeps_everything_as_it_was(view: Dataflo
     assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words") == before
 
 
-@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), StartAt("time", 0)], ids=str)
+@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), StartAt("time", 0), StartAt("earliest")], ids=str)
 def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_as_it_was(
     view: DataflowView, logs: LogNamespace, at: StartAt
 ) -> None:
@@ -273,6 +273,17 @@ def test_a_place_that_there_is_not_changes_nothing(
     assert named in done.err
     assert len(done.err.splitlines()) == 1
     assert whole_tree(view.registry, "/scribengin") == before
+
+
+def test_a_place_that_is_still_to_come_is_refused_for_what_comes_before_it_would_be_passed_over(
+    view: DataflowView, logs: LogNamespace
+) -> None:
+    with logs.open_writer("words/0") as first, logs.open_writer("words/1") as second:
+        for writer in (first, second):
+            writer.write(b"10").result(120)
+        with pytest.raises(ConfigInvalid, match="lies behind its end"):
+            Rewind(view, StartAt("dlsn", "3/2/0"), "words")
+        assert len(Rewind(view, StartAt("dlsn", "3/1/0"), "words").streams) == 2
 
 
 def test_one_that_runs_is_not_rewound(line: CommandLine, view: DataflowView) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.console import RenderableType
 
@@ -13,7 +12,7 @@ from scribengin.base.model import Position
 from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import DataflowBusy
+from scribengin.errors import DataflowBusy, RewindOvertaken
 from scribengin.operations.lifecycle import author, await_masters_gone
 from scribengin.operations.rewind import Rewind, Rewound
 from scribengin_tools.rendering.text import table
@@ -36,26 +35,19 @@ def rewind(view: DataflowView, at: StartAt, source: str | None) -> list[Rewound]
     """Move the streams to where that place is now: what was shown before somebody said yes may be gone. Returns from
     where they came, and where they landed.
 
-    A purge in between that takes the beginning is seen by looking again: from then on the logs are held back for the
-    dataflow, where it is to be read on. Raises what Rewind and its `apply` raise; DataflowBusy if purges keep coming.
+    A purge that takes the beginning in between is no reason to refuse: there is another beginning then. Raises what
+    Rewind and its `apply` raise; RewindOvertaken if purges keep coming.
     """
-    begun: dict[tuple[str, str], Position | None] = {}
     for _attempt in range(_TRIES_MAX):
         planned = Rewind(view, at, source)
-        planned.apply()
-        begun = {**{(s.source, s.stream): s.before for s in planned.streams}, **begun}
-        if at.kind != "earliest" or not _moved_on(view, at, source, planned):
-            return [replace(s, before=begun[s.source, s.stream]) for s in planned.streams]
-    raise DataflowBusy(f"the beginning of what '{view.dataflow}' reads keeps being purged: rewind it again")
-
-
-def _moved_on(view: DataflowView, at: StartAt, source: str | None, planned: Rewind) -> bool:
-    """Whether the place is another one by now."""
-    try:
-        now = Rewind(view, at, source)
-    except DataflowBusy:  # somebody has it run again already, from there
-        return False
-    return [stream.after for stream in now.streams] != [stream.after for stream in planned.streams]
+        try:
+            planned.apply()
+        except RewindOvertaken:
+            if at.kind != "earliest":
+                raise
+        else:
+            return planned.streams
+    raise RewindOvertaken(f"the beginning of what '{view.dataflow}' reads keeps being purged: rewind it again")
 
 
 def shown(streams: Sequence[Rewound]) -> RenderableType:
