@@ -313,6 +313,10 @@ class Source(ABC):
         """Have the system keep what the dataflow has not committed of these streams. Called by its master before there
         are tasks for them: until a worker opens a reader, nobody else would. Idempotent."""
 
+    def moved_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:  # noqa: B027  most systems cannot
+        """Positions of these streams went back: whoever has asked for them before, and is about to give up what is to
+        be read again, must ask again. After that it is looked whether it is still there. Idempotent."""
+
     @abstractmethod
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         """A reader of one of the streams."""

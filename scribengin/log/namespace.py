@@ -478,15 +478,17 @@ class LogNamespace(ClosedAtExit):
 
         Raises LogNotFound, PositionTruncated, InconsistentLog (no position of this log), LogError (that would be back).
         """
-        return RegisteredReaders(self._metadata(name)).register(
-            lambda: self._catalog(name), reader, position, commit_log
-        )
+        readers = RegisteredReaders(self._metadata(name))
+        return readers.register(lambda: self._catalog(name), reader, position, commit_log)
 
     def register_hold(self, name: str, hold: RetentionHold, *, commit_log: str | None = None) -> DLSN:
         """As `register_reader`, for a dataflow: the reader is called `hold.reader`. Raises the same."""
-        return RegisteredReaders(self._metadata(name)).register(
-            lambda: self._catalog(name), hold.reader, None, commit_log, hold
-        )
+        readers = RegisteredReaders(self._metadata(name))
+        return readers.register(lambda: self._catalog(name), hold.reader, None, commit_log, hold)
+
+    def reader_moved_back(self, name: str) -> None:
+        """A reader's commit log went back: whoever is about to give up records looks again. Raises LogNotFound."""
+        RegisteredReaders(self._metadata(name)).moved_back()
 
     def retention_holds(self, name: str) -> dict[RetentionHold, DLSN]:
         """The dataflows that the log is held back for, and where each stands. Raises LogNotFound."""

@@ -143,7 +143,9 @@ class Rewind:
         try:
             with self._open() as resources:
                 for move in self._moves:
-                    with closing(resources.sources[move.stream.source].open_reader(move.stream)) as reader:
+                    source = resources.sources[move.stream.source]
+                    source.moved_back([move.stream])  # who looked before, and takes it only now, has to look again
+                    with closing(source.open_reader(move.stream)) as reader:
                         reader.lag(move.told.after)
         except PositionTruncated as error:
             back: list[Operation] = [

@@ -264,6 +264,6 @@ RARE_LOG_MISTAKES: dict[Mistake, Aim] = {
 
 def aimed(seed: int, where: Where, storage: Storage = "logs", stops: Sequence[str] = ()) -> Plan:
     """The plan of a seed, with faults that are likely to meet a mistake."""
-    chance, plan = random.Random(seed), drawn(seed, storage, stops)
+    chance, plan = random.Random(seed), drawn(seed, storage, stops, rewound=False)
     faults = tuple(Fault(kind, at, chance.randint(1, 8), 3.5 if kind in LASTING else 0.0) for kind, at in where)
     return replace(plan, records=30, faults=(*plan.faults, *faults))

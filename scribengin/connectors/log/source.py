@@ -201,6 +201,10 @@ class LogSource(Source):
             for stream in streams:
                 self._hold_log(self._namespace, stream.name)
 
+    def moved_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:
+        for stream in streams:
+            self._namespace.reader_moved_back(stream.name)
+
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         self.retention_hold([stream])  # its master's word may be older than that a log is held back
         return LogStreamReader(self._namespace.open_reader(stream.name), stream)

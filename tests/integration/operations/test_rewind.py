@@ -18,7 +18,7 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy
+from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, ReaderBehind
 from scribengin.log import DLSN, LogNamespace
 from scribengin.operations.rewind import Rewind
 from scribengin.testing.failpoints import at_failpoint
@@ -178,6 +178,19 @@ def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_a
     assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words").keys() == before.keys()
     assert [read_on(view, "words", stream) for stream in STREAMS] == [[], []]
     assert view.registry.find(commit_log(view, "lines", "lines/0")) is None
+
+
+@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), EARLIEST], ids=str)
+def test_who_looked_before_the_positions_moved_and_would_truncate_after_it_looks_again(
+    view: DataflowView, logs: LogNamespace, at: StartAt
+) -> None:
+    environment = Environment(registry=view.registry, dataflow="flow", nodes=STREAM_NODES)
+    with OpenedDataflow(view.config().value, environment) as opened:
+        opened.sources["words"].retention_hold([SourceStreamDescriptor(source="words", name=name) for name in STREAMS])
+    overtaken = at_failpoint("log.metadata:before", lambda _stop: Rewind(view, at, "words").apply())
+    with overtaken, pytest.raises(ReaderBehind):
+        logs.truncate("words/1", DLSN(2, 0, 0))
+    assert read_on(view, "words", "words/1") == numbers(3 if at.kind == "dlsn" else 0)
 
 
 def test_a_stream_that_somebody_owns_is_not_moved(view: DataflowView) -> None:
