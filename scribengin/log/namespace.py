@@ -63,7 +63,7 @@ from scribengin.log.write.restored import Restoration, TakenBack, give_up_missin
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.senders import Senders, read_senders
 from scribengin.log.write.writer import LogWriter
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 from scribengin_registry.errors import NodeMissing
 
 
@@ -486,9 +486,9 @@ class LogNamespace(ClosedAtExit):
         readers = RegisteredReaders(self._metadata(name))
         return readers.register(lambda: self._catalog(name), hold.reader, None, commit_log, hold)
 
-    def reader_moved_back(self, name: str) -> None:
-        """A reader's commit log went back: whoever is about to give up records looks again. Raises LogNotFound."""
-        RegisteredReaders(self._metadata(name)).moved_back()
+    def reader_goes_back(self, name: str) -> Operation:
+        """For a transaction in which a commit log goes back: nothing may be given up meanwhile. Raises LogNotFound."""
+        return RegisteredReaders(self._metadata(name)).goes_back()
 
     def retention_holds(self, name: str) -> dict[RetentionHold, DLSN]:
         """The dataflows that the log is held back for, and where each stands. Raises LogNotFound."""

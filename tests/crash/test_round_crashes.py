@@ -64,7 +64,6 @@ ELSEWHERE: dict[str, str] = {
     "log.segment_move": "a registry went back, and files are set aside: test_log_restored",
     "log.take_back": "the same",
     "log.reader_move": "somebody who moves a reader; a dataflow moves by its commit log: test_log_registered_readers",
-    "log.reader_moved_back": "an operator moves positions back: test_rewind, and the simulator's rewinds",
     "log.reader_unregister": "a dataflow is deleted, or somebody else stops reading: the same",
     "log.reader_lock": "a subscriber's lock, which dataflows do not take: test_log_reader_lock",
     "log.reader_node": "the same",

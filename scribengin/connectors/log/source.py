@@ -65,7 +65,7 @@ from scribengin.log import (
     Start,
     Time,
 )
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 
 KIND = "log"
 NOUN = "log"
@@ -201,9 +201,8 @@ class LogSource(Source):
             for stream in streams:
                 self._hold_log(self._namespace, stream.name)
 
-    def moved_back(self, streams: Sequence[SourceStreamDescriptor]) -> None:
-        for stream in streams:
-            self._namespace.reader_moved_back(stream.name)
+    def goes_back(self, stream: SourceStreamDescriptor) -> Sequence[Operation]:
+        return (self._namespace.reader_goes_back(stream.name),)
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         self.retention_hold([stream])  # its master's word may be older than that a log is held back

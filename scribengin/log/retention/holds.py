@@ -10,7 +10,7 @@ transaction fail, and looks again. Later moves go forward only, and need no such
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 
 from scribengin.base.commit_log import CommitLog, CommitLogPath, check_commit_log
 from scribengin.base.failpoints import failpoint
@@ -125,12 +125,12 @@ class RegisteredReaders:
         what = f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; give it another id"
         return win_race(attempt, races=(), exhausted=lambda: LogBusy(what))
 
-    def moved_back(self) -> None:
-        """A reader's commit log went back. Whoever has asked for that before, and is about to give up what is wanted
-        again, finds the log's head changed, and looks again. Raises LogNotFound."""
+    def goes_back(self) -> Operation:
+        """For the transaction in which a reader's commit log goes back: it touches the log's head. So that transaction
+        fails if anything was given up since this was asked. And whoever has looked at the readers before, and would
+        give up what is wanted again, fails and looks again. Raises LogNotFound."""
         head, version = self._metadata.head()
-        with suppress(VersionConflict), failpoint("log.reader_moved_back"):  # what others have changed does as well
-            self._registry.set(self._metadata.segments_path, head.to_bytes(), version)
+        return Set(self._metadata.segments_path, head.to_bytes(), version)
 
     def unregister(self, reader: str) -> bool:
         """Forget `reader`, and say whether it was there. Raises LogBusy while it holds its subscriber's lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,15 +181,22 @@ def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_a
     assert view.registry.find(commit_log(view, "lines", "lines/0")) is None
 
 
+@pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), EARLIEST], ids=str)
 def test_who_looked_before_the_positions_moved_and_would_truncate_after_it_looks_again(
-    view: DataflowView, logs: LogNamespace, at: StartAt
+    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch, at: StartAt, *, dies: bool
 ) -> None:
     environment = Environment(registry=view.registry, dataflow="flow", nodes=STREAM_NODES)
     with OpenedDataflow(view.config().value, environment) as opened:
         opened.sources["words"].retention_hold([SourceStreamDescriptor(source="words", name=name) for name in STREAMS])
-    overtaken = at_failpoint("log.metadata:before", lambda _stop: Rewind(view, at, "words").apply())
-    with overtaken, pytest.raises(ReaderBehind):
+    if dies:
+        monkeypatch.setattr(Rewind, "_keep_or_move_back", lambda _self, _versions: die("once it has moved them"))
+
+    def rewound(_stop: str) -> None:
+        with suppress(SystemExit):
+            Rewind(view, at, "words").apply()
+
+    with at_failpoint("log.metadata:before", rewound), pytest.raises(ReaderBehind):
         logs.truncate("words/1", DLSN(2, 0, 0))
     assert read_on(view, "words", "words/1") == numbers(3 if at.kind == "dlsn" else 0)
 
