@@ -40,6 +40,7 @@ ScribenginError
 │   └── RangeGone              a planned range's file was dropped since; plan it again
 ├── DataflowError
 │   ├── DataflowNotFound · DataflowExists · DataflowBusy                 exit code 2
+│   │   └── RewindOvertaken    what was to be read again has gone meanwhile
 │   ├── ChainNotFound · ChainExists                                       exit code 2
 │   ├── EditConflict           somebody else has edited the dataflow's config meanwhile        exit code 2
 │   ├── StaleOwner             another worker owns the task's streams now
@@ -274,6 +275,10 @@ class DataflowBusy(DataflowError):
     exit_code = 2
 
 
+class RewindOvertaken(DataflowBusy):
+    """What was to be read again has gone meanwhile, and nothing was rewound."""
+
+
 class ChainNotFound(DataflowError):
     """No chain of that name, or no dataflow of that name in it."""
 
@@ -489,6 +494,7 @@ __all__ = [
     "RecoveryRefused",
     "RegistryError",
     "ResourceTaken",
+    "RewindOvertaken",
     "ScribenginError",
     "SenderUnknown",
     "ServerDown",

@@ -13,14 +13,13 @@ steps: its commit logs say what they would become (`prepared`), the other system
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from scribengin.base.model import Descriptor, JsonObject, Part, Position, path_within
+from scribengin.base.model import Descriptor, JsonObject, Part, Position, indented, path_within
 from scribengin.base.names import LOCKS
 from scribengin.errors import ConfigInvalid, DecisionMissing
 from scribengin_registry.contract import Registry, Set
@@ -131,7 +130,7 @@ class CommitLog(Descriptor):
         for part in (value, value["prepared"]):
             if part is not None and part["batch"] is None:
                 del part["batch"]
-        return json.dumps(value, indent=1, ensure_ascii=False).encode()
+        return indented(value)
 
     def preparing(self, moved: CommitLog, decision: Decision) -> CommitLog:
         """This commit log, saying that it would become `moved`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import quote, unquote
 
@@ -147,6 +148,7 @@ EntryName = Annotated[str, AfterValidator(_entry)]
 """The same, right below that directory."""
 
 
+@lru_cache(maxsize=4096)  # every path of a stream asks
 def node_name(name: str) -> str:
     """`name` as a single node or file name: percent-encoded, so that it holds no slash and is no dot name."""
     encoded = quote(name, safe="")

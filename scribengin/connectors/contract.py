@@ -34,7 +34,7 @@ from scribengin.base.model import LIVE, NEVER, RESTART, Config, Descriptor, Json
 from scribengin.base.records import PAYLOAD as PAYLOAD
 from scribengin.base.records import RECORD_SCHEMA as RECORD_SCHEMA
 from scribengin.errors import ConfigInvalid, DataflowError
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 
 # RECORD_SCHEMA is what connectors of records read and write: a payload, and beside it what the system can carry. A
 # source may add columns after these. Its sinks take batches that have at least `payload`, in any column order, and of
@@ -321,6 +321,12 @@ class Source(ABC):
     def retention_hold(self, streams: Sequence[SourceStreamDescriptor]) -> None:  # noqa: B027  most systems cannot
         """Have the system keep what the dataflow has not committed of these streams. Called by its master before there
         are tasks for them: until a worker opens a reader, nobody else would. Idempotent."""
+
+    def goes_back(self, stream: SourceStreamDescriptor) -> Sequence[Operation]:
+        """What the transaction needs in which a position of this stream goes back: it fails if anything of the stream
+        was given up since this was asked, and so does whoever looked at the position before, and would give up what is
+        to be read again. Nothing, where the system keeps no such account."""
+        return ()
 
     @abstractmethod
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:

@@ -63,7 +63,7 @@ from scribengin.log.write.restored import Restoration, TakenBack, give_up_missin
 from scribengin.log.write.segment_chain import SegmentChain
 from scribengin.log.write.senders import Senders, read_senders
 from scribengin.log.write.writer import LogWriter
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 from scribengin_registry.errors import NodeMissing
 
 
@@ -478,15 +478,17 @@ class LogNamespace(ClosedAtExit):
 
         Raises LogNotFound, PositionTruncated, InconsistentLog (no position of this log), LogError (that would be back).
         """
-        return RegisteredReaders(self._metadata(name)).register(
-            lambda: self._catalog(name), reader, position, commit_log
-        )
+        readers = RegisteredReaders(self._metadata(name))
+        return readers.register(lambda: self._catalog(name), reader, position, commit_log)
 
     def register_hold(self, name: str, hold: RetentionHold, *, commit_log: str | None = None) -> DLSN:
         """As `register_reader`, for a dataflow: the reader is called `hold.reader`. Raises the same."""
-        return RegisteredReaders(self._metadata(name)).register(
-            lambda: self._catalog(name), hold.reader, None, commit_log, hold
-        )
+        readers = RegisteredReaders(self._metadata(name))
+        return readers.register(lambda: self._catalog(name), hold.reader, None, commit_log, hold)
+
+    def reader_goes_back(self, name: str) -> Operation:
+        """For a transaction in which a commit log goes back: nothing may be given up meanwhile. Raises LogNotFound."""
+        return RegisteredReaders(self._metadata(name)).goes_back()
 
     def retention_holds(self, name: str) -> dict[RetentionHold, DLSN]:
         """The dataflows that the log is held back for, and where each stands. Raises LogNotFound."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
@@ -26,8 +26,10 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import remove_checkpoints
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated
+from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated, RewindOvertaken
 from scribengin.operations.lifecycle import author, await_masters_gone
+from scribengin_registry.client import operation_bytes
+from scribengin_registry.compare_and_set import LookAgain, win_race
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
@@ -113,38 +115,70 @@ class Rewind:
     def apply(self) -> None:
         """Move all streams, or none.
 
-        Raises DataflowBusy when a task has been taken over meanwhile, or retention has taken what was to be read again,
-        CommitTooLarge; then nothing was changed. And OutcomeUnknown.
+        Raises DataflowBusy when a task has been taken over meanwhile, RewindOvertaken when retention has taken what was
+        to be read again, CommitTooLarge; then nothing was changed. And OutcomeUnknown.
         """
-        operations = [self._operation(move) for move in self._moves]
-        size = sum(len(operation.path) + len(operation.data) for operation in operations)
-        if size > TRANSACTION_BYTES_MAX:
-            raise CommitTooLarge(
-                f"the positions of {len(operations)} streams are {size} bytes, and they move in one transaction of "
-                f"{TRANSACTION_BYTES_MAX} at most: rewind one source after the other (--source)"
-            )
+        operations: list[Operation] = [self._operation(move) for move in self._moves]
+        _refuse_if_too_large(operations)
         for move in self._moves:
             if move.version is None:
                 self._make_room(move.path.rpartition("/")[0])
-        everything: list[Operation] = [*operations]
-        try:
-            with failpoint("rewind.commit"):
-                versions = self._view.registry.commit(everything)
-        except (VersionConflict, NodeExists, NodeMissing):
-            raise DataflowBusy(
-                f"a task of '{self._view.dataflow}' was taken over meanwhile: nothing was rewound; pause it, then try "
-                "again"
-            ) from None
-
-        if self._at.kind in ("dlsn", "time", "offset"):  # the ends of a stream move, and are where they are
+        versions = self._commit(operations)
+        if self._at.kind != "latest":  # behind the end there is nothing to take, but the beginning moves, too
             self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
             remove_checkpoints(self._view.dataflow, self._state, named)
 
+    def _commit(self, operations: Sequence[Operation]) -> list[int]:
+        """The versions of the commit logs. Raises DataflowBusy, RewindOvertaken."""
+
+        def attempt() -> list[int]:
+            guards = self._guards()
+            everything = [*operations, *guards]
+            _refuse_if_too_large(everything)
+            try:
+                with failpoint("rewind.commit"):
+                    return self._view.registry.commit(everything)[: len(operations)]
+            except (VersionConflict, NodeExists, NodeMissing) as error:
+                if error.path in {guard.path for guard in guards}:  # a log has got another segment
+                    raise LookAgain from None
+                raise self._taken_over() from None
+
+        return win_race(attempt, races=(), exhausted=self._taken_over)
+
+    def _taken_over(self) -> DataflowBusy:
+        return DataflowBusy(
+            f"a task of '{self._view.dataflow}' was taken over meanwhile: nothing was rewound; pause it, then try again"
+        )
+
+    def _guards(self) -> list[Operation]:
+        """A log is held back for the dataflow only from where that stands, and whoever takes what lies before has
+        looked at that a while ago. So nobody may take anything between this look and the transaction, nor after it by
+        what was seen before it. Raises RewindOvertaken."""
+        guards: list[Operation] = []
+        if self._at.kind == "latest":
+            return guards
+        with self._open() as resources:
+            for move in self._moves:
+                source = resources.sources[move.stream.source]
+                guards += source.goes_back(move.stream)  # before it is looked
+                try:
+                    with closing(source.open_reader(move.stream)) as reader:
+                        reader.lag(move.told.after)
+                except PositionTruncated as error:
+                    raise self._overtaken(error) from None
+        return guards
+
+    def _overtaken(self, error: PositionTruncated) -> RewindOvertaken:
+        return RewindOvertaken(
+            f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
+            "try again, or rewind it to a later place"
+        )
+
     def _keep_or_move_back(self, versions: Sequence[int]) -> None:
-        """A log is held back for the dataflow only from where that stands. So until the positions had moved anybody
-        could take what lies before; from now on nobody can. Raises DataflowBusy."""
+        """Where a system keeps no account of readers, anybody may have taken what was to be read again while the
+        positions moved. Raises RewindOvertaken."""
         try:
             with self._open() as resources:
                 for move in self._moves:
@@ -157,10 +191,7 @@ class Rewind:
             ]
             with failpoint("rewind.back"):
                 self._view.registry.commit(back)
-            raise DataflowBusy(
-                f"'{self._view.dataflow}' was not rewound: what it was to read again has gone meanwhile ({error}); "
-                "rewind it to a later place"
-            ) from None
+            raise self._overtaken(error) from None
 
     def _streams(self) -> Iterator[tuple[str, SourceStreamDescriptor]]:
         for name, task in self._view.tasks().items():
@@ -196,6 +227,15 @@ class Rewind:
                 self._view.registry.create(path, parents=True)
 
 
+def _refuse_if_too_large(operations: Sequence[Operation]) -> None:
+    size = sum(map(operation_bytes, operations))
+    if size > TRANSACTION_BYTES_MAX:
+        raise CommitTooLarge(
+            f"the positions of a rewind are {size} bytes with what is checked beside them, and they move in one "
+            f"transaction of {TRANSACTION_BYTES_MAX} at most: rewind one source after the other (--source)"
+        )
+
+
 def refuse_while_it_runs(view: DataflowView) -> None:
     """Raise DataflowBusy unless the dataflow is paused or has ended, and DataflowNotFound."""
     state, name = view.status().state, view.dataflow
@@ -210,26 +250,19 @@ def rewind(view: DataflowView, at: StartAt, source: str | None) -> list[Rewound]
     """Move the streams to where that place is now: what was shown before somebody said yes may be gone. Returns from
     where they came, and where they landed.
 
-    A purge in between that takes the beginning is seen by looking again: from then on the logs are held back for the
-    dataflow, where it is to be read on. Raises what Rewind and its `apply` raise; DataflowBusy if purges keep coming.
+    A purge that takes the beginning in between is no reason to refuse: there is another beginning then. Raises what
+    Rewind and its `apply` raise; RewindOvertaken if purges keep coming.
     """
-    begun: dict[tuple[str, str], Position | None] = {}
     for _attempt in range(_TRIES_MAX):
         planned = Rewind(view, at, source)
-        planned.apply()
-        begun = {**{(s.source, s.stream): s.before for s in planned.streams}, **begun}
-        if at.kind != "earliest" or not _moved_on(view, at, source, planned):
-            return [replace(s, before=begun[s.source, s.stream]) for s in planned.streams]
-    raise DataflowBusy(f"the beginning of what '{view.dataflow}' reads keeps being purged: rewind it again")
-
-
-def _moved_on(view: DataflowView, at: StartAt, source: str | None, planned: Rewind) -> bool:
-    """Whether the place is another one by now."""
-    try:
-        now = Rewind(view, at, source)
-    except DataflowBusy:  # somebody has it run again already, from there
-        return False
-    return [stream.after for stream in now.streams] != [stream.after for stream in planned.streams]
+        try:
+            planned.apply()
+        except RewindOvertaken:
+            if at.kind != "earliest":
+                raise
+        else:
+            return planned.streams
+    raise RewindOvertaken(f"the beginning of what '{view.dataflow}' reads keeps being purged: rewind it again")
 
 
 def record(view: DataflowView, moved: Sequence[Rewound], at: StartAt) -> None:

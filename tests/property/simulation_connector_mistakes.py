@@ -86,7 +86,7 @@ CONNECTOR_MISTAKES: dict[Mistake, tuple[Storage, Aim]] = {
         "files",
         Aim(18, ("zombie", "files.merge_write:after"), ("zombie", "files.merge_decide:before")),
     ),
-    read_segments_beside_their_merge: ("files", Aim(0)),
+    read_segments_beside_their_merge: ("files", Aim(3)),
     read_what_is_not_committed: ("kafka", Aim(0)),
     count_records_for_offsets: ("kafka", Aim(0)),
     spread_files_by_their_names_of_now: ("files", Aim(0)),

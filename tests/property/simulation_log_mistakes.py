@@ -6,7 +6,7 @@ As `simulation_mistakes`, which has those of rounds, masters and workers.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -262,8 +262,8 @@ RARE_LOG_MISTAKES: dict[Mistake, Aim] = {
 """What one schedule in a hundred catches, though it is aimed at it."""
 
 
-def aimed(seed: int, where: Where, storage: Storage = "logs") -> Plan:
+def aimed(seed: int, where: Where, storage: Storage = "logs", stops: Sequence[str] = ()) -> Plan:
     """The plan of a seed, with faults that are likely to meet a mistake."""
-    chance, plan = random.Random(seed), drawn(seed, storage)
+    chance, plan = random.Random(seed), drawn(seed, storage, stops, rewound=False)
     faults = tuple(Fault(kind, at, chance.randint(1, 8), 3.5 if kind in LASTING else 0.0) for kind, at in where)
     return replace(plan, records=30, faults=(*plan.faults, *faults))

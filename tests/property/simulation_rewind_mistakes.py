@@ -8,12 +8,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from scribengin.base.commit_log import CommitLog
+from scribengin.connectors.log.source import LogSource
 from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.log import DLSN
+from scribengin.log.retention.holds import RegisteredReaders
 from scribengin.operations.rewind import Rewind
 from scribengin.testing.simulation.plan import Fault, Plan, RewindTo, Storage, drawn
 from scribengin_registry.contract import ANY_VERSION, Create, Delete, Operation, Set
@@ -61,7 +65,41 @@ def rewind_the_sinks_too(patch: pytest.MonkeyPatch) -> None:
 
 def rewind_to_what_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether what is to be read again was truncated while the positions moved."""
+    patch.setattr(Rewind, "_guards", lambda _self: [])
     patch.setattr(Rewind, "_keep_or_move_back", lambda _self, _versions: None)
+
+
+def rewind_to_a_beginning_that_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """The same, of those alone who go back to where a log begins: that moves, too."""
+    guards, keep = Rewind._guards, Rewind._keep_or_move_back
+    patch.setattr(Rewind, "_guards", lambda self: [] if self._at.kind == "earliest" else guards(self))
+    patch.setattr(
+        Rewind, "_keep_or_move_back", lambda self, versions: self._at.kind == "earliest" or keep(self, versions)
+    )
+
+
+def rewind_to_what_is_still_to_come(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether a log has come to the position that it is to be read from."""
+    patch.setattr(LogSource, "_refuse_to_come", lambda _self, _log, _dlsn: None)
+
+
+def rewind_the_first_stream(patch: pytest.MonkeyPatch) -> None:
+    """All streams but one stay where they are."""
+    real = Rewind._streams
+    patch.setattr(Rewind, "_streams", lambda self: islice(real(self), 1))
+
+
+def hold_back_for_no_rewind(patch: pytest.MonkeyPatch) -> None:
+    """A log is held back from the furthest position that its reader ever had, as if there were no way back."""
+    furthest: dict[str, DLSN] = {}
+
+    def position(self: Any, reader: Any) -> DLSN:
+        key = f"{self._path} {reader.commit_log}"
+        furthest[key] = max(furthest.get(key, DLSN.INITIAL), real(self, reader))
+        return furthest[key]
+
+    real = RegisteredReaders._position
+    patch.setattr(RegisteredReaders, "_position", position)
 
 
 def _write_as(patch: pytest.MonkeyPatch, change: Callable[[Create | Set], Operation]) -> None:
@@ -109,10 +147,13 @@ def _commit_as(patch: pytest.MonkeyPatch, split: Callable[[Any, Sequence[Operati
 class RewindAim:
     """The seed that caught a mistake last, on what, and the faults that it does harm at."""
 
-    def __init__(self, seed: int, *where: tuple[Any, str], storage: Storage = "memory") -> None:
+    def __init__(
+        self, seed: int, *where: tuple[Any, str], storage: Storage = "memory", to: RewindTo = "earlier"
+    ) -> None:
         self.seed = seed
         self.where: Where = where
         self.storage = storage
+        self.to = to
 
     def plan(self, seed: int) -> Plan:
         """The plan of a seed, rewound twice, with faults that are likely to meet the mistake."""
@@ -120,8 +161,7 @@ class RewindAim:
         faults = tuple(
             Fault(kind, at, chance.randint(1, 3), 3.5 if kind in LASTING else 0.0) for kind, at in self.where
         )
-        to: RewindTo = "earlier"
-        rewinds = ((round(chance.uniform(3.0, 6.0), 3), to), (round(chance.uniform(6.0, 9.0), 3), to))
+        rewinds = tuple((round(chance.uniform(begin_s, begin_s + 3.0), 3), self.to) for begin_s in (3.0, 6.0))
         return replace(plan, records=30, rewinds=rewinds, faults=(*plan.faults, *faults))
 
 
@@ -131,8 +171,14 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     forget_the_fence_with_a_rewind: RewindAim(0),
     rewind_by_deleting: RewindAim(0),
     rewind_stream_by_stream: RewindAim(0),
-    rewind_the_sinks_too: RewindAim(2, ("kill", "round.commit:after")),
+    rewind_the_sinks_too: RewindAim(4, ("kill", "round.commit:after")),
     rewind_to_what_is_gone: RewindAim(
-        45, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+        9, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
     ),
+    rewind_to_a_beginning_that_is_gone: RewindAim(
+        0, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"
+    ),
+    rewind_to_what_is_still_to_come: RewindAim(1, storage="logs", to="anywhere"),
+    rewind_the_first_stream: RewindAim(0),
+    hold_back_for_no_rewind: RewindAim(4, storage="logs"),
 }

@@ -17,8 +17,8 @@ from scribengin.testing.simulation.world import simulate
 from scribengin_dev.simulate import main, simulated, smallest_failing
 from tests.property import simulation_mistakes as mistakes
 
-SCHEDULES = 1_000
-AT_ONCE = 200
+SCHEDULES = 2_000
+AT_ONCE = 400
 Results = Iterator[tuple[int, str | None, float]]
 
 
@@ -45,7 +45,7 @@ def test_schedules_that_broke_the_simulator_once_keep_every_promise(storage: Sto
 
 @pytest.mark.long
 def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
-    plans = ((3, "kafka"), (7, "logs"), (19, "files"), (19, "memory"))
+    plans = ((3, "kafka"), (7, "logs"), (11, "files"), (19, "files"), (19, "memory"))
     here = "".join(simulate(drawn(*plan), every_stop=True).transcript for plan in plans)
     program = (
         "import sys; from scribengin.testing.simulation.plan import drawn;"

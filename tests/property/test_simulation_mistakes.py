@@ -6,16 +6,18 @@ only one seed in a hundred catches is looked for in full runs: any change of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from scribengin.testing.simulation.plan import Plan, drawn
-from scribengin.testing.simulation.world import simulate
+from scribengin.testing.simulation.world import MakeSystem, simulate
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
 from tests.property.simulation_log_mistakes import LOG_MISTAKES, RARE_LOG_MISTAKES, Aim, aimed
 from tests.property.simulation_mistakes import MISTAKES, Mistake
 from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
+from tests.property.simulation_sink_mistakes import SINK_MISTAKES
 
 SEEDS_MAX = 500
 pytestmark = pytest.mark.long
@@ -49,18 +51,30 @@ def test_a_mistake_of_a_source_or_a_merge_is_caught(mistake: Mistake) -> None:
     _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where, storage))
 
 
-def _check_caught(mistake: Mistake, last: int, plan_of: Callable[[int], Plan]) -> None:
-    broken = (seed for seed in (last, *range(SEEDS_MAX)) if _is_broken_by(mistake, plan_of(seed)))
-    caught = next(broken, None)
+@pytest.mark.parametrize("mistake", SINK_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_of_a_sink_is_caught(mistake: Mistake) -> None:
+    aim = SINK_MISTAKES[mistake]
+    said = _check_caught(mistake, aim.seed, aim.plan, aim.make_system)
+    assert re.search(aim.said, said)
+
+
+def _check_caught(
+    mistake: Mistake, last: int, plan_of: Callable[[int], Plan], make_system: MakeSystem | None = None
+) -> str:
+    """What is said of it."""
+    told = ((seed, _told_of(mistake, plan_of(seed), make_system)) for seed in (last, *range(SEEDS_MAX)))
+    caught, said = next(((seed, said) for seed, said in told if said is not None), (None, ""))
     assert caught is not None
-    right = simulate(plan_of(caught))
+    right = simulate(plan_of(caught), make_system=make_system)
     assert right.failure is None, f"the schedule breaks a promise without the mistake:\n{right.transcript}"
     if caught != last:
         print(f"{mistake.__name__} is caught by seed {caught} by now")
+    return said
 
 
-def _is_broken_by(mistake: Mistake, plan: Plan) -> bool:
+def _told_of(mistake: Mistake, plan: Plan, make_system: MakeSystem | None) -> str | None:
     """Made anew for every schedule: what it remembers of another one would catch what nobody has done."""
     with pytest.MonkeyPatch.context() as patch:
         mistake(patch)
-        return simulate(plan).failure is not None
+        failure = simulate(plan, make_system=make_system).failure
+        return None if failure is None else str(failure)

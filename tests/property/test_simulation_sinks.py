@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import re
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from scribengin.base.commit_log import CommitDescriptor, Decision
+from scribengin.base.commit_log import CommitDescriptor
 from scribengin.connectors.contract import (
     Attempt,
     Sink,
@@ -24,9 +23,7 @@ from scribengin.connectors.contract import (
     SinkStreamWriter,
     TransactionCoordinator,
 )
-from scribengin.connectors.kafka.sink.transaction import KafkaTransaction
 from scribengin.errors import StaleOwner
-from scribengin.filesystems.contract import NewFile
 from scribengin.testing import check_sink
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.simulation import simulate_sink
@@ -35,13 +32,8 @@ from scribengin.testing.simulation.streams.files import FilesInMemory
 from scribengin.testing.simulation.streams.kafka import KafkaInMemory
 from scribengin.testing.simulation.streams.sinks import WatchedCoordinator, WatchedSink, WatchedWriter
 from scribengin.testing.simulation.world import MakeSystem, Outcome, simulate
-from tests.contract.connectors.test_sink_source_suites import (
-    Broken,
-    forgets_to_complete_in_recover,
-    leaves_what_the_dead_staged,
-    shows_in_prepare,
-)
 from tests.house.tree import ROOT
+from tests.property.simulation_sink_mistakes import DECISIONS, FILE_STOPS
 
 EXAMPLE = ROOT / "docs" / "examples" / "own_sink"
 SEEDS = range(120)
@@ -208,78 +200,16 @@ def test_what_is_told_of_a_mistake_is_small_and_can_be_read(
     assert "BROKEN: nothing is seen twice" in told[-1]
 
 
-FILE_STOPS = ("files.complete:after", "files.merge_decide:after", "files.merge_place:after", "files.merge_remove:after")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seeds", A_FEW, ids=len)
 def test_the_sink_of_files_keeps_every_promise(seeds: range) -> None:
     simulate_sink(FilesInMemory, seeds=seeds, stops=FILE_STOPS)
 
 
-def ends_in_the_cache(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NewFile, "sync", lambda self: None)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("mistake", "promise"),
-    [
-        (shows_in_prepare, "nothing is seen before it is committed"),
-        (forgets_to_complete_in_recover, "nothing acknowledged is lost"),
-        (leaves_what_the_dead_staged, "what is staged is completed or dropped"),
-        (ends_in_the_cache, "the disk lost it, restore it from elsewhere|records stay as they are"),
-    ],
-)
-def test_a_mistake_of_the_sink_of_files_is_found(
-    monkeypatch: pytest.MonkeyPatch, mistake: Broken, promise: str
-) -> None:
-    mistake(monkeypatch)
-    broken = first_broken(FilesInMemory, FILE_STOPS)
-    assert re.search(promise, f"{broken.promise} {broken.failure}")
-
-
-DECISIONS = (
-    *("round.prepare:after", "sink.prepare:after", "sink.commit:before", "sink.commit:after"),
-    *("sink.recover_decision:after", "sink.establish:after"),
-)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seeds", A_FEW, ids=len)
 def test_the_sink_of_kafka_keeps_every_promise(seeds: range) -> None:
     simulate_sink(KafkaInMemory, seeds=seeds, stops=DECISIONS)
-
-
-def asks_for_no_decision(patch: pytest.MonkeyPatch) -> None:
-    def recover(self: KafkaTransaction) -> None:
-        real(self)
-
-    real = KafkaTransaction.recover
-    patch.setattr(KafkaTransaction, "recover", recover)
-
-
-def leaves_the_decision_out(patch: pytest.MonkeyPatch) -> None:
-    """The transaction commits records alone: nobody can ask later whether it has."""
-
-    def prepare(self: KafkaTransaction, decision: Decision) -> None:
-        self.flush()
-        self._prepared = decision
-
-    patch.setattr(KafkaTransaction, "prepare", prepare)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "said"),
-    [
-        (asks_for_no_decision, "is prepared, and only .* can say whether it was committed there"),
-        (leaves_the_decision_out, "says that round .* was committed, and the registry knows of round"),
-    ],
-)
-def test_a_mistake_about_decisions_is_found(monkeypatch: pytest.MonkeyPatch, mistake: Broken, said: str) -> None:
-    mistake(monkeypatch)
-    broken = first_broken(KafkaInMemory, DECISIONS)
-    assert re.search(said, str(broken.failure))
 
 
 def test_a_sink_that_does_not_replay_is_told_so(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ transaction has, for a server is kept busy by long ones."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from scribengin_registry.contract import Create, Operation, Set
 from scribengin_registry.errors import RegistryError
@@ -15,6 +16,7 @@ BATCH_BYTES_MAX = REQUEST_BYTES_MAX // 2
 """Half of what a request may have: who adds some operations to a batch need not count."""
 
 
+@lru_cache(maxsize=4096)  # every request asks, about the same paths again and again
 def checked_path(path: str) -> str:
     """`path`, if it is absolute and in its normal form. Raises RegistryError."""
     names = path.split("/")[1:]

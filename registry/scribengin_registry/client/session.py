@@ -78,6 +78,8 @@ class SessionTracker:
     def await_usable(self, deadline: Deadline) -> SessionState:
         """Wait until the session is CONNECTED (maybe a new one) or CLOSED, or the deadline: the state then."""
         usable = (SessionState.CONNECTED, SessionState.CLOSED)
+        if (state := self._state) in usable:  # as nearly always: no lock for that
+            return state
         with self._changed:
             deadline.wait(partial(self._changed.wait_for, lambda: self._state in usable))
             return self._state

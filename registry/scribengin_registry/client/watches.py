@@ -67,6 +67,8 @@ class WatchTable:
 
     def take(self, what: What, path: str) -> list[Watch]:
         """Those that wait for a change of the node, in order: they are to be called, and wait no more."""
+        if (what, path) not in self._unfired:  # of most changes nobody is told: no lock for these
+            return []
         with self._lock:
             shared = self._unfired.get((what, path))
             return [] if shared is None else self._take(shared)

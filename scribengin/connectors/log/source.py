@@ -44,7 +44,7 @@ from scribengin.log import (
     Start,
     Time,
 )
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 
 NOUN = "log"
 STREAMS_TRIED = 1000
@@ -162,6 +162,9 @@ class LogSource(Source):
             for stream in streams:
                 self._hold_log(self._namespace, stream.name)
 
+    def goes_back(self, stream: SourceStreamDescriptor) -> Sequence[Operation]:
+        return (self._namespace.reader_goes_back(stream.name),)
+
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         self.retention_hold([stream])  # its master's word may be older than that a log is held back
         return LogStreamReader(self._namespace.open_reader(stream.name), stream)
@@ -171,9 +174,17 @@ class LogSource(Source):
             with self._namespace.open_reader(stream.name, self._start(at)) as reader:
                 found = reader.read(1) if at.kind == "time" else []  # a time may lie within an entry
                 dlsn = found[0].dlsn if found else reader.position
+                if at.kind == "dlsn":
+                    self._refuse_to_come(stream.name, dlsn)
                 return {**dlsn.to_json(), "directory": reader.directory}
         except (InconsistentLog, PositionTruncated) as error:
             raise ConfigInvalid(f"source '{self._name}': {error}") from None
+
+    def _refuse_to_come(self, log: str, dlsn: DLSN) -> None:
+        """Whoever is sent behind the end never reads what comes there first. Raises InconsistentLog."""
+        end = self._namespace.end_dlsn(log)
+        if dlsn > end:
+            raise InconsistentLog(f"log '{log}': {dlsn} lies behind its end {end}; use the end")
 
     def _start(self, at: StartAt) -> Start:
         if at.kind == "time":

@@ -131,6 +131,12 @@ def check_moved_together(moves: set[str], looked: Sequence[set[str]]) -> None:
         raise Violation("streams are rewound as one", "; ".join(sorted(moves)))
 
 
+def check_all_looked_at(streams: set[str], looked: set[str]) -> None:
+    """One rewind is of all streams that the dataflow's tasks have read all the while. Raises Violation."""
+    if not streams <= looked:
+        raise Violation("streams are rewound as one", f"{', '.join(sorted(streams - looked))} would not be moved")
+
+
 def check_nothing_lost(missing: Sequence[bytes]) -> None:
     """At the end. Raises Violation."""
     if missing:

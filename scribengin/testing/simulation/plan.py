@@ -15,7 +15,7 @@ RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away"]
 DiskFault = Literal["lose unsynced", "disk full"]
 FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault]
 Storage = Literal["memory", "logs", "kafka", "files", "sink"]
-RewindTo = Literal["earliest", "earlier", "latest"]
+RewindTo = Literal["earliest", "earlier", "latest", "anywhere"]
 
 SESSION_TIMEOUT_S = 2.0
 ZOMBIE_S = 3.0
@@ -24,7 +24,6 @@ FAULTS_END_S = 14.0
 """Later than that nothing is disturbed any more."""
 _REWOUND = 0.25
 """Of so many plans the first dataflow is rewound."""
-_NOT_REWOUND = frozenset({"sink", "logs"})
 
 _KINDS: tuple[FaultKind, ...] = (
     *("kill", "kill", "stall", "stall", "zombie", "zombie"),
@@ -36,7 +35,7 @@ _EDITS = (
     *("workers=1", "workers=3", "workers=0", "executors_per_worker=2", "tasks=1", "tasks=2", "tasks=3"),
     *("desired_state=paused", "sources.in.paused=true", "rebalance=1", "round.records_max=3"),
 )
-_REWINDS: tuple[RewindTo, ...] = ("earliest", "earlier", "latest")
+_REWINDS: tuple[RewindTo, ...] = ("earliest", "earlier", "latest", "anywhere")
 _OF_A_REWIND = (
     *("rewind.commit:before", "rewind.commit:after", "rewind.looked:after", "rewind.create:after"),
     *("rewind.back:before", "rewind.back:after"),
@@ -153,8 +152,8 @@ class Plan:
     edits: tuple[tuple[float, str], ...] = ()
     """When, and what of the config is changed: `workers=1`, `desired_state=paused`, `rebalance=1`."""
     rewinds: tuple[tuple[float, RewindTo], ...] = ()
-    """When somebody has the first dataflow read from another place: where its streams begin, some seconds ago, or
-    where they end."""
+    """When somebody has the first dataflow read from another place: where its streams begin, some seconds ago, where
+    they end, or at a position that is drawn."""
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -171,7 +170,7 @@ class Plan:
 
 def drawn(seed: int, storage: Storage | None = None, stops: Sequence[str] = (), *, rewound: bool = True) -> Plan:
     """The plan of a seed. Without `storage`, two of sixteen are on logs, one on Kafka and one on files, which all take
-    longer. Faults happen at `stops`, too. `rewound`: some are rewound, of those that are not on logs."""
+    longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -186,7 +185,7 @@ def drawn(seed: int, storage: Storage | None = None, stops: Sequence[str] = (), 
         edits=tuple(sorted(_edit(chance) for _ in range(chance.choice((0, 0, 1, 2))))),
         faults=tuple(_fault(chance, storage, stops) for _ in range(chance.choice((0, 1, 2, 3, 4, 6)))),
     )
-    rewinds = rewound and storage not in _NOT_REWOUND and chance.random() <= _REWOUND
+    rewinds = rewound and storage != "sink" and chance.random() <= _REWOUND
     return _with_rewinds(plan, chance) if rewinds else plan
 
 
@@ -195,7 +194,7 @@ def _with_rewinds(plan: Plan, chance: random.Random) -> Plan:
     rewinds = tuple(
         sorted((round(chance.uniform(3.0, 10.0), 3), chance.choice(_REWINDS)) for _ in range(chance.choice((1, 1, 2))))
     )
-    at_one = _drawn_fault(chance, chance.choice(_KINDS), _OF_A_REWIND, 2)
+    at_one = _drawn_fault(chance, chance.choice(_KINDS_OF[plan.storage]), _OF_A_REWIND, 2)
     return replace(plan, rewinds=rewinds, faults=(*plan.faults, *chance.choice(((), (at_one,)))))
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from queue import Empty
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from scribengin.testing.simulation.scheduler import Scheduler, SimulatedThread
@@ -34,31 +34,31 @@ class Waiters:
 
     def __init__(self) -> None:
         self.scheduler = active()
-        self._waiting: list[SimulatedThread] = []
+        self.waiting: list[SimulatedThread] = []
 
     def park(self, timeout_s: float | None) -> bool:
         """Wait among them: whether woken."""
         thread = self.scheduler.running
         assert thread is not None, "only simulated threads wait"
-        self._waiting.append(thread)
+        self.waiting.append(thread)
         try:
             return self.scheduler.park(timeout_s)
         finally:
-            with suppress(ValueError):
-                self._waiting.remove(thread)
+            if thread in self.waiting:
+                self.waiting.remove(thread)
 
     def wake_one(self) -> bool:
         """Wake one of them: whether there was one."""
-        if not self._waiting:
+        if not self.waiting:
             return False
-        chosen = self._waiting.pop(self.scheduler.random.randrange(len(self._waiting)))
+        chosen = self.waiting.pop(self.scheduler.one_of(len(self.waiting)))
         self.scheduler.wake(chosen)
         return True
 
     def wake_all(self) -> None:
         """Wake them all."""
-        while self.wake_one():
-            continue
+        while self.waiting:
+            self.wake_one()
 
 
 class SimulatedLock:
@@ -68,15 +68,24 @@ class SimulatedLock:
 
     def __init__(self) -> None:
         self._waiters = Waiters()
+        self._scheduler = self._waiters.scheduler
         self._holder: SimulatedThread | None = None
         self._held = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As threading's."""
-        scheduler = self._waiters.scheduler
+        scheduler = self._scheduler
         scheduler.give_way()
+        if self._held and not (self._again and self._holder is scheduler.running):
+            return self._acquire_held(blocking, timeout)
+        self._holder = scheduler.running
+        self._held += 1
+        return True
+
+    def _acquire_held(self, blocking: bool, timeout: float) -> bool:
+        scheduler = self._scheduler
         deadline_s = None if timeout < 0 else scheduler.now_s + timeout
-        while self._held and not (self._again and self._holder is scheduler.running):
+        while self._held:
             left_s = None if deadline_s is None else deadline_s - scheduler.now_s
             if not blocking or (left_s is not None and left_s <= 0):
                 return False
@@ -90,16 +99,18 @@ class SimulatedLock:
         self._held -= 1
         if not self._held:
             self._holder = None
-            self._waiters.wake_one()
+            if self._waiters.waiting:
+                self._waiters.wake_one()
 
     def locked(self) -> bool:
         """As threading's."""
         return bool(self._held)
 
-    def __enter__(self) -> bool:
-        return self.acquire()
+    __enter__ = acquire
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.release()
 
 
@@ -111,7 +122,7 @@ class SimulatedRLock(SimulatedLock):
     def release(self) -> None:
         """As threading's. What ended while it waited for its condition has not taken it again, and leaves it alone:
         what several processes share may be held by one of the others now."""
-        running = self._waiters.scheduler.running
+        running = self._scheduler.running
         if self._holder is not running:
             if running is not None and running.process.ended:
                 return
@@ -289,6 +300,11 @@ class Thread:
         self._args = tuple(args)
         self._kwargs = dict(kwargs or {})
         self._thread: SimulatedThread | None = None
+        self._number = self._scheduler.next_number()
+
+    def __hash__(self) -> int:
+        """By its number: a pool joins its threads in the order of a set, which is another one at every address."""
+        return self._number
 
     def start(self) -> None:
         """As threading's."""

@@ -101,13 +101,15 @@ class Rewinding:
 
     def _rewind(self, view: DataflowView, at: StartAt) -> None:
         world = self._world
+        before = _commit_logs(view)
         rewind = Rewind(view, at, None, world.clock, world.open_dataflow)
         world.passed("rewind.looked:after", str(at))
-        self._look(view, rewind.streams)
+        whole, looked = before & _commit_logs(view), self._look(view, rewind.streams)
+        world.judged(partial(oracle.check_all_looked_at, whole, looked))
         rewind.apply()
         world.tell(f"has rewound to {at}")
 
-    def _look(self, view: DataflowView, streams: Sequence[Rewound]) -> None:
+    def _look(self, view: DataflowView, streams: Sequence[Rewound]) -> set[str]:
         moves: list[Move] = []
         for stream in streams:
             path = paths.commit_log(view.paths.source_stream(stream.source, stream.stream))
@@ -117,8 +119,11 @@ class Rewinding:
         there = {_told(*move) for move in moves if move[1] != move[2]}
         back = {_told(path, after, before) for path, before, after in moves if before != after and before is not None}
         self._looked += [there, back]
+        return {path for path, _, _ in moves}
 
     def _place(self, to: RewindTo) -> StartAt:
+        if to == "anywhere":
+            return self._world.streams.some_place(self._world.scheduler.random) or StartAt("earliest")
         if to != "earlier" or not self._world.streams.knows_times:
             return StartAt("latest" if to == "latest" and self._world.streams.knows_times else "earliest")
         back_s = self._world.scheduler.random.uniform(0.0, _EARLIER_S)
@@ -142,6 +147,12 @@ def edit(view: DataflowView, key: str, value: str) -> None:
         with suppress(VersionConflict):
             view.set_config(DataflowConfig.parse(changed, source="an edit"), found.version)
             return
+
+
+def _commit_logs(view: DataflowView) -> set[str]:
+    """Of all streams that the dataflow's tasks read."""
+    streams = [stream for task in view.tasks().values() for stream in task.sources]
+    return {paths.commit_log(view.paths.source_stream(stream.source, stream.name)) for stream in streams}
 
 
 def _text(position: Position | None) -> str:

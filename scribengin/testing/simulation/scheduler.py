@@ -4,6 +4,9 @@ A simulated thread runs until it waits for something, or comes to a point where 
 while threads run, but for a moment a step, and goes on at once to the next timer when all of them wait: a minute of
 waiting costs nothing. Everything that is random is drawn from one generator, so a seed replays exactly.
 
+A thread that comes to a wait hands over to the next one itself. The hub, where `run` was called, comes in between only
+when a thread ends, or there is more to do than to go on.
+
 A process is a group of threads. One that has ended never runs again: its threads are unwound by `ProcessEnded`, which
 no handler of the engine catches, and which every further wait or effect of theirs raises again.
 """
@@ -12,9 +15,9 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from greenlet import getcurrent, greenlet
 
@@ -47,7 +50,7 @@ class SimulatedProcess:
     """Told of an error that ended a thread; where nobody is, the simulation ends by it."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class SimulatedThread:
     """One greenlet, and what it waits for."""
 
@@ -72,11 +75,37 @@ class SimulatedThread:
         return f"{self.process.name}/{self.name}"
 
 
+class AtOnce:
+    """What the running thread does in the block, it does at one moment: it is overtaken only where it waits.
+
+    A class and no generator, as every request to the registry passes it twice.
+    """
+
+    __slots__ = ("_before", "_scheduler", "_thread")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __enter__(self) -> None:
+        thread = self._thread = self._scheduler.running
+        if thread is not None:
+            self._before = thread.atomic
+            thread.atomic = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._thread.atomic = self._before
+
+
 class Scheduler:
     """Runs simulated threads. For one thread of the machine."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self._chance = self.random.random
+        self._bits = self.random.getrandbits
         self.now_s = 0.0
         self.steps = 0
         self.running: SimulatedThread | None = None
@@ -84,7 +113,9 @@ class Scheduler:
         self._ready: list[SimulatedThread] = []
         self._timers: list[tuple[float, int, SimulatedThread, int]] = []
         self._timers_set = 0
+        self._numbers = 0
         self._hub: greenlet | None = None
+        self._until: Callable[[], bool] = bool
         self._unwinding: list[SimulatedThread] = []
         self._failure: BaseException | None = None
 
@@ -126,10 +157,11 @@ class Scheduler:
     def run(self, until: Callable[[], bool]) -> None:
         """Run threads until that is so. Raises SimulationStuck, and what ended a thread of nobody."""
         self._hub = getcurrent()
+        self._until = until
         while not until():
             self._unwind()
-            thread = self._next()
-            self._step(thread)
+            self._greenlet_of(self._begin_next()).switch()
+            self.running = None
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
@@ -143,6 +175,11 @@ class Scheduler:
         self._unwind()
         self._failure = None
 
+    def next_number(self) -> int:
+        """Another one at every call, for what must be told apart the same way in every process."""
+        self._numbers += 1
+        return self._numbers
+
     # -- for threads
 
     def park(self, timeout_s: float | None = None) -> bool:
@@ -152,8 +189,8 @@ class Scheduler:
         thread.woken = False
         thread.turn += 1
         if timeout_s is not None:
-            self._set_timer(thread, max(0.0, timeout_s))
-        self._switch()
+            self._set_timer(thread, timeout_s if timeout_s > 0.0 else 0.0)
+        self._switch(thread)
         return thread.woken
 
     def wake(self, thread: SimulatedThread) -> None:
@@ -166,24 +203,23 @@ class Scheduler:
     def give_way(self) -> None:
         """Let others run, if the seed wants it: before and after what other threads can see."""
         thread = self.running
-        if thread is None or thread.atomic or self.random.random() > GIVES_WAY:
+        if thread is None or thread.atomic or self._chance() > GIVES_WAY:
             return
         self._alive()
         self._ready.append(thread)
-        self._switch()
+        self._switch(thread)
 
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def one_of(self, count: int) -> int:
+        """A number below that, drawn as `random.randrange` draws it, which takes three times as long."""
+        bits = count.bit_length()
+        drawn = self._bits(bits)
+        while drawn >= count:
+            drawn = self._bits(bits)
+        return drawn
+
+    def at_once(self) -> AtOnce:
         """What the running thread does in the block, it does at one moment: it is overtaken only where it waits."""
-        thread = self.running
-        before = thread is not None and thread.atomic
-        if thread is not None:
-            thread.atomic = True
-        try:
-            yield
-        finally:
-            if thread is not None:
-                thread.atomic = before
+        return AtOnce(self)
 
     def pass_time(self, seconds: float) -> None:
         """Let so much time pass for the running thread; it may be overtaken meanwhile."""
@@ -204,47 +240,50 @@ class Scheduler:
 
     # -- the loop
 
-    def _next(self) -> SimulatedThread:
-        """Whose turn it is. Time goes on when nobody can run."""
-        while True:
-            while self._timers and (not self._ready or self._timers[0][0] <= self.now_s):
-                at_s, _, thread, turn = heapq.heappop(self._timers)
-                if thread.ended or not thread.waits or thread.turn != turn:
-                    continue
-                self.now_s = max(self.now_s, at_s)
-                thread.waits = False
-                self._ready.append(thread)
-            if not self._ready:
-                raise SimulationStuck("every thread waits for another one")
-            chosen = self.random.randrange(len(self._ready))
-            self._ready[chosen], self._ready[-1] = self._ready[-1], self._ready[chosen]
-            thread = self._ready.pop()
-            if thread.ended:
-                continue
-            if self._is_put_off(thread):
-                continue
-            return thread
-
-    def _is_put_off(self, thread: SimulatedThread) -> bool:
-        """Whether it, or its process, is stalled: then it comes again when that is over."""
-        until_s = max(thread.stalled_until_s, thread.process.stalled_until_s)
-        if until_s <= self.now_s:
-            return False
-        thread.waits = True
-        thread.turn += 1
-        self._set_timer(thread, until_s - self.now_s)
-        return True
-
-    def _step(self, thread: SimulatedThread) -> None:
+    def _begin_next(self) -> SimulatedThread:
+        """Begin the step of whose turn it is. Raises SimulationStuck."""
+        thread = self._next()
         self.steps += 1
         if self.steps > STEPS_MAX:
             raise SimulationStuck(f"{thread} and others have run for {STEPS_MAX} steps")
         self.now_s += STEP_S
+        self.running = thread
+        return thread
+
+    def _next(self) -> SimulatedThread:
+        """Whose turn it is. Time goes on when nobody can run. Raises SimulationStuck."""
+        ready, timers = self._ready, self._timers
+        while True:
+            while timers and (not ready or timers[0][0] <= self.now_s):
+                at_s, _, thread, turn = heapq.heappop(timers)
+                if thread.ended or not thread.waits or thread.turn != turn:
+                    continue
+                if at_s > self.now_s:
+                    self.now_s = at_s
+                thread.waits = False
+                ready.append(thread)
+            if not ready:
+                raise SimulationStuck("every thread waits for another one")
+            chosen = self.one_of(len(ready))
+            ready[chosen], ready[-1] = ready[-1], ready[chosen]
+            thread = ready.pop()
+            if not thread.ended and not self._is_put_off(thread):
+                return thread
+
+    def _is_put_off(self, thread: SimulatedThread) -> bool:
+        """Whether it, or its process, is stalled: then it comes again when that is over."""
+        now_s = self.now_s
+        if thread.stalled_until_s <= now_s and thread.process.stalled_until_s <= now_s:
+            return False
+        thread.waits = True
+        thread.turn += 1
+        self._set_timer(thread, max(thread.stalled_until_s, thread.process.stalled_until_s) - now_s)
+        return True
+
+    def _greenlet_of(self, thread: SimulatedThread) -> greenlet:
         if thread.greenlet is None:
             thread.greenlet = greenlet(lambda: self._run(thread), parent=self._hub)
-        self.running = thread
-        thread.greenlet.switch()
-        self.running = None
+        return thread.greenlet
 
     def _run(self, thread: SimulatedThread) -> None:
         try:
@@ -286,9 +325,20 @@ class Scheduler:
             thread.greenlet.throw(ProcessEnded(thread.process.name))
             self.running = None
 
-    def _switch(self) -> None:
+    def _switch(self, thread: SimulatedThread) -> None:
+        """Let others run until it is this one's turn again: the next one at once, if nothing is for the hub to do."""
         assert self._hub is not None
-        self._hub.switch()
+        if self._unwinding or self._failure is not None or self._until():
+            self._hub.switch()
+        else:
+            try:
+                following = self._begin_next()
+            except SimulationStuck as stuck:  # of nobody: the hub raises it
+                self._failure = stuck
+                self._hub.switch()
+            else:
+                if following is not thread:
+                    self._greenlet_of(following).switch()
         self._alive()
 
     def _set_timer(self, thread: SimulatedThread, delay_s: float) -> None:

@@ -168,7 +168,8 @@ class World:
         self._every_stop = every_stop
         self._people = self.process("cluster")
         self._commit_logs: dict[str, CommitLog] = {}
-        self._passed: dict[str, int] = {}
+        self._faults = [(fault.at, str(fault), fault) for fault in plan.faults]
+        self._passed = dict.fromkeys(map(str, plan.faults), 0)
         self._losses: dict[object, Loss] = {}
         self._over = False
 
@@ -369,11 +370,11 @@ class World:
     def _disturb(self, stop: str, process: SimulatedProcess) -> None:
         if self.scheduler.now_s > FAULTS_END_S:
             return
-        for fault in self.plan.faults:
-            if stop.startswith(fault.at):
-                passed = self._passed[str(fault)] = self._passed.get(str(fault), 0) + 1
+        for at, told, fault in self._faults:
+            if stop.startswith(at):
+                passed = self._passed[told] = self._passed[told] + 1
                 if passed == fault.count:
-                    self.tell(f"FAULT at {stop}: {fault}")
+                    self.tell(f"FAULT at {stop}: {told}")
                     self._happen(fault, process)
 
     def _happen(self, fault: Fault, process: SimulatedProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy
+from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, ReaderBehind
 from scribengin.log import DLSN, LogNamespace
 from scribengin.operations.rewind import Rewind
 from scribengin.testing.failpoints import at_failpoint
@@ -165,7 +166,7 @@ def test_an_owner_that_comes_in_between_keeps_everything_as_it_was(view: Dataflo
     assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words") == before
 
 
-@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), StartAt("time", 0)], ids=str)
+@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), StartAt("time", 0), StartAt("earliest")], ids=str)
 def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_as_it_was(
     view: DataflowView, logs: LogNamespace, at: StartAt
 ) -> None:
@@ -178,6 +179,26 @@ def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_a
     assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words").keys() == before.keys()
     assert [read_on(view, "words", stream) for stream in STREAMS] == [[], []]
     assert view.registry.find(commit_log(view, "lines", "lines/0")) is None
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("at", [StartAt("dlsn", "1/0/3"), EARLIEST], ids=str)
+def test_who_looked_before_the_positions_moved_and_would_truncate_after_it_looks_again(
+    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch, at: StartAt, *, dies: bool
+) -> None:
+    environment = Environment(registry=view.registry, dataflow="flow", nodes=STREAM_NODES)
+    with OpenedDataflow(view.config().value, environment) as opened:
+        opened.sources["words"].retention_hold([SourceStreamDescriptor(source="words", name=name) for name in STREAMS])
+    if dies:
+        monkeypatch.setattr(Rewind, "_keep_or_move_back", lambda _self, _versions: die("once it has moved them"))
+
+    def rewound(_stop: str) -> None:
+        with suppress(SystemExit):
+            Rewind(view, at, "words").apply()
+
+    with at_failpoint("log.metadata:before", rewound), pytest.raises(ReaderBehind):
+        logs.truncate("words/1", DLSN(2, 0, 0))
+    assert read_on(view, "words", "words/1") == numbers(3 if at.kind == "dlsn" else 0)
 
 
 def test_a_stream_that_somebody_owns_is_not_moved(view: DataflowView) -> None:
@@ -277,6 +298,17 @@ def test_a_place_that_there_is_not_changes_nothing(
     assert named in done.err
     assert len(done.err.splitlines()) == 1
     assert whole_tree(view.registry, "/scribengin") == before
+
+
+def test_a_place_that_is_still_to_come_is_refused_for_what_comes_before_it_would_be_passed_over(
+    view: DataflowView, logs: LogNamespace
+) -> None:
+    with logs.open_writer("words/0") as first, logs.open_writer("words/1") as second:
+        for writer in (first, second):
+            writer.write(b"10").result(120)
+        with pytest.raises(ConfigInvalid, match="lies behind its end"):
+            Rewind(view, StartAt("dlsn", "3/2/0"), "words")
+        assert len(Rewind(view, StartAt("dlsn", "3/1/0"), "words").streams) == 2
 
 
 def test_one_that_runs_is_not_rewound(line: CommandLine, view: DataflowView) -> None:

@@ -30,7 +30,7 @@ from scribengin.connectors.contract import (
     SourceStreamReader,
     StartAt,
 )
-from scribengin.errors import InconsistentLog, StaleOwner
+from scribengin.errors import ConfigInvalid, InconsistentLog, StaleOwner
 from scribengin.testing.simulation.primitives import Waiters
 from scribengin.testing.simulation.scheduler import Scheduler
 
@@ -131,7 +131,10 @@ class MemorySource(Source):
 
     def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
         times_ms = self._streams[stream.name].times_ms
-        offsets = {"earliest": 0, "latest": len(times_ms), "time": bisect_left(times_ms, int(at.value))}
+        end, value = len(times_ms), int(at.value)
+        if at.kind == "offset" and value > end:
+            raise ConfigInvalid(f"source '{self._name}': {stream.name} has {end} records, and {value} is none of them")
+        offsets = {"earliest": 0, "latest": end, "time": bisect_left(times_ms, value), "offset": value}
         return {"offset": offsets[at.kind]}
 
     def close(self) -> None:

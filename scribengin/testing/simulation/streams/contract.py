@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scribengin.base.model import Position
 from scribengin.connectors import Environment
+from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 
@@ -58,6 +60,10 @@ class SimulatedStreams(ABC):
     def numbers_at(self, path: str, position: Position | None) -> dict[str, int]:
         """What is read next at a position (None: at the beginning) of an input stream, by the path of its commit log:
         the number of a record, of everything that its records say that they are from."""
+
+    def some_place(self, chance: Random) -> StartAt | None:
+        """A position that somebody names, for all input streams; None: none can be named. It need not be in all."""
+        return StartAt("offset", chance.randrange(self.world.plan.records + 1))
 
     @property
     def knows_times(self) -> bool:

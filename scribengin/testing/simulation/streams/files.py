@@ -10,11 +10,12 @@ from bisect import bisect_right
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scribengin.base.model import Position
 from scribengin.connectors import AnySourceConfig, Environment, open_source
-from scribengin.connectors.contract import Sink, Source
+from scribengin.connectors.contract import Sink, Source, StartAt
 from scribengin.connectors.files.sink.sink import FileSink, FileSinkConfig
 from scribengin.connectors.files.source.listing import stream_of
 from scribengin.filesystems.contract import NewFile
@@ -99,6 +100,9 @@ class FileStreams(SinkStreams):
         for seen in ({**position["finished"], **position["open"]} if position else {}).values():
             read[seen[3]] = max(seen[0], read.get(seen[3], 0))
         return {file.name: bisect_right(file.ends, read.get(file.identity, 0)) for file in ours}
+
+    def some_place(self, chance: Random) -> StartAt | None:
+        return None
 
     @property
     def knows_times(self) -> bool:

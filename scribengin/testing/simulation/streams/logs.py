@@ -8,21 +8,23 @@ the output logs are people's, who remember all that they have seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from scribengin.base.model import Position, node_name
 from scribengin.connectors import Environment
-from scribengin.connectors.contract import PAYLOAD
+from scribengin.connectors.contract import PAYLOAD, StartAt
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.errors import InconsistentLog, LogError, ReaderBehind
 from scribengin.launcher.contract import ContainerRequest
-from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
+from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter, SegmentDescriptor
+from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 from scribengin.testing.simulation import oracle
@@ -103,17 +105,43 @@ class LogStreams(SimulatedStreams):
         return {log: 0 if position is None else self._number_at(log, position) for log in logs}
 
     def _number_at(self, log: str, position: Position) -> int:
-        dlsn = DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"]))
-        with self.logs.open_reader(log, dlsn) as reader:
-            after = reader.read(1)
-        if after:
-            return oracle.source_of(after[0].payload)[1]
-        with self.logs.open_reader(log) as reader:
-            before = [record for record in reader.read(1_000_000) if record.dlsn < dlsn]
-        if before:
-            return oracle.source_of(before[-1].payload)[1] + 1
-        ends = [segment.end.sequence for segment in self.logs.inspect(log).segments(bodies=False)]
-        return ends[-1] if ends else self.logs.info(log).head.next_sequence  # all records before it were truncated
+        """Records have the numbers that the log counts them by. The disk tells, and not the log's readers: after a
+        power failure these see less than they did, until a writer recovers what was durable."""
+        dlsn, number = DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"])), 0
+        with self.world.scheduler.at_once():
+            segments = self.logs.segments(log)
+            for segment in segments:
+                if segment.segment > dlsn.segment:
+                    return max(number, segment.start_sequence)
+                for place in self._places(segment):
+                    if segment.segment == dlsn.segment and place.header.entry >= dlsn.entry:
+                        within = dlsn.slot if place.header.entry == dlsn.entry else 0
+                        return min(place.header.sequence + within, place.header.end_sequence)
+                    number = place.header.end_sequence
+                number = max(number, segment.start_sequence)
+            return number if segments else self.logs.info(log).head.next_sequence  # all before it was truncated
+
+    def some_place(self, chance: Random) -> StartAt | None:
+        with self.world.scheduler.at_once():
+            segments = self.logs.segments(chance.choice(self._inputs))
+            places = [
+                DLSN(segment.segment, place.header.entry, slot)
+                for segment in segments
+                for place in self._places(segment)
+                for slot in range(place.header.records)
+            ]
+        if not places:
+            return None
+        at = chance.choice(places)
+        return StartAt("dlsn", f"{at.segment}/{at.entry}/{at.slot}")
+
+    def _places(self, segment: SegmentDescriptor) -> Iterator[EntryPlace]:
+        """Of all whole entries of a segment, whether readers see them or not."""
+        with closing(MemorySegmentStore(self.disk).open(segment.file)) as view:
+            for place in walk(view, 0, view.size() if segment.in_progress else segment.bytes):
+                if isinstance(place, DamagePlace):
+                    return
+                yield place
 
     # -- who writes
 
