@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -486,7 +486,7 @@ class LogNamespace(ClosedAtExit):
         readers = RegisteredReaders(self._metadata(name))
         return readers.register(lambda: self._catalog(name), hold.reader, None, commit_log, hold)
 
-    def reader_goes_back(self, name: str) -> Operation:
+    def reader_goes_back(self, name: str) -> Sequence[Operation]:
         """For a transaction in which a commit log goes back: nothing may be given up meanwhile. Raises LogNotFound."""
         return RegisteredReaders(self._metadata(name)).goes_back()
 

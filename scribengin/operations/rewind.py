@@ -28,13 +28,13 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import remove_checkpoints
 from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated, RewindOvertaken
 from scribengin.operations.lifecycle import author, await_masters_gone
-from scribengin_registry.client import operation_bytes
-from scribengin_registry.compare_and_set import LookAgain, win_race
+from scribengin_registry.client import REQUEST_BYTES_MAX, operation_bytes
+from scribengin_registry.compare_and_set import TRIES_MAX, LookAgain, win_race
 from scribengin_registry.contract import Create, Delete, Operation, Set
 from scribengin_registry.errors import NodeExists, NodeMissing, VersionConflict
 
-TRANSACTION_BYTES_MAX = 768 * 1024
-"""What ZooKeeper takes in one transaction, with room to spare."""
+TRANSACTION_BYTES_MAX = REQUEST_BYTES_MAX
+"""What ZooKeeper takes in one transaction."""
 _STREAMS_TOLD_MAX = 20
 _TRIES_MAX = 5
 
@@ -119,7 +119,7 @@ class Rewind:
         to be read again, CommitTooLarge; then nothing was changed. And OutcomeUnknown.
         """
         operations: list[Operation] = [self._operation(move) for move in self._moves]
-        _refuse_if_too_large(operations)
+        self._refuse_if_too_large(operations)
         for move in self._moves:
             if move.version is None:
                 self._make_room(move.path.rpartition("/")[0])
@@ -132,43 +132,57 @@ class Rewind:
 
     def _commit(self, operations: Sequence[Operation]) -> list[int]:
         """The versions of the commit logs. Raises DataflowBusy, RewindOvertaken."""
+        guarded: dict[tuple[str, str], Sequence[Operation]] = {}
 
         def attempt() -> list[int]:
-            guards = self._guards()
-            everything = [*operations, *guards]
-            _refuse_if_too_large(everything)
+            self._guard(guarded)
+            # Of a log that two sources read, the look that came first counts: what changed since is seen by neither.
+            guards = {one.path: one for guards in reversed(guarded.values()) for one in guards}
+            everything = [*operations, *guards.values()]
+            self._refuse_if_too_large(everything)
             try:
                 with failpoint("rewind.commit"):
                     return self._view.registry.commit(everything)[: len(operations)]
             except (VersionConflict, NodeExists, NodeMissing) as error:
-                if error.path in {guard.path for guard in guards}:  # a log has got another segment
-                    raise LookAgain from None
-                raise self._taken_over() from None
+                if error.path not in guards:
+                    raise self._taken_over() from None
+                for key in [key for key, guards in guarded.items() if error.path in {one.path for one in guards}]:
+                    del guarded[key]  # the log has got another segment, or has given one up
+                raise LookAgain from None
 
-        return win_race(attempt, races=(), exhausted=self._taken_over)
+        return win_race(attempt, races=(), tries_max=TRIES_MAX + len(self._moves), exhausted=self._changing)
 
     def _taken_over(self) -> DataflowBusy:
         return DataflowBusy(
             f"a task of '{self._view.dataflow}' was taken over meanwhile: nothing was rewound; pause it, then try again"
         )
 
-    def _guards(self) -> list[Operation]:
-        """A log is held back for the dataflow only from where that stands, and whoever takes what lies before has
-        looked at that a while ago. So nobody may take anything between this look and the transaction, nor after it by
-        what was seen before it. Raises RewindOvertaken."""
-        guards: list[Operation] = []
+    def _changing(self) -> RewindOvertaken:
+        return RewindOvertaken(
+            f"'{self._view.dataflow}' was not rewound: what it reads kept changing meanwhile, by new segments or old "
+            "ones given up; try again"
+        )
+
+    def _guard(self, guarded: dict[tuple[str, str], Sequence[Operation]]) -> None:
+        """Look at the streams that are not `guarded`, and add what guards each.
+
+        A log is held back for the dataflow only from where that stands, and whoever takes what lies before has looked
+        at that a while ago. So nobody may take anything between this look and the transaction, nor after it by what was
+        seen before it. Raises RewindOvertaken."""
         if self._at.kind == "latest":
-            return guards
+            return
         with self._open() as resources:
             for move in self._moves:
+                key = (move.stream.source, move.stream.name)
+                if key in guarded:
+                    continue
                 source = resources.sources[move.stream.source]
-                guards += source.goes_back(move.stream)  # before it is looked
+                guarded[key] = source.goes_back(move.stream)  # before it is looked
                 try:
                     with closing(source.open_reader(move.stream)) as reader:
                         reader.lag(move.told.after)
                 except PositionTruncated as error:
                     raise self._overtaken(error) from None
-        return guards
 
     def _overtaken(self, error: PositionTruncated) -> RewindOvertaken:
         return RewindOvertaken(
@@ -189,8 +203,14 @@ class Rewind:
                 Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
                 for move, version in zip(self._moves, versions, strict=True)
             ]
-            with failpoint("rewind.back"):
-                self._view.registry.commit(back)
+            try:
+                with failpoint("rewind.back"):
+                    self._view.registry.commit(back)
+            except (VersionConflict, NodeExists, NodeMissing):
+                raise DataflowBusy(
+                    f"'{self._view.dataflow}' was rewound to what has gone meanwhile ({error}), and taken over before "
+                    "it could be moved back: pause it, and rewind it to a later place"
+                ) from None
             raise self._overtaken(error) from None
 
     def _streams(self) -> Iterator[tuple[str, SourceStreamDescriptor]]:
@@ -221,19 +241,23 @@ class Rewind:
         data = move.log.model_copy(update={"position": move.told.after, "batch": None}).to_bytes()
         return Create(move.path, data) if move.version is None else Set(move.path, data, move.version)
 
+    def _refuse_if_too_large(self, operations: Sequence[Operation]) -> None:
+        size = sum(map(operation_bytes, operations))
+        if size <= TRANSACTION_BYTES_MAX:
+            return
+        sources = {move.stream.source for move in self._moves}
+        step = "rewind one source after the other (--source)"
+        if len(sources) == 1 or self._state is not None:
+            step = "submit another dataflow that begins there"
+        raise CommitTooLarge(
+            f"the positions of a rewind of {len(self._moves):,} streams are {size:,} bytes with what is checked beside "
+            f"them, and they move in one transaction of {TRANSACTION_BYTES_MAX:,} at most: {step}"
+        )
+
     def _make_room(self, path: str) -> None:
         if self._view.registry.find(path) is None:
             with failpoint("rewind.create"):
                 self._view.registry.create(path, parents=True)
-
-
-def _refuse_if_too_large(operations: Sequence[Operation]) -> None:
-    size = sum(map(operation_bytes, operations))
-    if size > TRANSACTION_BYTES_MAX:
-        raise CommitTooLarge(
-            f"the positions of a rewind are {size} bytes with what is checked beside them, and they move in one "
-            f"transaction of {TRANSACTION_BYTES_MAX} at most: rewind one source after the other (--source)"
-        )
 
 
 def refuse_while_it_runs(view: DataflowView) -> None:

@@ -163,7 +163,7 @@ class LogSource(Source):
                 self._hold_log(self._namespace, stream.name)
 
     def goes_back(self, stream: SourceStreamDescriptor) -> Sequence[Operation]:
-        return (self._namespace.reader_goes_back(stream.name),)
+        return self._namespace.reader_goes_back(stream.name)
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         self.retention_hold([stream])  # its master's word may be older than that a log is held back

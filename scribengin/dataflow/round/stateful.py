@@ -217,7 +217,7 @@ class StatefulRunner(TaskRounds):
         """Around what fails oddly once a later owner has moved the checkpoint: raises StaleOwner if one has."""
         try:
             yield
-        except (CheckpointMismatch, SparkUnavailable, TransformationFailed):
+        except (CheckpointMismatch, FileNotFoundError, SparkUnavailable, TransformationFailed):
             self._ownership.refuse_if_stale()
             raise
 

@@ -125,12 +125,14 @@ class RegisteredReaders:
         what = f"log '{self._metadata.log}': somebody else keeps moving reader '{reader}'; give it another id"
         return win_race(attempt, races=(), exhausted=lambda: LogBusy(what))
 
-    def goes_back(self) -> Operation:
-        """For the transaction in which a reader's commit log goes back: it touches the log's head. So that transaction
+    def goes_back(self) -> tuple[Operation, ...]:
+        """For the transaction in which a reader's commit log goes back: they touch the log's head. So that transaction
         fails if anything was given up since this was asked. And whoever has looked at the readers before, and would
-        give up what is wanted again, fails and looks again. Raises LogNotFound."""
+        give up what is wanted again, fails and looks again. Short, as a rewind has them of each log that it moves.
+        Raises LogNotFound."""
         head, version = self._metadata.head()
-        return Set(self._metadata.segments_path, head.to_bytes(), version)
+        same = self._metadata.same(head.directory)
+        return same, Set(self._metadata.segments_path, head.model_dump_json().encode(), version)
 
     def unregister(self, reader: str) -> bool:
         """Forget `reader`, and say whether it was there. Raises LogBusy while it holds its subscriber's lock."""

@@ -28,14 +28,15 @@ from scribengin.spark.transform.spec import InputSpec, Misplaced
 Places = Mapping[int, int]
 """Which part of the key an attribute is, by the number of its expression."""
 _ROW = "scribengin row"  # no name that a column of a source would have
+_PROCESSOR = "TransformWithStateInPySparkExec"
 _NULL_LEFT = frozenset({"RightOuter", "FullOuter"})
 _NULL_RIGHT = frozenset({"LeftOuter", "FullOuter"})
 """The joins that give rows without one side: there, its columns are null, whatever task they are in."""
 
 
-def refuse_unlike(inputs: Mapping[str, DataFrame], specs: Mapping[str, InputSpec]) -> None:
-    """Raises ConfigInvalid for columns of `inputs`, as the transformation sees them, that are no key, and for sources
-    whose keys are of other kinds: equal ones would not be in streams of one number."""
+def refuse_unlike(inputs: Mapping[str, DataFrame], specs: Mapping[str, InputSpec], *, several: bool) -> None:
+    """Raises ConfigInvalid for columns of `inputs`, as the transformation sees them, that are no key. And, for
+    `several` tasks, for sources whose keys are of other kinds: equal ones would be in streams of other numbers."""
     first: tuple[str, list[str]] | None = None
     for name, frame in inputs.items():
         division = specs[name].division
@@ -50,7 +51,7 @@ def refuse_unlike(inputs: Mapping[str, DataFrame], specs: Mapping[str, InputSpec
                 )
         kinds = key_kinds(frame, division)
         first = first or (name, kinds)
-        if kinds != first[1]:
+        if several and kinds != first[1]:
             raise ConfigInvalid(
                 f"sources.{first[0]}.partition_by is {' and '.join(first[1])}, and sources.{name}.partition_by "
                 f"{' and '.join(kinds)}: equal keys of other kinds are in streams of other numbers; divide both alike"
@@ -70,6 +71,11 @@ def refuse_split(
     columns = {name: spec.division.columns for name, spec in inputs.items() if spec.division is not None}
     wanted = set(range(len(next(iter(columns.values()), ()))))
     for node, name in operators:
+        if kind(node) == _PROCESSOR and node.hasInitialState():
+            raise ConfigInvalid(
+                f"{name} begins with an initial state, which each of several tasks would have whole: read that as a "
+                "source that is divided as the others are, or leave `tasks` out"
+            )
         places = _places_below(node)
         found = {_place_of(one, places) for one in key_of(node)}
         if not wanted <= found:

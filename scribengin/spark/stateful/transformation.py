@@ -140,7 +140,7 @@ class StatefulTransformation:
                 if one.beats
             }
             built = self._builder.build(session, inputs, beats)
-            refuse_unlike(built.inputs, self.spec.inputs)
+            refuse_unlike(built.inputs, self.spec.inputs, several=state.tasks > 1)
             for output, frame in built.encoded.items():
                 refuse_unstreamable(frame, output)
             unioned = unite(built.encoded, self.spec.outputs)

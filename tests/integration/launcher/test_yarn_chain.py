@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.shipped_flow import SESSION_S, feed
 
 from scribengin.operations.chain.config import load_chain
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster
+from tests.integration.launcher.shipped_flow import SESSION_S, feed
 from tests.integration.yarn_cluster import YarnFlow, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.timeout(1800)]

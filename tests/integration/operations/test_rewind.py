@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,18 @@ from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, ReaderBehind
+from scribengin.errors import (
+    CommitTooLarge,
+    ConfigInvalid,
+    DataflowBusy,
+    ReaderBehind,
+    RewindOvertaken,
+    ScribenginError,
+)
 from scribengin.log import DLSN, LogNamespace
 from scribengin.operations.rewind import Rewind
 from scribengin.testing.failpoints import at_failpoint
-from scribengin_registry.contract import Registry
+from scribengin_registry.contract import Operation, Registry
 from tests.integration.cli_runner import CommandLine, whole_tree
 
 STREAMS = ("words/0", "words/1")
@@ -186,9 +193,7 @@ def test_what_retention_takes_before_the_positions_have_moved_keeps_everything_a
 def test_who_looked_before_the_positions_moved_and_would_truncate_after_it_looks_again(
     view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch, at: StartAt, *, dies: bool
 ) -> None:
-    environment = Environment(registry=view.registry, dataflow="flow", nodes=STREAM_NODES)
-    with OpenedDataflow(view.config().value, environment) as opened:
-        opened.sources["words"].retention_hold([SourceStreamDescriptor(source="words", name=name) for name in STREAMS])
+    held(view)
     if dies:
         monkeypatch.setattr(Rewind, "_keep_or_move_back", lambda _self, _versions: die("once it has moved them"))
 
@@ -199,6 +204,107 @@ def test_who_looked_before_the_positions_moved_and_would_truncate_after_it_looks
     with at_failpoint("log.metadata:before", rewound), pytest.raises(ReaderBehind):
         logs.truncate("words/1", DLSN(2, 0, 0))
     assert read_on(view, "words", "words/1") == numbers(3 if at.kind == "dlsn" else 0)
+
+
+def test_a_log_that_two_sources_read_is_rewound_for_both(view: DataflowView) -> None:
+    config = view.config().value
+    twice = config.model_copy(
+        update={"name": "twice", "sources": dict.fromkeys(("once", "again"), config.sources["words"])}
+    )
+    both = DataflowView(view.registry, "twice")
+    both.submit(twice, [], SYSTEM_CLOCK.now_ms())
+    with OpenedDataflow(twice, Environment(registry=view.registry, dataflow="twice", nodes=STREAM_NODES)) as opened:
+        both.commit_placement(both.placement_head(), both.creation_of_tasks(opened.tasks()))
+    state(both, "paused")
+    rewind = Rewind(both, StartAt("dlsn", "1/0/3"), None)
+    rewind.apply()
+    assert len(rewind.streams) == 2 * len(STREAMS)
+
+
+def test_a_log_that_gets_segments_meanwhile_is_looked_at_again_and_the_others_are_not(
+    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(view)
+    looked: list[str] = []
+    real = LogNamespace.reader_goes_back
+    monkeypatch.setattr(LogNamespace, "reader_goes_back", lambda self, name: looked.append(name) or real(self, name))
+
+    def writes(_stop: str) -> None:
+        if len(looked) == len(STREAMS):
+            more(logs, "words/0")
+
+    with at_failpoint("rewind.commit:before", writes):
+        Rewind(view, StartAt("dlsn", "1/0/3"), "words").apply()
+    assert looked == [*STREAMS, "words/0"]
+    assert read_on(view, "words", "words/1") == numbers(3)
+
+
+def test_logs_that_never_rest_are_told_and_nothing_is_rewound(
+    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LogNamespace.reader_goes_back
+
+    def outdated(self: LogNamespace, name: str) -> Sequence[Operation]:
+        guards = real(self, name)
+        more(logs, name)
+        return guards
+
+    before = whole_tree(view.registry, "/scribengin/locks/sources/flow.words")
+    monkeypatch.setattr(LogNamespace, "reader_goes_back", outdated)
+    with pytest.raises(RewindOvertaken, match="kept changing meanwhile, by new segments or old ones given up; try ag"):
+        Rewind(view, StartAt("dlsn", "1/0/3"), "words").apply()
+    assert whole_tree(view.registry, "/scribengin/locks/sources/flow.words") == before
+
+
+def test_a_log_that_is_made_anew_meanwhile_keeps_what_it_is(view: DataflowView, logs: LogNamespace) -> None:
+    """With the same number of changes, so that its head has the version that the other one's had."""
+
+    def anew(_stop: str) -> None:
+        if not made:
+            made.append("words/0")
+            logs.delete("words/0", force=True)
+            logs.create("words/0")
+            for _ in range(2):
+                more(logs, "words/0")
+
+    made: list[str] = []
+    with at_failpoint("rewind.commit:before", anew), pytest.raises(ScribenginError):
+        Rewind(view, StartAt("dlsn", "1/0/3"), "words").apply()
+    assert made
+    assert logs.count("words/0") == 2
+    more(logs, "words/0")
+    assert logs.count("words/0") == 3
+    assert read_on(view, "words", "words/1") == []
+
+
+def test_what_cannot_be_moved_back_says_that_it_was_moved(
+    view: DataflowView, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a topic, whose readers nobody knows."""
+    monkeypatch.setattr(Rewind, "_guard", lambda _self, _guarded: None)
+
+    def taken(_stop: str) -> None:
+        logs.truncate("words/1", DLSN(2, 0, 0))
+        put(view, "words", "words/0", epoch=9)
+
+    with (
+        at_failpoint("rewind.commit:after", taken),
+        pytest.raises(DataflowBusy, match="taken over before it could be moved back: pause it"),
+    ):
+        Rewind(view, StartAt("dlsn", "1/0/3"), "words").apply()
+
+
+def held(view: DataflowView) -> None:
+    """The logs are held back for the dataflow, as by its master."""
+    environment = Environment(registry=view.registry, dataflow="flow", nodes=STREAM_NODES)
+    with OpenedDataflow(view.config().value, environment) as opened:
+        opened.sources["words"].retention_hold([SourceStreamDescriptor(source="words", name=name) for name in STREAMS])
+
+
+def more(logs: LogNamespace, log: str) -> None:
+    """One more record, in a segment of its own."""
+    with logs.open_writer(log, steal=True) as writer:
+        writer.write(b"more").result(120)
 
 
 def test_a_stream_that_somebody_owns_is_not_moved(view: DataflowView) -> None:
@@ -220,6 +326,8 @@ def test_more_than_a_transaction_takes_is_refused_before_anything_is_written(
     monkeypatch.setattr("scribengin.operations.rewind.TRANSACTION_BYTES_MAX", 500)
     with pytest.raises(CommitTooLarge, match="--source"):
         Rewind(view, EARLIEST, None).apply()
+    with pytest.raises(CommitTooLarge, match=r"of 2 streams are .* at most: submit another dataflow that begins there"):
+        Rewind(view, EARLIEST, "words").apply()
     assert read_on(view, "words", "words/0") == []
 
 

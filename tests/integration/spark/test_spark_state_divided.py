@@ -17,7 +17,7 @@ from scribengin.errors import ConfigInvalid
 from scribengin.log.clients import hash_partitioner
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.spark.transform.spec import InputSpec, Misplaced, OutputSpec, StateSpec, WatermarkSpec
-from tests.integration.processors import BY_FRAME, BY_RECORD, transforming
+from tests.integration.processors import BY_FRAME, BY_RECORD, WINDOWS, transforming
 from tests.integration.spark_samples import records, spec
 
 pytestmark = pytest.mark.spark
@@ -25,6 +25,17 @@ pytestmark = pytest.mark.spark
 SCHEMA = "at TIMESTAMP, who STRING, id INT, n INT"
 HOURS = "window(at, '1 hour')"
 SOON = "r.at BETWEEN l.at AND l.at + INTERVAL 1 HOUR"
+BEGUN = """
+class Begun(Windows):
+    def handleInitialState(self, key, initialState, timerValues):
+        pass
+
+
+def BEGIN(inputs):
+    return inputs["src"].sparkSession.createDataFrame([("a", 1)], "who STRING, n INT").groupBy("who")
+
+
+"""
 NEEDS = r"{} needs records that are in several tasks, among which they are divided by {}: "
 
 
@@ -32,10 +43,12 @@ def source(name: str, *columns: str, schema: str = SCHEMA) -> InputSpec:
     return InputSpec(name, RECORD_SCHEMA, "json", schema, division=Division(4, columns))
 
 
-def loaded(spark: SparkSession, sql: str, *inputs: InputSpec, beats: bool = False) -> StatefulTransformation:
+def loaded(
+    spark: SparkSession, sql: str, *inputs: InputSpec, beats: bool = False, tasks: int = 2
+) -> StatefulTransformation:
     made = spec(sql={"out": sql}, inputs=inputs, outputs=[OutputSpec("out", "json")])
     watermarks = {one.name: WatermarkSpec("at", 1, beats=beats) for one in inputs if one.format == "json"}
-    return StatefulTransformation.load(replace(made, state=StateSpec(2, 64, watermarks, tasks=2)), spark)
+    return StatefulTransformation.load(replace(made, state=StateSpec(2, 64, watermarks, tasks=tasks)), spark)
 
 
 def operators(spark: SparkSession, sql: str, *inputs: InputSpec, beats: bool = False) -> tuple[str, ...]:
@@ -116,6 +129,8 @@ def test_sources_whose_keys_are_no_keys_or_of_two_kinds_are_refused(spark: Spark
     joined = f"SELECT l.n FROM src l JOIN other r ON l.who = r.who AND {SOON}"
     with pytest.raises(ConfigInvalid, match=r"sources.src.partition_by is text, and sources.other.partition_by whole"):
         operators(spark, joined, source("src", "who"), source("other", "id"))
+    alone = loaded(spark, joined, source("src", "who"), source("other", "id"), tasks=1)
+    assert alone.check().operators == ("join",)
     with pytest.raises(ConfigInvalid, match=r"sources.src.partition_by names 'whom', which the source has not"):
         operators(spark, joined, source("src", "whom"), source("other", "who"))
     loose = source("src", "who", schema="at TIMESTAMP, who STRING COLLATE UTF8_LCASE, n INT")
@@ -155,14 +170,17 @@ def test_records_as_they_are_have_keys_too(spark: SparkSession) -> None:
 def test_a_processor_may_have_several_tasks_where_its_key_has_that_of_the_streams(
     spark: SparkSession, package: Callable[..., Path]
 ) -> None:
-    def keeping(module: str, does: str) -> tuple[str, ...]:
+    def keeping(module: str, does: str, module_text: str = WINDOWS) -> tuple[str, ...]:
         src = source("src", "who")
-        where = package(**{module: transforming(does)})
+        where = package(**{module: transforming(does, module_text)})
         made = spec(f"{module}:transform", package=where, inputs=[src], outputs=[OutputSpec("out", "json")])
         state = StateSpec(2, 64, {"src": WatermarkSpec("at", 1)}, ("processor",), tasks=2)
         return StatefulTransformation.load(replace(made, state=state), spark).check().operators
 
     assert keeping("by_who", BY_RECORD) == ("processor",)
+    begun = BY_RECORD.replace("Windows()", "Begun()").replace('"eventTime"', '"eventTime", initialState=BEGIN(inputs)')
+    with pytest.raises(ConfigInvalid, match="processor begins with an initial state, which each of several tasks"):
+        keeping("begun", begun, module_text=WINDOWS + BEGUN)
     with pytest.raises(ConfigInvalid, match="processor needs records that are in several tasks"):
         keeping("by_n", BY_RECORD.replace('groupBy("who")', 'groupBy("n")'))
     with_time = BY_FRAME.replace('"eventTime"', '"eventTime", eventTimeColumnName="at"')
