@@ -239,14 +239,19 @@ class StoreWriter(Role):
             self.wake()
 
 
+_Asked = tuple[str, DafkaPartition]
+"""Who asks, and for what."""
+
+
 @dataclass
 class _Answering:
-    """What a requester still is to get: sequences from `next` up to `end`, from where `reader` stands."""
+    """What a requester still is to get: sequences from `next` up to `end`, from where `reader` stands. It was read from
+    last at `used_s`."""
 
     next: int
     end: int
     reader: LogReader
-    used_s: float
+    used_s: float = 0.0
 
 
 class FoundStored(NamedTuple):
@@ -261,71 +266,79 @@ class FoundStored(NamedTuple):
 class StoredAnswers:
     """What requesters still are to get of what is stored, each with a reader of its own.
 
-    Who asks again is answered from there; who asks for what follows, behind the rest, and from the same reader.
+    Who asks again is answered from there; who asks for what follows, behind the rest, and from the same reader. So
+    readers that have read all wait for a while. They give way to those with work: `answers_max` counts both.
     """
 
     def __init__(self, logs: StoredPartitions, *, answers_max: int = _ANSWERS_MAX) -> None:
         self._logs = logs
         self._answers_max = answers_max
-        self._answers: dict[tuple[str, DafkaPartition], _Answering] = {}
+        self._due: dict[_Asked, _Answering] = {}
+        self._waiting: dict[_Asked, _Answering] = {}
+        """Those that have read all, in the order in which they have."""
 
     @property
     def readers(self) -> int:
         """How many readers are open."""
-        return len(self._answers)
+        return len(self._due) + len(self._waiting)
 
     @property
     def has_due(self) -> bool:
         """Whether anybody is still to get some."""
-        return any(answer.next < answer.end for answer in self._answers.values())
+        return bool(self._due)
 
-    def begin(self, asked: ReadStored, now_s: float = 0.0) -> None:
-        """Somebody has asked. Raises what the log store raises."""
+    def begin(self, asked: ReadStored) -> None:
+        """Somebody has asked. If there are too many, he has to ask again. Raises what the log store raises."""
         key = (asked.to, asked.partition)
         end = asked.sequence + asked.records
-        answer = self._answers.get(key)
-        if answer is not None and answer.end == asked.sequence:
-            answer.end = end
-            answer.used_s = now_s
-            return
-        self._end(key)
-        if len(self._answers) < self._answers_max:
-            reader = self._logs.open_reader(asked.partition, asked.sequence)
-            self._answers[key] = _Answering(asked.sequence, end, reader, now_s)
+        answer = self._due.get(key) or self._waiting.pop(key, None)
+        if answer is not None:
+            self._due[key] = answer
+            if answer.end == asked.sequence:
+                answer.end = end
+                return
+            self._end(self._due, key)
+        if self.readers >= self._answers_max and self._waiting:
+            self._end(self._waiting, next(iter(self._waiting)))
+        if self.readers < self._answers_max:
+            self._due[key] = _Answering(asked.sequence, end, self._logs.open_reader(asked.partition, asked.sequence))
 
     def read(self, now_s: float) -> Iterator[FoundStored | Truncated]:
-        """A few records for each who waits for some, or what he is to be told instead. Raises what the log store
+        """A few records for each who is to get some, or what he is to be told instead. Raises what the log store
         raises."""
-        for key, answer in list(self._answers.items()):
-            if answer.next >= answer.end:
-                continue
+        for key, answer in list(self._due.items()):
             batch = _batch(answer)
             if batch is None:
-                self._end(key)
+                self._end(self._due, key)
                 continue
             to, partition = key
             first, last = (batch.column("txid")[n].as_py() for n in (0, -1))
             if first > answer.next:  # truncated meanwhile
-                self._end(key)
+                self._end(self._due, key)
                 yield Truncated(to, partition.address, partition.subject, first)
-            else:
-                answer.next = last + 1
-                yield FoundStored(to, partition, first, batch)
+                continue
+            answer.next = last + 1
+            answer.used_s = now_s
+            if answer.next >= answer.end:
+                self._waiting[key] = self._due.pop(key)
+            yield FoundStored(to, partition, first, batch)
 
     def tick(self, now_s: float) -> None:
         """Let go of readers that nobody asks on."""
-        for key, answer in list(self._answers.items()):
-            if answer.next >= answer.end and now_s - answer.used_s > _ASKS_ON_S:
-                self._end(key)
+        for key, answer in list(self._waiting.items()):
+            if now_s - answer.used_s <= _ASKS_ON_S:
+                break
+            self._end(self._waiting, key)
 
     def close(self) -> None:
         """Let go of all readers."""
-        for key in list(self._answers):
-            self._end(key)
+        for answers in (self._due, self._waiting):
+            for key in list(answers):
+                self._end(answers, key)
 
-    def _end(self, key: tuple[str, DafkaPartition]) -> None:
-        if (answer := self._answers.pop(key, None)) is not None:
-            answer.reader.close()
+    @staticmethod
+    def _end(answers: dict[_Asked, _Answering], key: _Asked) -> None:
+        answers.pop(key).reader.close()
 
 
 def _batch(answer: _Answering) -> pa.RecordBatch | None:
@@ -360,7 +373,7 @@ class StoreReader(Role):
         self.send(done)
         for one in done:
             if isinstance(one, ReadStored):
-                self._answers.begin(one, now_s)
+                self._answers.begin(one)
         self._wake_if_asked()
 
     def on_subscription(self, heard: Subscription) -> None:

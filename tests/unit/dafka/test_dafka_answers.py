@@ -112,3 +112,28 @@ def test_who_asks_on_behind_a_log_that_has_ended_gets_nothing_and_others_are_ans
 
     wait_until(gets_nothing, what="the reader sees that the log has ended")
     answers.close()
+
+
+def test_readers_that_wait_make_room_for_those_with_work_the_oldest_first(logs: LogNamespace) -> None:
+    answers = StoredAnswers(stored_in(logs), answers_max=2)
+    answers.begin(asked(0, 10, ASKING))
+    answers.begin(asked(0, 10, OTHER))
+    assert read(answers) == [(ASKING, 0, 10), (OTHER, 0, 10)]
+    answers.begin(asked(10, 10, ASKING))
+    assert read(answers) == [(ASKING, 10, 20)]
+    answers.begin(asked(0, 5, OTHER, TRAINS))  # in the place of OTHER's, which waits for longest
+    answers.begin(asked(20, 10, ASKING))
+    answers.begin(asked(0, 5, ASKING, TRAINS))  # nobody waits: it asks again
+    assert sorted(read(answers)) == [(ASKING, 20, 30), (OTHER, 0, 5)]
+    answers.close()
+
+
+def test_a_reader_waits_for_two_seconds_from_what_it_has_read_last(logs: LogNamespace) -> None:
+    answers = StoredAnswers(stored_in(logs))
+    answers.begin(asked(0, 10))
+    answers.tick(9.0)
+    assert read(answers, 9.0) == [(ASKING, 0, 10)]
+    answers.tick(11.0)
+    assert answers.readers == 1
+    answers.tick(11.1)
+    assert answers.readers == 0
