@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.closing import ClosedAtExit
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
@@ -34,9 +35,10 @@ from scribengin.dafka.wire import (
     packed_groups,
     record_prefix,
 )
+from scribengin.errors import EndOfStream, PositionTruncated
 from scribengin.log import PAYLOAD, DlsnRange, LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 
-_PENDING_MAX = 1000
+_ANSWERS_MAX = 1000
 _RECORDS_AT_ONCE = 2000
 _ASKS_ON_S = 2.0
 _IDLE_S = 60.0
@@ -79,6 +81,10 @@ class StoredPartitions:
         writer = self.namespace.open_writer(name, timeout_s=_LOCK_WAIT_S, steal=self._take_over)
         last = self.namespace.last_record(name)
         return writer, 0 if last is None else last.txid + 1
+
+    def open_reader(self, partition: DafkaPartition, sequence: int) -> LogReader:
+        """A reader of a partition's log, from that sequence on."""
+        return self.namespace.open_reader(self.name(partition), TransactionId(sequence))
 
     def _found(self) -> dict[DafkaPartition, StoredRange]:
         found = {}
@@ -233,15 +239,116 @@ class StoreWriter(Role):
             self.wake()
 
 
+_Asked = tuple[str, DafkaPartition]
+"""Who asks, and for what."""
+
+
 @dataclass
 class _Answering:
-    """What a requester still is to get: sequences from `next` up to `end`, from where `reader` stands. It has got all
-    when they are the same, and the reader waits for what follows."""
+    """What a requester still is to get: sequences from `next` up to `end`, from where `reader` stands. It was read from
+    last at `used_s`."""
 
     next: int
     end: int
     reader: LogReader
-    used_s: float
+    used_s: float = 0.0
+
+
+class FoundStored(NamedTuple):
+    """Records that a requester has asked for: sequences from `first` on, as the log has them."""
+
+    to: str
+    partition: DafkaPartition
+    first: int
+    batch: pa.RecordBatch
+
+
+class StoredAnswers:
+    """What requesters still are to get of what is stored, each with a reader of its own.
+
+    Who asks again is answered from there; who asks for what follows, behind the rest, and from the same reader. So
+    readers that have read all wait for a while. They give way to those with work: `answers_max` counts both.
+    """
+
+    def __init__(self, logs: StoredPartitions, *, answers_max: int = _ANSWERS_MAX) -> None:
+        self._logs = logs
+        self._answers_max = answers_max
+        self._due: dict[_Asked, _Answering] = {}
+        self._waiting: dict[_Asked, _Answering] = {}
+        """Those that have read all, in the order in which they have."""
+
+    @property
+    def readers(self) -> int:
+        """How many readers are open."""
+        return len(self._due) + len(self._waiting)
+
+    @property
+    def has_due(self) -> bool:
+        """Whether anybody is still to get some."""
+        return bool(self._due)
+
+    def begin(self, asked: ReadStored) -> None:
+        """Somebody has asked. If there are too many, he has to ask again. Raises what the log store raises."""
+        key = (asked.to, asked.partition)
+        end = asked.sequence + asked.records
+        answer = self._due.get(key) or self._waiting.pop(key, None)
+        if answer is not None:
+            self._due[key] = answer
+            if answer.end == asked.sequence:
+                answer.end = end
+                return
+            self._end(self._due, key)
+        if self.readers >= self._answers_max and self._waiting:
+            self._end(self._waiting, next(iter(self._waiting)))
+        if self.readers < self._answers_max:
+            self._due[key] = _Answering(asked.sequence, end, self._logs.open_reader(asked.partition, asked.sequence))
+
+    def read(self, now_s: float) -> Iterator[FoundStored | Truncated]:
+        """A few records for each who is to get some, or what he is to be told instead. Raises what the log store
+        raises."""
+        for key, answer in list(self._due.items()):
+            batch = _batch(answer)
+            if batch is None:
+                self._end(self._due, key)
+                continue
+            to, partition = key
+            first, last = (batch.column("txid")[n].as_py() for n in (0, -1))
+            if first > answer.next:  # truncated meanwhile
+                self._end(self._due, key)
+                yield Truncated(to, partition.address, partition.subject, first)
+                continue
+            answer.next = last + 1
+            answer.used_s = now_s
+            if answer.next >= answer.end:
+                self._waiting[key] = self._due.pop(key)
+            yield FoundStored(to, partition, first, batch)
+
+    def tick(self, now_s: float) -> None:
+        """Let go of readers that nobody asks on."""
+        for key, answer in list(self._waiting.items()):
+            if now_s - answer.used_s <= _ASKS_ON_S:
+                break
+            self._end(self._waiting, key)
+
+    def close(self) -> None:
+        """Let go of all readers."""
+        for answers in (self._due, self._waiting):
+            for key in list(answers):
+                self._end(answers, key)
+
+    @staticmethod
+    def _end(answers: dict[_Asked, _Answering], key: _Asked) -> None:
+        answers.pop(key).reader.close()
+
+
+def _batch(answer: _Answering) -> pa.RecordBatch | None:
+    """What comes next in the log. None: nothing, or the reader stands where the log was truncated, or has ended. Who
+    asked, asks again in a while, and a new reader finds what is left."""
+    try:
+        batch = answer.reader.read_batch(min(_RECORDS_AT_ONCE, answer.end - answer.next), place=False)
+    except (PositionTruncated, EndOfStream):
+        return None
+    return batch if batch is not None and batch.num_rows else None
 
 
 class StoreReader(Role):
@@ -249,7 +356,7 @@ class StoreReader(Role):
 
     def __init__(self, logs: StoredPartitions, config: DafkaConfig) -> None:
         self._logs = logs
-        self._answers: dict[tuple[str, DafkaPartition], _Answering] = {}
+        self._answers = StoredAnswers(logs)
         state = logs.state
         super().__init__("store", state.reader, config, state.reader_prefixes(), hears=True, by_peer=False)
         self.start()
@@ -257,9 +364,7 @@ class StoreReader(Role):
     def close(self) -> None:
         """Idempotent."""
         super().close()
-        for answer in self._answers.values():
-            answer.reader.close()
-        self._answers.clear()
+        self._answers.close()
 
     def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
         """Questions."""
@@ -268,7 +373,8 @@ class StoreReader(Role):
         self.send(done)
         for one in done:
             if isinstance(one, ReadStored):
-                self._begin(one, now_s)
+                self._answers.begin(one)
+        self._wake_if_asked()
 
     def on_subscription(self, heard: Subscription) -> None:
         """A consumer that is connected now."""
@@ -278,63 +384,32 @@ class StoreReader(Role):
 
     def on_wake(self) -> None:
         """A few records for each that waits for some."""
-        waits = False
-        for asked, answer in list(self._answers.items()):
-            if answer.next < answer.end:
-                self._answer(*asked, answer)
-                waits = waits or (asked in self._answers and answer.next < answer.end)
-        if waits:
-            with self.lock:
-                self.wake()
+        for one in self._answers.read(SYSTEM_CLOCK.monotonic_s()):
+            if isinstance(one, FoundStored):
+                self._publish(*one)
+            else:
+                with self._logs.lock:
+                    self._logs.state.truncated(DafkaPartition(one.subject, one.address), one.sequence)
+                self.send([Send(one)])
+        self._wake_if_asked()
 
     def on_tick(self, now_s: float) -> None:
         """Let go of readers that nobody asks on."""
-        for asked, answer in list(self._answers.items()):
-            if answer.next >= answer.end and now_s - answer.used_s > _ASKS_ON_S:
-                self._end(asked)
+        self._answers.tick(now_s)
 
-    def _begin(self, asked: ReadStored, now_s: float) -> None:
-        """A requester that asks again is answered from there; one that asks for what follows, behind the rest."""
-        key = (asked.to, asked.partition)
-        end = asked.sequence + asked.records
-        answer = self._answers.get(key)
-        if answer is not None and answer.end == asked.sequence:
-            answer.end = end
-            answer.used_s = now_s
-        else:
-            self._end(key)
-            if len(self._answers) >= _PENDING_MAX:
-                return
-            name = self._logs.name(asked.partition)
-            reader = self._logs.namespace.open_reader(name, TransactionId(asked.sequence))
-            self._answers[key] = _Answering(asked.sequence, end, reader, now_s)
-        with self.lock:
-            self.wake()
+    def _wake_if_asked(self) -> None:
+        if self._answers.has_due:
+            with self.lock:
+                self.wake()
 
-    def _end(self, asked: tuple[str, DafkaPartition]) -> None:
-        if (answer := self._answers.pop(asked, None)) is not None:
-            answer.reader.close()
-
-    def _answer(self, to: str, partition: DafkaPartition, answer: _Answering) -> None:
+    def _publish(self, to: str, partition: DafkaPartition, first: int, batch: pa.RecordBatch) -> None:
         subject, address = partition
-        batch = answer.reader.read_batch(min(_RECORDS_AT_ONCE, answer.end - answer.next), place=False)
-        if batch is None or not batch.num_rows:
-            self._end((to, partition))
-            return
         txids = batch.column("txid")
-        first, last = txids[0].as_py(), txids[-1].as_py()
-        if first > answer.next:  # truncated meanwhile
-            self._end((to, partition))
-            with self._logs.lock:
-                self._logs.state.truncated(partition, first)
-            self.send([Send(Truncated(to, address, subject, first))])
-            return
-        if self._logs.state.answers_in_batches(to) and last - first + 1 == batch.num_rows:
+        if self._logs.state.answers_in_batches(to) and txids[-1].as_py() - first + 1 == batch.num_rows:
             self._publish_batches(to, partition, first, batch.column(PAYLOAD))
         else:
             prefix = record_prefix(DirectRecord, to, address, subject)
             self.publish_records(prefix, txids.to_pylist(), batch.column(PAYLOAD).to_pylist())
-        answer.next = last + 1
 
     def _publish_batches(self, to: str, partition: DafkaPartition, first: int, contents: pa.Array) -> None:
         """Out of what was read, without an object for each record. One that fills a frame goes as to everybody."""

@@ -125,8 +125,12 @@ class PartitionIntake:
         return self.records(sequence, [early], now_s)
 
     def _forget_before(self, sequence: int) -> None:
-        for gone in [early for early in self._early if early < sequence]:
-            self._early_bytes -= len(self._early.pop(gone))
+        """What came early is behind `next`: nothing is looked at for a record in its turn."""
+        first, early = self.next + 1, self._early
+        few = sequence - first < len(early)
+        keys = range(first, sequence) if few else [one for one in early if one < sequence]
+        for gone in keys:
+            self._early_bytes -= len(early.pop(gone, b""))
 
     def _keep(self, first: int, contents: Sequence[bytes]) -> None:
         self._end = max(self._end, first + len(contents))

@@ -9,7 +9,7 @@ _CHUNK = 1024
 
 class KeptRecords:
     """Sequences from `first` up to `next`, without a gap. Parts of many records are added, read and let go of at once;
-    what was let go of takes memory until its chunk of 1,024 is gone."""
+    of what was let go of, no bytes are kept, but a place each until its chunk of 1,024 is gone."""
 
     def __init__(self, first: int) -> None:
         self.first = self.next = first
@@ -41,6 +41,10 @@ class KeptRecords:
 
     def release(self, end: int) -> None:
         """Keep none before `end`, which is one of them, or behind the last."""
-        for number in range((self.first - self._origin) // _CHUNK, (end - self._origin) // _CHUNK):
+        first, (last, within) = self.first - self._origin, divmod(end - self._origin, _CHUNK)
+        for number in range(first // _CHUNK, last):
             del self._chunks[number]
+        if within:
+            begin = max(0, first - last * _CHUNK)
+            self._chunks[last][begin:within] = [b""] * (within - begin)
         self.first = end

@@ -197,3 +197,17 @@ def test_what_is_kept_is_found_by_its_sequence_until_it_is_let_go_of(first: int)
             end = random_.randrange(begin, kept.next + 1)
             assert kept.between(begin, end) == [expected[n] for n in range(begin, end)]
         assert sum(map(len, kept._chunks.values())) < len(kept) + 1024
+
+
+@pytest.mark.parametrize("step", [1, 7, 1023, 1024, 1500])
+def test_what_was_let_go_of_takes_no_memory(step: int) -> None:
+    """However large it was: its chunk may stay for long, where little is published."""
+    kept = KeptRecords(5)
+    contents = contents_of([10] * 3000)
+    kept.add(contents)
+    for end in (*range(kept.first + step, kept.next, step), kept.next):
+        kept.release(end)
+        assert sum(len(content) for chunk in kept._chunks.values() for content in chunk) == 10 * len(kept)
+        assert kept.between(end, min(end + 3, kept.next)) == contents[end - 5 : end - 2]
+    kept.add([b"next"])
+    assert kept.between(kept.first, kept.next) == [b"next"]

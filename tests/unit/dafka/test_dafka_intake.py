@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from scribengin.dafka.state import IntakeLimits, PartitionIntake
 
 LIMITS = IntakeLimits(fetch_records_max=100, early_records_max=10, early_bytes_max=1000, retry_s=1.0)
@@ -153,3 +156,48 @@ def test_the_next_window_is_asked_for_when_half_of_one_has_come() -> None:
     assert intake.records(60, contents(60, 160), 1.3) == contents(60, 160)
     assert intake.missing(1.3) == (160, 90)
     assert intake.missing(1.3) is None
+
+
+class CountedKeys(dict[int, bytes]):
+    """Counts the keys that were looked at in turn, and those that were asked for."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for key in super().__iter__():
+            self.looked_at += 1
+            yield key
+
+    def pop(self, *key: Any) -> Any:
+        self.looked_at += 1
+        return super().pop(*key)
+
+
+def intake_with_early(first: int, count: int) -> tuple[PartitionIntake, CountedKeys]:
+    intake = PartitionIntake(0, IntakeLimits())
+    intake.records(first, contents(first, first + count), 0.0)
+    intake._early = early = CountedKeys(intake._early)
+    return intake, early
+
+
+def test_a_record_in_its_turn_looks_at_none_of_those_that_came_early() -> None:
+    """History that comes a record a frame, while as many live ones wait as may."""
+    intake, early = intake_with_early(5000, 5000)
+    for n in range(1000):
+        assert intake.records(n, contents(n, n + 1), 0.0) == contents(n, n + 1)
+    assert early.looked_at <= 1000  # whether the next one is there
+    assert intake.records(1000, contents(1000, 5000), 0.0) == contents(1000, 10_000)
+    assert intake._early_bytes == 0
+
+
+def test_of_a_batch_over_early_records_as_few_are_looked_at_as_there_are_of_either() -> None:
+    intake, early = intake_with_early(3, 5000)
+    assert intake.records(0, contents(0, 2), 0.0) == contents(0, 2)
+    assert early.looked_at <= 2 + 1
+    intake, early = intake_with_early(4000, 2)
+    assert intake.records(0, contents(0, 4001), 0.0) == contents(0, 4002)
+    assert early.looked_at <= 2 + 1 + 2  # the keys, the one that goes, and what comes next
+    assert (intake.next, intake._early, intake._early_bytes) == (4002, {}, 0)
+    intake, early = intake_with_early(2**64 - 5, 3)
+    assert intake.skip_to(2**64 - 4, 0.0) == contents(2**64 - 4, 2**64 - 2)
+    assert intake._early_bytes == 0

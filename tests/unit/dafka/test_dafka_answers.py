@@ -1,0 +1,139 @@
+"""What a store reads for those who ask: on from where it stands, however the log changes, and for so many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from scribengin.dafka.state import DafkaPartition, ReadStored
+from scribengin.dafka.store import StoredAnswers, StoredPartitions
+from scribengin.dafka.wire import Truncated
+from scribengin.log import LogNamespace
+from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.testing.waiting import wait_until
+
+ASKING, OTHER, PRODUCER = "AA" * 16, "AB" * 16, "BB" * 16
+FLIGHTS, TRAINS = DafkaPartition("flights", PRODUCER), DafkaPartition("trains", PRODUCER)
+RECORDS = 100
+
+
+@pytest.fixture
+def logs(memory_registry: MemoryRegistry) -> Iterator[LogNamespace]:
+    """With 100 records of two partitions."""
+    disk = MemoryDisk("answers")
+    with bound_namespace(memory_registry, disk.name, store=MEMORY_STORE) as namespace:
+        stored = stored_in(namespace)
+        for partition in (FLIGHTS, TRAINS):
+            writer, first = stored.open_writer(partition)
+            txids = pa.array(range(first, first + RECORDS), pa.int64())
+            payloads = pa.array([b"%d" % n for n in range(RECORDS)], pa.binary())
+            with writer:
+                writer.write_bulk(pa.RecordBatch.from_arrays([txids, payloads], ["txid", "payload"])).result(60)
+        yield namespace
+
+
+def stored_in(logs: LogNamespace) -> StoredPartitions:
+    return StoredPartitions(logs, "dafka", None, take_over=True, batches=True)
+
+
+def asked(sequence: int, records: int, to: str = ASKING, partition: DafkaPartition = FLIGHTS) -> ReadStored:
+    return ReadStored(to, partition, sequence, records)
+
+
+def read(answers: StoredAnswers, now_s: float = 0.0) -> list[tuple[str, int, int] | Truncated]:
+    """Who gets which sequences."""
+    return [
+        one if isinstance(one, Truncated) else (one.to, one.first, one.first + one.batch.num_rows)
+        for one in answers.read(now_s)
+    ]
+
+
+def truncate(logs: LogNamespace, first_kept: int) -> None:
+    name = stored_in(logs).name(FLIGHTS)
+    with logs.open_reader(name) as reader:
+        logs.truncate(name, reader.read(first_kept + 1)[-1].dlsn)
+
+
+def test_who_asks_on_is_answered_from_there_and_who_asks_again_from_the_beginning(logs: LogNamespace) -> None:
+    answers = StoredAnswers(stored_in(logs))
+    answers.begin(asked(0, 10))
+    assert answers.has_due
+    assert read(answers) == [(ASKING, 0, 10)]
+    assert not answers.has_due
+    answers.begin(asked(10, 10))
+    answers.begin(asked(20, 10))
+    assert read(answers) == [(ASKING, 10, 30)]
+    answers.begin(asked(5, 3))
+    assert read(answers) == [(ASKING, 5, 8)]
+    answers.close()
+
+
+def test_who_asks_on_where_the_log_was_truncated_meanwhile_is_told_and_others_are_answered(logs: LogNamespace) -> None:
+    """Nothing ends because of it: who asked gets nothing, asks again in a while, and is told then."""
+    answers = StoredAnswers(stored_in(logs))
+    answers.begin(asked(0, 10))
+    assert read(answers) == [(ASKING, 0, 10)]
+    truncate(logs, 90)
+    nexts = iter(range(10, 90))
+
+    def gets_nothing() -> bool:
+        answers.begin(asked(sequence := next(nexts), 1))
+        answers.begin(asked(sequence, 1, OTHER, TRAINS))
+        *found, other = read(answers)
+        assert other == (OTHER, sequence, sequence + 1)
+        return not found
+
+    wait_until(gets_nothing, what="the reader sees that it stands before the first record")
+    assert not answers.has_due
+    answers.begin(asked(50, 50))
+    assert read(answers) == [Truncated(ASKING, PRODUCER, "flights", 90)]
+    answers.begin(asked(90, 10))
+    assert read(answers) == [(ASKING, 90, 100)]
+    answers.close()
+
+
+def test_who_asks_on_behind_a_log_that_has_ended_gets_nothing_and_others_are_answered(logs: LogNamespace) -> None:
+    answers, stored = StoredAnswers(stored_in(logs)), stored_in(logs)
+    answers.begin(asked(90, 10))
+    assert read(answers) == [(ASKING, 90, 100)]
+    with stored.open_writer(FLIGHTS)[0] as writer:
+        writer.mark_end_of_stream()
+
+    def gets_nothing() -> bool:
+        answers.begin(asked(100, 10))
+        answers.begin(asked(0, 1, OTHER))
+        assert read(answers)[-1] == (OTHER, 0, 1)
+        return not answers.has_due
+
+    wait_until(gets_nothing, what="the reader sees that the log has ended")
+    answers.close()
+
+
+def test_readers_that_wait_make_room_for_those_with_work_the_oldest_first(logs: LogNamespace) -> None:
+    answers = StoredAnswers(stored_in(logs), answers_max=2)
+    answers.begin(asked(0, 10, ASKING))
+    answers.begin(asked(0, 10, OTHER))
+    assert read(answers) == [(ASKING, 0, 10), (OTHER, 0, 10)]
+    answers.begin(asked(10, 10, ASKING))
+    assert read(answers) == [(ASKING, 10, 20)]
+    answers.begin(asked(0, 5, OTHER, TRAINS))  # in the place of OTHER's, which waits for longest
+    answers.begin(asked(20, 10, ASKING))
+    answers.begin(asked(0, 5, ASKING, TRAINS))  # nobody waits: it asks again
+    assert sorted(read(answers)) == [(ASKING, 20, 30), (OTHER, 0, 5)]
+    answers.close()
+
+
+def test_a_reader_waits_for_two_seconds_from_what_it_has_read_last(logs: LogNamespace) -> None:
+    answers = StoredAnswers(stored_in(logs))
+    answers.begin(asked(0, 10))
+    answers.tick(9.0)
+    assert read(answers, 9.0) == [(ASKING, 0, 10)]
+    answers.tick(11.0)
+    assert answers.readers == 1
+    answers.tick(11.1)
+    assert answers.readers == 0
