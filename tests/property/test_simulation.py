@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
@@ -52,6 +53,9 @@ def test_a_seed_replays_byte_for_byte_in_every_process() -> None:
         "from scribengin.testing.simulation.world import simulate;"
         f"sys.stdout.write(''.join(simulate(drawn(*plan), every_stop=True).transcript for plan in {plans}))"
     )
+    pool = ThreadPoolExecutor()  # the process counts those without a name
+    pool.shutdown()
+    assert "".join(simulate(drawn(*plan), every_stop=True).transcript for plan in plans) == here
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for hash_seed in ("1", "2"):
         there = subprocess.run(

@@ -5,6 +5,7 @@ Only the standard library's promises are kept, not its habits: who of several wa
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty
@@ -14,6 +15,8 @@ from typing import Any, Generic, TypeVar
 from scribengin.testing.simulation.scheduler import Scheduler, SimulatedThread
 
 _T = TypeVar("_T")
+_UNNAMED_POOL = re.compile(r"^ThreadPoolExecutor-\d+_")
+"""The number is how many pools this process has made before: in a transcript it would be another one every time."""
 _active: Scheduler | None = None
 
 
@@ -294,7 +297,7 @@ class Thread:
         daemon: bool | None = None,
     ) -> None:
         self._scheduler = active()
-        self.name = name or "thread"
+        self.name = _UNNAMED_POOL.sub("pool_", name or "thread")
         self.daemon = daemon
         self._target = target
         self._args = tuple(args)

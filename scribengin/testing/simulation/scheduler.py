@@ -328,6 +328,7 @@ class Scheduler:
     def _switch(self, thread: SimulatedThread) -> None:
         """Let others run until it is this one's turn again: the next one at once, if nothing is for the hub to do."""
         assert self._hub is not None
+        self.running = None  # what is asked is asked by the hub, whose locks are nobody's to wait for
         if self._unwinding or self._failure is not None or self._until():
             self._hub.switch()
         else:

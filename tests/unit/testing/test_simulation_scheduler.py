@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import pytest
@@ -69,6 +70,26 @@ def test_an_hour_of_waiting_takes_no_time_and_pauses_end_in_their_order() -> Non
         run.run(lambda: wait(3600), lambda: wait(2), lambda: wait(60))
         assert [said.split()[1] for said in run.said] == ["2", "60", "3600"]
         assert 3600 <= run.scheduler.now_s < 3601
+
+
+def test_whoever_asks_whether_all_is_done_may_take_a_lock() -> None:
+    """As `Future.done` does. The hub asks, though a thread is just handing over: it must not lose its turn by that."""
+    for seed in range(20):
+        with simulated(seed) as run:
+            outcome: Future[None] = Future()
+
+            def work(run: Run = run) -> None:
+                for _ in range(30):
+                    run.scheduler.stall(run.process, 1.0)
+                    run.scheduler.pass_time(0.0)
+
+            def end(outcome: Future[None] = outcome, work: Callable[[], None] = work) -> None:
+                work()
+                outcome.set_result(None)
+
+            run.scheduler.spawn(run.process, "ends", end)
+            run.scheduler.run(outcome.done)
+            assert 30 <= run.scheduler.now_s < 31
 
 
 def test_threads_that_wait_for_each_other_are_found() -> None:

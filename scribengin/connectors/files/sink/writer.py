@@ -247,7 +247,7 @@ class FileSinkWriter(SinkStreamWriter):
         """Side by side, because each waits for a disk or, on HDFS, for the NameNode to hear of its last block."""
         if len(self._segments) == 1:
             return (self._segments[0].finish(),)
-        with ThreadPoolExecutor(min(len(self._segments), FINISHING_THREADS)) as threads:
+        with ThreadPoolExecutor(min(len(self._segments), FINISHING_THREADS), "finishing") as threads:
             return tuple(threads.map(_OpenSegment.finish, self._segments))
 
     def _refuse_if_too_many(self, partitions: list[str], incarnation: int) -> None:
