@@ -65,14 +65,14 @@ def rewind_the_sinks_too(patch: pytest.MonkeyPatch) -> None:
 
 def rewind_to_what_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether what is to be read again was truncated while the positions moved."""
-    patch.setattr(Rewind, "_guards", lambda _self: [])
+    patch.setattr(Rewind, "_guard", lambda _self, _guarded: None)
     patch.setattr(Rewind, "_keep_or_move_back", lambda _self, _versions: None)
 
 
 def rewind_to_a_beginning_that_is_gone(patch: pytest.MonkeyPatch) -> None:
     """The same, of those alone who go back to where a log begins: that moves, too."""
-    guards, keep = Rewind._guards, Rewind._keep_or_move_back
-    patch.setattr(Rewind, "_guards", lambda self: [] if self._at.kind == "earliest" else guards(self))
+    guard, keep = Rewind._guard, Rewind._keep_or_move_back
+    patch.setattr(Rewind, "_guard", lambda self, guarded: self._at.kind == "earliest" or guard(self, guarded))
     patch.setattr(
         Rewind, "_keep_or_move_back", lambda self, versions: self._at.kind == "earliest" or keep(self, versions)
     )
