@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.counting import many
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import LogNotFound, ScribenginError, SourceMissing
 from scribengin.launcher.yarn.application_master.preflight import (
@@ -154,7 +155,7 @@ def _source(config: DataflowConfig, name: str, environment: Environment) -> str:
                 reader.lag(reader.initial_position())
             finally:
                 reader.close()
-        return f"{len(streams)} {'stream' if len(streams) == 1 else 'streams'}"
+        return many(len(streams), "stream")
     except SourceMissing as error:
         return f"reachable, and empty: {_words(error)}"
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from scribengin.base.text.counting import many
 from scribengin_dev.bench.clients.jobs import Job, run_job, started
 from scribengin_dev.bench.logs import LogBench
 from scribengin_dev.bench.rows import Row, medians
@@ -30,15 +31,15 @@ def through_a_proxy(bench: LogBench, namespace: str, name: str) -> list[Row]:
         own = stack.enter_context(bench.new_log())
         serve: Job = {**how, "job": "serve", "hosts": bench.registry.hosts, "path": bench.namespace.path}
         stack.enter_context(started(serve)).await_ready()
-        many: Job = {"job": "clients", "clients": clients, "logs": logs}
+        through: Job = {"job": "clients", "clients": clients, "logs": logs}
         alone: Job = {**how, "job": "alone", "clients": 1, "logs": [own], "window": _WINDOW_ALONE}
-        found = [(run_job({**how, **many, "window": _WINDOW}), run_job(alone)) for _ in runs]
-        waiting = medians([run_job({**one_by_one, **many}) for _ in runs])
+        found = [(run_job({**how, **through, "window": _WINDOW}), run_job(alone)) for _ in runs]
+        waiting = medians([run_job({**one_by_one, **through}) for _ in runs])
     ours, limit = medians([ours for ours, _ in found]), medians([limit for _, limit in found])
     fsyncs_ms = _FSYNCS * fsync_p50_ms(bench.directory, bench.clock)
     what = (
-        f"{clients:,} {'client' if clients == 1 else 'clients'} of one proxy, single records of {_RECORD_BYTES} B to "
-        f"{len(logs)} {'log' if len(logs) == 1 else 'logs'}, fsync before every ack"
+        f"{many(clients, 'client')} of one proxy, single records of {_RECORD_BYTES} B to {many(len(logs), 'log')}, "
+        "fsync before every ack"
     )
     return [
         Row(

@@ -132,7 +132,6 @@ def opened_namespace(
     a log that a dataflow writes."""
     from scribengin.base.names import PROXIED_SCHEME
     from scribengin.log import LogNamespace
-    from scribengin.operations.log_owners import refuse_log_of_dataflow
 
     kind: type[LogNamespace] = LogNamespace
     if proxied or namespace.startswith(PROXIED_SCHEME):
@@ -143,6 +142,8 @@ def opened_namespace(
     session = nullcontext(None) if "://" in namespace else connected(hosts)
     with session as registry, kind.open(namespace, registry=registry) as opened:
         if to_write is not None:
+            from scribengin.operations.log_owners import refuse_log_of_dataflow
+
             refuse_log_of_dataflow(opened.registry, opened.path, to_write)
         yield opened
 

@@ -127,7 +127,7 @@ def tasks_shown(found: DataflowOverview) -> list[TaskOverview]:
 
 def headline(found: Sequence[DataflowOverview]) -> Text:
     """How many dataflows are in which state."""
-    text = Text(f"{len(found)} dataflow{'' if len(found) == 1 else 's'}")
+    text = Text(many(len(found), "dataflow"))
     for state in dict.fromkeys(sorted((overview.state for overview in found), key=lambda s: (s != "stalled", s))):
         text.append("  ").append_text(state_text(state)).append(f" {sum(p.state == state for p in found)}")
     return text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scribengin.base.text.counting import many, which
 from scribengin_tools.cli.options import (
     InsecureOption,
     JsonOption,
@@ -125,8 +126,7 @@ def submit(
         if config.launcher != "local":
             config = _made_ready(session.hosts, config, check_cluster=check_cluster)
         start_dataflow(session, config, scribengin_home(), author=author())
-        tasks = f"{len(found.tasks)} {'task' if len(found.tasks) == 1 else 'tasks'}"
-        print(f"submitted dataflow '{config.name}' ({tasks})", flush=True)
+        print(f"submitted dataflow '{config.name}' ({many(len(found.tasks), 'task')})", flush=True)
         follow(DataflowView(session, config.name), wait=wait)
 
 
@@ -298,7 +298,7 @@ def progress_of(status: DataflowStatus) -> str:
     workers, waiting = len(status.workers), len(status.tasks_unassigned)
     parts: list[str] = [status.state]
     if workers:
-        parts.append("1 worker" if workers == 1 else f"{workers} workers")
+        parts.append(many(workers, "worker"))
     if waiting:
-        parts.append("1 task waits for a worker" if waiting == 1 else f"{waiting} tasks wait for a worker")
+        parts.append(f"{many(waiting, 'task')} {which(waiting, 'waits', 'wait')} for a worker")
     return ", ".join(parts)
