@@ -175,13 +175,16 @@ class Election:
     def _own_contender(self) -> tuple[str, int]:
         """This candidate's node and the session that it lives by, made if there is none under the present session.
 
-        After an unknown outcome it is found again by the id in its name. A node of an expired session may stand for a
-        moment more, and is not ours any longer.
+        After an unknown outcome it is found again by the id in its name, once the server that is asked has got so far:
+        of two nodes, the second would wait for the first. A node of an expired session may stand for a moment more, and
+        is not ours any longer.
         """
-        for name in self._contenders_of_mine():
-            node = self._registry.find(f"{self._path}/{name}")
-            if node is not None and node.owner_session == self._registry.session_id:
-                return name, node.owner_session
+        own = self._standing_contender()
+        if own is None:
+            self._registry.sync(self._path)
+            own = self._standing_contender()
+        if own is not None:
+            return own
         self._move(CandidateState.CANDIDATE)
         data = json.dumps({"name": self._name}, ensure_ascii=False).encode()
         try:
@@ -189,6 +192,14 @@ class Election:
         except NodeMissing:
             raise RegistryError(f"{self._path} is gone: there is nothing that {self._name} could lead") from None
         return path.rpartition("/")[2], self._registry.get(path).owner_session
+
+    def _standing_contender(self) -> tuple[str, int] | None:
+        """This candidate's node under the present session, as the server that is asked has it."""
+        for name in self._contenders_of_mine():
+            node = self._registry.find(f"{self._path}/{name}")
+            if node is not None and node.owner_session == self._registry.session_id:
+                return name, node.owner_session
+        return None
 
     def _contenders_of_mine(self) -> list[str]:
         if self._registry.find(self._path) is None:

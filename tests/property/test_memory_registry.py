@@ -18,6 +18,7 @@ from scribengin_registry.errors import (
     OutcomeUnknown,
     RegistryError,
     RegistryUnreachable,
+    VersionConflict,
 )
 from scribengin_registry.opening import connect
 
@@ -178,3 +179,56 @@ def test_a_session_that_expires_in_touch_is_told_at_once(ensemble: MemoryEnsembl
     ensemble.expire(session)
     wait_until(lambda: events == [WatchEvent("session", "/a")], what="the watch to be told")
     assert session.create("/a", ephemeral=True) == "/a"
+
+
+def test_a_server_that_is_behind_shows_what_it_has_until_its_session_writes_or_syncs(ensemble: MemoryEnsemble) -> None:
+    server = ensemble.follower()
+    with ensemble.connect() as ahead, ensemble.connect(follower=server) as behind:
+        ahead.create("/a")
+        assert behind.find("/a") is None
+        behind.create("/b")  # its answer comes after all that came before
+        assert behind.find("/a") is not None
+        ahead.set("/a", b"x")
+        assert behind.get("/a").data == b""
+        with pytest.raises(VersionConflict):  # a refusal, too
+            behind.set("/a", b"y", 0)
+        assert behind.get("/a").data == b"x"
+        ahead.delete("/a")
+        behind.sync()
+        assert behind.find("/a") is None
+
+
+def test_a_server_that_is_behind_may_answer_next_after_a_reply_was_lost(ensemble: MemoryEnsemble) -> None:
+    losses: list[Loss] = ["reply"]
+    ensemble.lose = lambda _act, _path: losses.pop() if losses else None
+    with ensemble.connect(follower=ensemble.follower()) as behind:
+        with pytest.raises(OutcomeUnknown):
+            behind.create("/a")
+        assert behind.find("/a") is None
+        behind.sync()
+        assert behind.find("/a") is not None
+
+
+def test_a_server_that_is_behind_tells_watches_when_it_gets_there(ensemble: MemoryEnsemble) -> None:
+    server = ensemble.follower()
+    events: list[WatchEvent] = []
+    with ensemble.connect() as ahead, ensemble.connect(follower=server, dispatch=lambda act: act()) as behind:
+        behind.children("/", events.append)
+        ahead.create("/a", ephemeral=True)
+        behind.find("/a", events.append)
+        assert events == []
+        ahead.close()
+        assert (server.behind, behind.find("/a"), events) == (2, None, [])
+        ensemble.catch_up(server)
+        assert sorted((event.kind, event.path) for event in events) == [
+            ("children", "/"),
+            ("created", "/a"),
+        ]
+
+
+def test_a_session_with_a_server_that_was_behind_sees_all_that_came_before_it(ensemble: MemoryEnsemble) -> None:
+    server = ensemble.follower()
+    with ensemble.connect() as ahead:
+        ahead.create("/a")
+        with ensemble.connect(follower=server) as behind:
+            assert behind.find("/a") is not None

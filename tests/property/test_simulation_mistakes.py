@@ -14,6 +14,7 @@ import pytest
 from scribengin.testing.simulation.plan import Plan, drawn
 from scribengin.testing.simulation.world import MakeSystem, simulate
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
+from tests.property.simulation_lag_mistakes import LAG_MISTAKES
 from tests.property.simulation_log_mistakes import LOG_MISTAKES, RARE_LOG_MISTAKES, Aim, aimed
 from tests.property.simulation_mistakes import MISTAKES, Mistake
 from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
@@ -42,6 +43,12 @@ def test_a_mistake_of_the_log_is_caught(mistake: Mistake, aim: Aim) -> None:
 @pytest.mark.parametrize("mistake", REWIND_MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_about_rewinds_is_caught(mistake: Mistake) -> None:
     aim = REWIND_MISTAKES[mistake]
+    _check_caught(mistake, aim.seed, aim.plan)
+
+
+@pytest.mark.parametrize("mistake", LAG_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_about_a_server_that_lags_is_caught(mistake: Mistake) -> None:
+    aim = LAG_MISTAKES[mistake]
     _check_caught(mistake, aim.seed, aim.plan)
 
 

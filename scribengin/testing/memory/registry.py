@@ -5,7 +5,8 @@ Random histories on both are compared (`tests/property/test_memory_registry.py`)
 nothing of it outlives the process.
 
 `MemoryEnsemble` is the servers: it holds the tree, knows the sessions, and can be told to lose sight of one
-(`suspend`, `resume`), to expire it, or to lose requests and replies (`lose`). `MemoryRegistry` is one session.
+(`suspend`, `resume`), to expire it, or to lose requests and replies (`lose`). `MemoryRegistry` is one session. Most ask
+the leader; who asks a `Follower` sees what that has heard of.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -56,6 +58,44 @@ Loss = Literal["request", "reply"]
 """A write of which the servers never hear, or that is done while nobody hears of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Transaction:
+    """What the leader has applied."""
+
+    operations: tuple[Operation, ...]
+    session_id: int
+    user: str | None
+    now_ms: int
+
+
+class Follower:
+    """A server that applies what the leader has applied, in that order, but later: its sessions read what it has.
+
+    As ZooKeeper's do, it answers no write, no `sync` and no new session before it has all that came before
+    (<https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkGuarantees>). Its watches fire when it
+    applies what they watch. For whoever holds the ensemble's lock.
+    """
+
+    def __init__(self) -> None:
+        self.tree = MemoryTree()
+        self._waiting: deque[_Transaction] = deque()
+
+    @property
+    def behind(self) -> int:
+        """How many transactions it has not applied yet."""
+        return len(self._waiting)
+
+    def hear(self, transaction: _Transaction) -> None:
+        """The leader has applied that."""
+        self._waiting.append(transaction)
+
+    def apply_next(self) -> list[TreeChange]:
+        """Apply the first of those that wait: what changed."""
+        made = self._waiting.popleft()
+        _, changes = self.tree.apply(made.operations, session_id=made.session_id, user=made.user, now_ms=made.now_ms)
+        return changes
+
+
 class MemoryEnsemble:
     """The servers of a registry in memory. Thread-safe."""
 
@@ -65,8 +105,23 @@ class MemoryEnsemble:
         self.clock = clock
         self.lose: Callable[[str, str], Loss | None] = lambda _act, _path: None
         """Called with every write (what, and which path) that reaches this point: what becomes of it."""
+        self._followers: list[Follower] = []
         self._sessions: dict[int, MemoryRegistry] = {}
         self._sessions_made = 0
+
+    def follower(self) -> Follower:
+        """One more server, which has all that the leader has. It gets further when it is told to (`catch_up`)."""
+        with self.lock:
+            made = Follower()
+            made.tree = self.tree.copy()
+            self._followers.append(made)
+            return made
+
+    def catch_up(self, follower: Follower) -> None:
+        """That server applies what it has not applied yet, and tells who watches there."""
+        with self.lock:
+            while follower.behind:
+                self._tell(follower, follower.apply_next())
 
     def connect(
         self,
@@ -75,11 +130,17 @@ class MemoryEnsemble:
         session_timeout_s: float = 10.0,
         user: str | None = None,
         dispatch: Dispatch | None = None,
+        follower: Follower | None = None,
     ) -> MemoryRegistry:
         """Open a session that sees what is below `chroot`, which is made if it is missing. Watches are called through
-        `dispatch`, by default on a thread of the session's own."""
+        `dispatch`, by default on a thread of the session's own. It asks the leader unless a follower is given."""
         registry = MemoryRegistry(
-            self, checked_path(chroot), session_timeout_s=session_timeout_s, user=user, dispatch=dispatch
+            self,
+            checked_path(chroot),
+            session_timeout_s=session_timeout_s,
+            user=user,
+            dispatch=dispatch,
+            follower=follower,
         )
         registry.begin()
         return registry
@@ -89,6 +150,7 @@ class MemoryEnsemble:
         with self.lock:
             self._sessions_made += 1
             self._sessions[self._sessions_made] = registry
+            registry.catch_up()
             return self._sessions_made
 
     def leave(self, session_id: int) -> None:
@@ -102,13 +164,18 @@ class MemoryEnsemble:
     def change(self, operations: Sequence[Operation], *, session_id: int, user: str | None) -> list[int]:
         """Apply a transaction and tell who watches."""
         with self.lock:
-            versions, changes = self.tree.apply(
-                operations, session_id=session_id, user=user, now_ms=self.clock.now_ms()
-            )
-            for change in changes:
-                for session in list(self._sessions.values()):
-                    session.tell(change)
+            now_ms = self.clock.now_ms()
+            versions, changes = self.tree.apply(operations, session_id=session_id, user=user, now_ms=now_ms)
+            for follower in self._followers:
+                follower.hear(_Transaction(tuple(operations), session_id, user, now_ms))
+            self._tell(None, changes)
             return versions
+
+    def _tell(self, server: Follower | None, changes: Sequence[TreeChange]) -> None:
+        for change in changes:
+            for session in list(self._sessions.values()):
+                if session.follower is server:
+                    session.tell(change)
 
     def suspend(self, registry: MemoryRegistry) -> None:
         """No server answers this session any more, and none expires it yet."""
@@ -135,7 +202,10 @@ class MemoryRegistry(TrackedRegistry):
         session_timeout_s: float,
         user: str | None,
         dispatch: Dispatch | None,
+        follower: Follower | None,
     ) -> None:
+        self.follower = follower
+        """The server that it asks; None is the leader."""
         self._ensemble = ensemble
         self._chroot = "" if chroot == "/" else chroot
         self._session_timeout_s = session_timeout_s
@@ -159,6 +229,7 @@ class MemoryRegistry(TrackedRegistry):
                 self._ensemble.change([Create(made)], session_id=self.session_id, user=self._user)
             except NodeExists:
                 continue
+        self.catch_up()
 
     @property
     def hosts(self) -> str:
@@ -166,7 +237,7 @@ class MemoryRegistry(TrackedRegistry):
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         def look(at: str) -> Node:
-            node = self._ensemble.tree.find(at)
+            node = self._tree.find(at)
             if node is None:
                 raise NodeMissing(f"cannot read {path}: there is no such node; create it first", path=path)
             return node
@@ -174,10 +245,10 @@ class MemoryRegistry(TrackedRegistry):
         return self._read("read", path, self._watched("node", watch, look))
 
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
-        return self._read("look at", path, self._watched("node", watch, self._ensemble.tree.find))
+        return self._read("look at", path, self._watched("node", watch, self._tree.find))
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        return self._read("list", path, self._watched("children", watch, self._ensemble.tree.children))
+        return self._read("list", path, self._watched("children", watch, self._tree.children))
 
     def unwatch(self, watch: Watch) -> None:
         self._watches.unwatch(watch)
@@ -227,7 +298,7 @@ class MemoryRegistry(TrackedRegistry):
         return self._write("commit", operations[0].path, lambda _: self._change(below))
 
     def sync(self, path: str = "/") -> None:
-        self._read("sync", path, lambda _: None)
+        self._read("sync", path, lambda _: self.catch_up())
 
     def close(self) -> None:
         if self.state is SessionState.CLOSED:
@@ -240,6 +311,11 @@ class MemoryRegistry(TrackedRegistry):
             self._thread.join()
 
     # -- what the ensemble calls
+
+    def catch_up(self) -> None:
+        """Its server gets to where the leader is."""
+        if self.follower is not None:
+            self._ensemble.catch_up(self.follower)
 
     def tell(self, change: TreeChange) -> None:
         """Call the watches that this change fires."""
@@ -303,7 +379,11 @@ class MemoryRegistry(TrackedRegistry):
         with self._ensemble.lock:
             if not self._touch:
                 raise self._unknown(act, path)
-            answer = self._told_of(change, at)
+            try:
+                answer = self._told_of(change, at)
+            finally:
+                if loss is None:  # who hears no answer may be answered next by a server that has not got so far
+                    self.catch_up()
         if loss == "reply":
             raise self._unknown(act, path)
         if self._thread is not None:
@@ -317,6 +397,11 @@ class MemoryRegistry(TrackedRegistry):
         except RegistryError as error:
             message = str(error).replace(f"{self._chroot}/", "/") if self._chroot else str(error)
             raise type(error)(message, path=error.path.removeprefix(self._chroot)) from error
+
+    @property
+    def _tree(self) -> MemoryTree:
+        """What its server has."""
+        return self._ensemble.tree if self.follower is None else self.follower.tree
 
     def _change(self, operations: Sequence[Operation]) -> list[int]:
         return self._ensemble.change(operations, session_id=self.session_id, user=self._user)

@@ -44,6 +44,19 @@ class _Record:
     created_children: int = 0
     children: set[str] = field(default_factory=set)
 
+    def copy(self) -> _Record:
+        """The same once more."""
+        return _Record(
+            self.data,
+            self.user,
+            self.owner_session,
+            self.created_ms,
+            self.modified_ms,
+            self.version,
+            self.created_children,
+            set(self.children),
+        )
+
 
 class MemoryTree:
     """Nodes by their paths. For one thread at a time."""
@@ -75,6 +88,12 @@ class MemoryTree:
         if parent is None:
             raise _missing("create", path)
         return f"{path}{parent.created_children:0{_SEQUENCE_DIGITS}}"
+
+    def copy(self) -> MemoryTree:
+        """The same once more."""
+        made = MemoryTree()
+        made._records = {path: record.copy() for path, record in self._records.items()}
+        return made
 
     def paths(self) -> list[str]:
         """Every node."""
@@ -182,16 +201,7 @@ class MemoryTree:
         record = self._records.get(path)
         kept[path] = record
         if record is not None:
-            self._records[path] = _Record(
-                record.data,
-                record.user,
-                record.owner_session,
-                record.created_ms,
-                record.modified_ms,
-                record.version,
-                record.created_children,
-                set(record.children),
-            )
+            self._records[path] = record.copy()
 
 
 def _missing(act: str, path: str) -> NodeMissing:

@@ -114,13 +114,18 @@ class Machine:
         world.scheduler.end(container.process)
 
     def _main(self, container: Container, be: Callable[[Container, SimulatedSession], int]) -> None:
-        session = container.session = SimulatedSession(self.world, container.process, self.world.session_timeout_s)
+        world = self.world
+        server = world.ensemble.drawn_server(world.scheduler.random)
+        session = SimulatedSession(world, container.process, world.session_timeout_s, server=server)
+        container.session = session
+        if server is not None:
+            world.tell("asks a server that may fall behind")
         try:
             with session:
                 code = be(container, session)
         except ScribenginError as error:
             code = error.exit_code
-            self.world.tell(f"ends by {error}")
+            world.tell(f"ends by {error}")
         self.end(container, ContainerExit("exited", code, f"exit code {code}"), closed=True)
 
     def _part_of(self, container: Container) -> Callable[[Container, SimulatedSession], int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away"]
+RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away", "server lags"]
 DiskFault = Literal["lose unsynced", "disk full"]
 FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault]
 Storage = Literal["memory", "logs", "kafka", "files", "sink"]
@@ -24,6 +24,10 @@ FAULTS_END_S = 14.0
 """Later than that nothing is disturbed any more."""
 _REWOUND = 0.25
 """Of so many plans the first dataflow is rewound."""
+
+_LAGS = 0.25
+"""In so many plans a server of the registry falls behind."""
+_LASTING = ("stall", "cut off", "quorum away", "zombie", "disk full", "system away", "server lags")
 
 _KINDS: tuple[FaultKind, ...] = (
     *("kill", "kill", "stall", "stall", "zombie", "zombie"),
@@ -156,6 +160,11 @@ class Plan:
     they end, or at a position that is drawn."""
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def lags(self) -> bool:
+        """Whether a server of the registry falls behind."""
+        return any(fault.kind == "server lags" for fault in self.faults)
+
     def __str__(self) -> str:
         size = f"{self.streams} streams of {self.records} records, {self.workers} workers of {self.executors} executors"
         lines = [f"seed {self.seed}: {size}, {self.standbys} standbys"]
@@ -186,7 +195,9 @@ def drawn(seed: int, storage: Storage | None = None, stops: Sequence[str] = (), 
         faults=tuple(_fault(chance, storage, stops) for _ in range(chance.choice((0, 1, 2, 3, 4, 6)))),
     )
     rewinds = rewound and storage != "sink" and chance.random() <= _REWOUND
-    return _with_rewinds(plan, chance) if rewinds else plan
+    plan = _with_rewinds(plan, chance) if rewinds else plan
+    lags = tuple(_lag(chance, storage) for _ in range(chance.choice((1, 1, 2)))) if chance.random() < _LAGS else ()
+    return replace(plan, faults=(*plan.faults, *lags))
 
 
 def _with_rewinds(plan: Plan, chance: random.Random) -> Plan:
@@ -214,6 +225,12 @@ def _fault(chance: random.Random, storage: Storage, stops: Sequence[str]) -> Fau
     return Fault(kind, chance.choice(_ANY), _count(chance, 600), seconds)
 
 
+def _lag(chance: random.Random, storage: Storage) -> Fault:
+    """A server falls behind at some time, or just when a round commits or an owner takes over."""
+    at, most = (chance.choice(_STOPS_OF[storage]), 10) if chance.random() < 0.5 else ("", 600)
+    return Fault("server lags", at, _count(chance, most), _seconds(chance, "server lags"))
+
+
 def _drawn_fault(chance: random.Random, kind: FaultKind, stops: Sequence[str], most: int) -> Fault:
     """One of that kind, at the first passings of one of these stops."""
     at = chance.choice(stops)
@@ -223,7 +240,7 @@ def _drawn_fault(chance: random.Random, kind: FaultKind, stops: Sequence[str], m
 
 
 def _seconds(chance: random.Random, kind: FaultKind) -> float:
-    if kind not in ("stall", "cut off", "quorum away", "zombie", "disk full", "system away"):
+    if kind not in _LASTING:
         return 0.0
     return round(chance.choice((0.3, 1.0, 2.5, 4.0)) * chance.uniform(0.5, 1.5), 3)
 

@@ -7,11 +7,12 @@ went on late is told when it asks, as a client is whose connection was closed me
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scribengin.base.clock import Clock
-from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.registry import Follower, MemoryEnsemble
 from scribengin.testing.simulation.scheduler import SimulatedProcess
 from scribengin_registry.contract import ANY_VERSION, Node, Operation, Registry, SessionState, Watch
 from scribengin_registry.errors import OutcomeUnknown
@@ -25,17 +26,35 @@ Observer = Callable[[int, Sequence[Operation], Sequence[int]], None]
 
 
 class SimulatedEnsemble(MemoryEnsemble):
-    """The servers, and who wants to know of every change."""
+    """The servers, and who wants to know of every change. One of them may fall behind (`lag`)."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, lags: bool = False) -> None:
         super().__init__(clock)
         self.observers: list[Observer] = []
+        self._follower = self.follower() if lags else None
+        self._lags = 0
 
     def change(self, operations: Sequence[Operation], *, session_id: int, user: str | None) -> list[int]:
         versions = super().change(operations, session_id=session_id, user=user)
+        if self._follower is not None and not self._lags:
+            self.catch_up(self._follower)
         for observer in self.observers:
             observer(session_id, operations, versions)
         return versions
+
+    def drawn_server(self, chance: random.Random) -> Follower | None:
+        """Whom a new session asks: where a server may fall behind, that one or the leader."""
+        return None if self._follower is None or chance.random() < 0.5 else self._follower
+
+    def lag(self) -> None:
+        """From now on the server that may fall behind applies what it has to, and nothing else."""
+        self._lags += 1
+
+    def lag_ends(self) -> None:
+        """It goes on, unless it was made to lag again meanwhile."""
+        self._lags -= 1
+        if self._follower is not None and not self._lags:
+            self.catch_up(self._follower)
 
     def knows(self, session_id: int) -> bool:
         """Whether that session stands."""
@@ -45,12 +64,19 @@ class SimulatedEnsemble(MemoryEnsemble):
 class SimulatedSession(Registry):
     """A session of one process."""
 
-    def __init__(self, world: World, process: SimulatedProcess, session_timeout_s: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        process: SimulatedProcess,
+        session_timeout_s: float,
+        *,
+        server: Follower | None = None,
+    ) -> None:
         self._world = world
         self._process = process
         self._ensemble = world.ensemble
         with self._world.scheduler.at_once():
-            self._inner = world.ensemble.connect(session_timeout_s=session_timeout_s)
+            self._inner = world.ensemble.connect(session_timeout_s=session_timeout_s, follower=server)
 
     # -- what becomes of it
 

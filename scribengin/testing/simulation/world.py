@@ -151,7 +151,7 @@ class World:
         self.plan = plan
         self.scheduler = scheduler
         self.clock = SimulatedClock(scheduler)
-        self.ensemble = SimulatedEnsemble(self.clock)
+        self.ensemble = SimulatedEnsemble(self.clock, lags=plan.lags)
         self.ensemble.lose = self._lost
         self.ensemble.observers.append(self._changed)
         self.session_timeout_s = SESSION_TIMEOUT_S
@@ -398,6 +398,9 @@ class World:
                 self._cut_off([container], fault.seconds)
             case "quorum away":
                 self._cut_off(self.machine.running, fault.seconds)
+            case "server lags":
+                self.ensemble.lag()
+                self.later(fault.seconds, "server", self._lag_ends)
             case "power off":
                 self._power_off(container)
             case "lose unsynced":
@@ -425,6 +428,11 @@ class World:
         for container in containers:
             if container.session is not None:
                 container.session.cut_off(seconds)
+
+    def _lag_ends(self) -> None:
+        with self.scheduler.at_once():
+            self.ensemble.lag_ends()
+        self.tell("the server that fell behind has caught up")
 
     def _lost(self, _act: str, _path: str) -> Loss | None:
         return self.loss()
