@@ -157,7 +157,7 @@ class RewindAim:
 
     def plan(self, seed: int) -> Plan:
         """The plan of a seed, rewound twice, with faults that are likely to meet the mistake."""
-        chance, plan = random.Random(seed), drawn(seed, self.storage)
+        chance, plan = random.Random(seed), drawn(seed, self.storage, lagging=False)
         faults = tuple(
             Fault(kind, at, chance.randint(1, 3), 3.5 if kind in LASTING else 0.0) for kind, at in self.where
         )
@@ -166,17 +166,17 @@ class RewindAim:
 
 
 REWIND_MISTAKES: dict[Mistake, RewindAim] = {
-    rewind_without_versions: RewindAim(0, ("stall", "rewind.looked:after")),
+    rewind_without_versions: RewindAim(4, ("stall", "rewind.looked:after")),
     rewind_with_rounds_from_the_start: RewindAim(0),
     forget_the_fence_with_a_rewind: RewindAim(0),
     rewind_by_deleting: RewindAim(0),
     rewind_stream_by_stream: RewindAim(0),
     rewind_the_sinks_too: RewindAim(4, ("kill", "round.commit:after")),
     rewind_to_what_is_gone: RewindAim(
-        9, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+        11, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
     ),
     rewind_to_a_beginning_that_is_gone: RewindAim(
-        0, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"
+        9, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"
     ),
     rewind_to_what_is_still_to_come: RewindAim(1, storage="logs", to="anywhere"),
     rewind_the_first_stream: RewindAim(0),

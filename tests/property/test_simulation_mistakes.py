@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_is_caught(mistake: Mistake) -> None:
-    _check_caught(mistake, MISTAKES[mistake], lambda seed: drawn(seed, "memory", rewound=False))
+    _check_caught(mistake, MISTAKES[mistake], lambda seed: drawn(seed, "memory", rewound=False, lagging=False))
 
 
 @pytest.mark.parametrize(

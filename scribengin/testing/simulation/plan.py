@@ -177,9 +177,17 @@ class Plan:
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
 
-def drawn(seed: int, storage: Storage | None = None, stops: Sequence[str] = (), *, rewound: bool = True) -> Plan:
+def drawn(
+    seed: int,
+    storage: Storage | None = None,
+    stops: Sequence[str] = (),
+    *,
+    rewound: bool = True,
+    lagging: bool = True,
+) -> Plan:
     """The plan of a seed. Without `storage`, two of sixteen are on logs, one on Kafka and one on files, which all take
-    longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given."""
+    longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given.
+    `lagging`: in some a server of the registry falls behind."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -196,7 +204,12 @@ def drawn(seed: int, storage: Storage | None = None, stops: Sequence[str] = (), 
     )
     rewinds = rewound and storage != "sink" and chance.random() <= _REWOUND
     plan = _with_rewinds(plan, chance) if rewinds else plan
-    lags = tuple(_lag(chance, storage) for _ in range(chance.choice((1, 1, 2)))) if chance.random() < _LAGS else ()
+    return _with_lags(plan, chance) if lagging and chance.random() < _LAGS else plan
+
+
+def _with_lags(plan: Plan, chance: random.Random) -> Plan:
+    """The same, with a server that falls behind once or twice."""
+    lags = tuple(_lag(chance, plan.storage) for _ in range(chance.choice((1, 1, 2))))
     return replace(plan, faults=(*plan.faults, *lags))
 
 
