@@ -62,6 +62,20 @@ class DafkaFollower(Role):
             self.check_open()
             return dict(self._state.ends)
 
+    def is_silent(self, partition: DafkaPartition, for_s: float) -> bool:
+        """Whether it has listened for so long, and that producer has said nothing in all that time."""
+        with self.lock:
+            self.check_open()
+            heard_s = self._state.heard_s(partition) or self._made_s
+            return SYSTEM_CLOCK.monotonic_s() - heard_s >= for_s
+
+    def has_heard(self, partition: DafkaPartition, within_s: float) -> bool:
+        """Whether that producer has said anything of late."""
+        with self.lock:
+            self.check_open()
+            heard_s = self._state.heard_s(partition)
+            return heard_s is not None and SYSTEM_CLOCK.monotonic_s() - heard_s < within_s
+
     def follow(self, partition: DafkaPartition, sequence: int) -> None:
         """Hold what comes from that sequence on, and let go of what was before it."""
         with self.lock:

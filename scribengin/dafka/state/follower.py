@@ -124,6 +124,7 @@ class FollowerState:
         self._heads = HeadsTimer(heads_interval_s)
         self._partitions_max = partitions_max
         self._ends: dict[DafkaPartition, int] = {}
+        self._heard_s: dict[DafkaPartition, float] = {}
         self._held: dict[DafkaPartition, _Held] = {}
         self._behind: dict[DafkaPartition, _Held] = {}
         self._stores: dict[str, bool] = {}
@@ -132,6 +133,10 @@ class FollowerState:
     def ends(self) -> Mapping[DafkaPartition, int]:
         """Every partition that is known, and the sequence behind its last record that is."""
         return self._ends
+
+    def heard_s(self, partition: DafkaPartition) -> float | None:
+        """When its producer has said anything last. None: it never has."""
+        return self._heard_s.get(partition)
 
     @property
     def is_told(self) -> bool:
@@ -198,11 +203,12 @@ class FollowerState:
                 case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     partition = DafkaPartition(message.subject, message.address)
                     end = message.sequence + len(message.contents)
-                    if self._knows(partition, end) and (held := self._held.get(partition)) is not None:
+                    if self._knows(partition, end, message, now_s) and (held := self._held.get(partition)) is not None:
                         self._record(partition, held, message, now_s)
                 case Head() | DirectHead():
                     partition = DafkaPartition(message.subject, message.address)
-                    if self._knows(partition, message.sequence + 1) and (held := self._held.get(partition)) is not None:
+                    end = message.sequence + 1
+                    if self._knows(partition, end, message, now_s) and (held := self._held.get(partition)) is not None:
                         held.intake.head(message.sequence)
                         self._watch(partition, held)
                 case Truncated():
@@ -241,8 +247,9 @@ class FollowerState:
         self._stores.setdefault(store, False)
         return Send(ConsumerHello(store, self.address, (self._topic,)))
 
-    def _knows(self, partition: DafkaPartition, end: int) -> bool:
-        """Whether the partition is one of the topic, which is known from now on."""
+    def _knows(self, partition: DafkaPartition, end: int, message: Message, now_s: float) -> bool:
+        """Whether the partition is one of the topic, which is known from now on. What everybody hears, only its
+        producer has said; what is said to one, a store may have."""
         before = self._ends.get(partition)
         if before is None:
             if partition.subject != self._topic:
@@ -253,6 +260,8 @@ class FollowerState:
                 return False
         if before is None or end > before:
             self._ends[partition] = end
+        if isinstance(message, LiveRecord | LiveBatch | Head):
+            self._heard_s[partition] = now_s
         return True
 
     def _record(self, partition: DafkaPartition, held: _Held, message: RecordsMessage, now_s: float) -> None:

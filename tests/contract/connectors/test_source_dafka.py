@@ -10,12 +10,13 @@ import pytest
 
 from scribengin.base.model import Position
 from scribengin.connectors.contract import PAYLOAD, PlannedRange, RoundLimits, SourceStreamReader, StartAt
-from scribengin.dafka import DafkaTower
+from scribengin.dafka import DafkaProducer, DafkaTower
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SourceMissing, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing import check_source
 from scribengin.testing.memory.registry import MemoryRegistry
-from tests.contract.connectors.dafka_network import Network
+from scribengin.testing.waiting import wait_until
+from tests.contract.connectors.dafka_network import TOPIC, Network
 from tests.integration.dafka.dafka_roles import LISTENING
 
 ALL = RoundLimits(10**6, 10**9)
@@ -96,6 +97,35 @@ def test_a_producer_that_appears_later_is_a_stream_and_one_that_is_gone_still_is
     for stream in found:
         with closing(source.open_reader(stream)) as reader:
             read_on(reader, reader.initial_position(), 10 if stream.name == first else 5)
+
+
+def test_a_producer_that_stays_away_is_done_with_and_goes_on_where_it_stands_when_it_comes_back(
+    network: Network,
+) -> None:
+    network.store()
+    stream = network.producer()
+    gone = network.producers[stream]
+    network.append(stream, numbered(0, 10))
+    source = network.settled(forget_after_s=1.0)
+    [descriptor] = source.streams()
+    with closing(source.open_reader(descriptor)) as reader:
+        position = read_on(reader, {"sequence": 0}, 10)
+        wait_until(lambda: source.goes_on(descriptor, position))
+        gone.close(60)
+        wait_until(lambda: reader.ended(position))
+        assert not source.goes_on(descriptor, position)
+        assert not reader.ended({"sequence": 9})
+        assert source.goes_on(descriptor, {"sequence": 9})
+    back = DafkaProducer(TOPIC, network.config, resume=(gone.partition.address, 10))
+    with closing(back):
+        back.publish_many(numbered(10, 15)).result(60)
+        wait_until(lambda: source.goes_on(descriptor, position))
+        with closing(source.open_reader(descriptor)) as reader:
+            position = read_on(reader, position, 5)
+            wait_until(lambda: not reader.ended(position), what="it says that it is there, and publishes nothing")
+    never = network.settled(forget_after_s=None)
+    with closing(never.open_reader(descriptor)) as reader:
+        assert not reader.ended(position)
 
 
 def test_latest_begins_behind_what_was_there(network: Network) -> None:

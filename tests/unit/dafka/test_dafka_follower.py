@@ -48,6 +48,21 @@ def test_what_nobody_reads_is_known_and_not_held() -> None:
     assert state.follow(PARTITION, 2, 0.0) == [fetch(2, 3)]
 
 
+def test_only_what_everybody_hears_is_a_word_of_the_producer() -> None:
+    """What a store says of it, it says of those that are gone, too."""
+    state = follower()
+    state.messages([DirectHead(ME, PRODUCER, "hello", 8)], 1.0)
+    assert (state.heard_s(PARTITION), state.ends[PARTITION]) == (None, 9)
+    state.messages([Head("hello", PRODUCER, "hello", 8)], 2.0)
+    assert state.heard_s(PARTITION) == 2.0
+    state.messages([*fetched(0, 5), DirectHead(ME, PRODUCER, "hello", 9)], 3.0)
+    assert state.heard_s(PARTITION) == 2.0
+    state.messages(live(9, 10), 4.0)
+    assert state.heard_s(PARTITION) == 4.0
+    state.messages([Head("hello2", PRODUCER, "hello2", 1)], 5.0)
+    assert state.heard_s(DafkaPartition("hello2", PRODUCER)) is None
+
+
 def test_who_is_slow_is_held_so_much_and_fetches_the_rest_when_there_is_room() -> None:
     state = follower(bytes_max=100)
     state.follow(PARTITION, 0, 0.0)
