@@ -203,14 +203,16 @@ class DafkaStreamReader(SourceStreamReader):
                 f"source '{self._source}': {error}; set `skip_gone` to go on with what is kept, or rewind the stream"
             ) from None
         if not held.contents:
-            return None
+            moved = held.first > _sequence(self._source, self._stream, position)  # nobody keeps what was before
+            return PlannedRange(position, {"sequence": held.first}, 0, ()) if moved else None
         end = held.first + len(held.contents)
         return PlannedRange(position, {"sequence": end}, len(held.contents), splits_of(self._partition, held))
 
     def wait(self, position: Position, timeout_s: float) -> bool:
-        self._follower.follow(self._partition, _sequence(self._source, self._stream, position))
+        sequence = _sequence(self._source, self._stream, position)
+        self._follower.follow(self._partition, sequence)
         try:
-            return self._follower.wait(self._partition, timeout_s)
+            return self._follower.wait(self._partition, sequence, timeout_s)
         except RecordsGone:
             return True  # `plan` says of it
 

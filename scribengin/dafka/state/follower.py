@@ -63,6 +63,8 @@ class _Held:
         self.contents: list[bytes] = []
         self.bytes = 0
         self.intake = PartitionIntake(sequence, intake_limits)
+        self._began = sequence
+        """Where its reader stands, where nothing from there up to `first` is kept by anybody."""
         self._limits = limits
         self._record_bytes = 1
         """The size of the largest record of late, by which it is told how many to ask for."""
@@ -90,12 +92,25 @@ class _Held:
         self.bytes += sum(map(len, contents))
         self._record_bytes = max(len(contents[-1]), self._record_bytes // 2, 1)
 
+    def goes_on(self, sequence: int) -> bool:
+        """Whether what is held is what comes for a reader who stands there."""
+        return sequence == self._began or self.first <= sequence <= self.next
+
     def trim(self, sequence: int) -> None:
         """What is before `sequence` is not wanted any more."""
         count = sequence - self.first
+        if count < 0:
+            return
         self.bytes -= sum(map(len, self.contents[:count]))
         del self.contents[:count]
-        self.first = sequence
+        self.first = self._began = sequence
+
+    def skip_to(self, first_kept: int, now_s: float) -> None:
+        """Nobody keeps what is before, and nothing is held."""
+        ready = self.intake.skip_to(first_kept, now_s)
+        self.first = first_kept
+        if ready:
+            self.add(ready)
 
 
 class FollowerState:
@@ -154,7 +169,7 @@ class FollowerState:
         """Hold what comes from `sequence` on. What is held before that is let go of; who goes back, or ahead of what is
         held, begins anew there."""
         held = self._held.get(partition)
-        if held is not None and held.first <= sequence <= held.next:
+        if held is not None and held.goes_on(sequence):
             held.trim(sequence)
         else:
             held = self._held[partition] = _Held(sequence, self._limits, self._intake_limits)
@@ -293,7 +308,4 @@ class FollowerState:
         """Nobody keeps what comes next. Who begins with the first record begins with the first that is kept."""
         if held.contents or not (self._skip_gone or held.next == 0):
             return
-        ready = held.intake.skip_to(first_kept, now_s)
-        held.first = first_kept
-        if ready:
-            held.add(ready)
+        held.skip_to(first_kept, now_s)

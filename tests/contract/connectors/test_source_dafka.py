@@ -180,6 +180,23 @@ def test_what_retention_has_taken_is_said_or_passed_over(network: Network) -> No
         assert payloads(reader.plan({"sequence": 7}, ALL))[0] == b"record %d" % kept
 
 
+def test_where_retention_has_taken_all_whoever_begins_stands_behind_it_and_is_done(network: Network) -> None:
+    network.store()
+    stream = network.producer()
+    network.append(stream, numbered(0, 10))
+    network.producers[stream].close(60)
+    [log] = network.logs.names()
+    network.logs.truncate(log, network.logs.end_dlsn(log))
+    source = network.settled(forget_after_s=0.1)
+    [descriptor] = source.streams()
+    with closing(source.open_reader(descriptor)) as reader:
+        assert reader.wait({"sequence": 0}, 60.0)
+        assert reader.plan({"sequence": 0}, ALL) == PlannedRange({"sequence": 0}, {"sequence": 10}, 0, ())
+        wait_until(lambda: reader.ended({"sequence": 10}))
+        assert reader.lag({"sequence": 10}) == 0
+        assert not source.goes_on(descriptor, {"sequence": 10})
+
+
 def test_nobody_there_is_one_line(network: Network) -> None:
     with pytest.raises(SourceMissing, match="no producer of topic 'flights' is known, and no store keeps records"):
         network.source().streams()
