@@ -122,6 +122,12 @@ class SourceConfig(Config):
         """Whether what it reads is held back until it was read, so that others can wait for it."""
         return False
 
+    @property
+    def endless(self) -> bool:
+        """Whether others may come, or these go on, when all streams have ended: a dataflow that reads it does not end
+        by itself."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
@@ -327,6 +333,12 @@ class Source(ABC):
         was given up since this was asked, and so does whoever looked at the position before, and would give up what is
         to be read again. Nothing, where the system keeps no such account."""
         return ()
+
+    def goes_on(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        """Whether a stream that has ended at that position is there again, with something to read or with whoever
+        writes it: then its task is run again. Asked of sources that are `endless`; by default what has ended stays
+        so."""
+        return False
 
     @abstractmethod
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:

@@ -62,6 +62,20 @@ class DafkaFollower(Role):
             self.check_open()
             return dict(self._state.ends)
 
+    def is_silent(self, partition: DafkaPartition, for_s: float) -> bool:
+        """Whether it has listened for so long, and that producer has said nothing in all that time."""
+        with self.lock:
+            self.check_open()
+            heard_s = self._state.heard_s(partition) or self._made_s
+            return SYSTEM_CLOCK.monotonic_s() - heard_s >= for_s
+
+    def has_heard(self, partition: DafkaPartition, within_s: float) -> bool:
+        """Whether that producer has said anything of late."""
+        with self.lock:
+            self.check_open()
+            heard_s = self._state.heard_s(partition)
+            return heard_s is not None and SYSTEM_CLOCK.monotonic_s() - heard_s < within_s
+
     def follow(self, partition: DafkaPartition, sequence: int) -> None:
         """Hold what comes from that sequence on, and let go of what was before it."""
         with self.lock:
@@ -82,10 +96,16 @@ class DafkaFollower(Role):
             self._wait_as_long_as_it_comes(partition, lambda: self._state.holds_all(partition, end, bytes_max))
             return self._state.held(partition, records_max, bytes_max)
 
-    def wait(self, partition: DafkaPartition, timeout_s: float) -> bool:
-        """Wait until something of a partition that is followed is held: whether it is."""
+    def wait(self, partition: DafkaPartition, sequence: int, timeout_s: float) -> bool:
+        """Wait until something of a partition that is followed from there on is held, or until it goes on behind what
+        nobody keeps: whether that is so."""
+
+        def news() -> bool:
+            held = self._state.held(partition, 1, 1)
+            return bool(held.contents) or held.first > sequence
+
         with self.lock:
-            return self._wait(lambda: bool(self._state.held(partition, 1, 1).contents), timeout_s)
+            return self._wait(news, timeout_s)
 
     def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
         """Records, heads and hellos."""

@@ -343,6 +343,11 @@ class DataflowConfig(Config):
                 )
 
     @property
+    def endless(self) -> bool:
+        """Whether it goes on when all streams that there are have ended."""
+        return any(source.endless for source in self.sources.values())
+
+    @property
     def outputs(self) -> list[str]:
         """The sinks that the transformation writes: all but the error route."""
         return [name for name in self.sinks if name != self.errors.sink]

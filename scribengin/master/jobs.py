@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scribengin.base.diagnostics import tagged
+from scribengin.base.model import Position
+from scribengin.base.names import natural
 from scribengin.base.threads import background
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.opened import OpenedDataflow
@@ -114,6 +116,37 @@ class Grouping:
     anew: bool
     drained: Drained | None = None
     """Those whose output must have been read before they are."""
+    finished: frozenset[str] = frozenset()
+    """Those all of whose streams have ended."""
+
+
+class EndedStreams:
+    """Where streams have ended whose tasks have finished: read once, as nobody moves them meanwhile."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._positions: dict[tuple[str, str], Position | None] = {}
+
+    def going_on(self, resources: OpenedDataflow, now: Grouping) -> tuple[str, ...]:
+        """The tasks that have finished and are to be run again."""
+        finished = {task: now.tasks[task].sources for task in sorted(now.finished & now.tasks.keys(), key=natural)}
+        streams = {(one.source, one.name): one for of_task in finished.values() for one in of_task}
+        endless = {name for name, source in resources.config.sources.items() if source.endless}
+        asked = {key: one for key, one in streams.items() if one.source in endless}
+        view = DataflowView(self._registry, resources.config.name)
+        self._positions = {
+            key: self._positions[key] if key in self._positions else view.position_of(*key) for key in asked
+        }
+        back = {
+            key
+            for key, one in asked.items()
+            if (at := self._positions[key]) is not None and resources.sources[one.source].goes_on(one, at)
+        }
+        for key in back:
+            del self._positions[key]  # its task reads on: where it ends next is not where it has ended
+        return tuple(
+            task for task, of_task in finished.items() if any((one.source, one.name) in back for one in of_task)
+        )
 
 
 def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tell) -> Work:
@@ -124,6 +157,7 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
     """
 
     following: tuple[Drained, Followers] | None = None
+    ended = EndedStreams(registry)
 
     def follow(resources: OpenedDataflow, drained: Drained) -> None:
         nonlocal following
@@ -152,13 +186,15 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
         else:
             missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams, resources.sinks.keys())
         found = (*missing.tasks, *missing.grown)
+        again = () if now.anew else ended.going_on(resources, now)
         claim_added(resources, now.tasks)
         if found:
             for name, source in resources.sources.items():
                 source.retention_hold([stream for task in found for stream in task.sources if stream.source == name])
             for name, sink in resources.sinks.items():
                 sink.create([stream for task in found for stream in task.sinks if stream.sink == name])
-            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, resources.guarantees()))
+        if found or again:
+            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, resources.guarantees(), again))
 
     return work
 

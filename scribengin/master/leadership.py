@@ -259,7 +259,8 @@ class Leadership:
 
         def grouping() -> Grouping:
             state = self._state
-            return Grouping(dict(state.tasks), state.regrouping, state.placement.unread)
+            finished = frozenset(state.placement.finished)
+            return Grouping(dict(state.tasks), state.regrouping, state.placement.unread, finished)
 
         streams = find_streams(self._registry, grouping, tell)
         self._finding = Job("streams", STREAMS_PERIOD_S, open_resources, streams, tell)

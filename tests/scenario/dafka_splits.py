@@ -137,4 +137,4 @@ class SplitWorld(World):
     def _carry(self, origin: str, frames: list[bytes]) -> None:
         for node in self.nodes.values():
             if (node.name, origin) in self._connected and frames[0].startswith(tuple(node.prefixes)):
-                self._wire.append((origin, node.name, frames))
+                self._wait(origin, node.name, frames)

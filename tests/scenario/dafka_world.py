@@ -43,20 +43,25 @@ from scribengin.dafka.wire import (
     groups,
     topic_prefix,
 )
+from scribengin.errors import RecordsGone
 
 TOPIC = "flights"
 LIMITS = IntakeLimits(fetch_records_max=7, early_records_max=5, early_bytes_max=200)
 """Small, so that few records go through every window and over every limit."""
 HELD = HoldLimits(records_max=12, bytes_max=60)
+_ASKED_MAX = 10_000
+"""So many sequences of one fetch are noted: no schedule has more."""
 
 
 @dataclass
 class Faults:
-    """What the network does to a message: so many of a hundred are lost, doubled, or late."""
+    """What the network does to a message: so many of a hundred are lost, doubled, or late. While `waiting_max` from one
+    role to another wait (0: no limit), those that come are lost, as beyond a high watermark."""
 
     lost: int = 0
     doubled: int = 0
     late: int = 0
+    waiting_max: int = 0
 
 
 @dataclass
@@ -86,6 +91,13 @@ class World:
     stores: dict[str, StoreState] = field(default_factory=dict)
     disks: dict[str, dict[DafkaPartition, dict[int, bytes]]] = field(default_factory=dict)
     got: dict[str, dict[DafkaPartition, list[tuple[int, bytes]]]] = field(default_factory=dict)
+    written: dict[str, dict[DafkaPartition, int]] = field(default_factory=dict)
+    """How far each disk has come of each partition, whatever of it was truncated."""
+    truncated: dict[DafkaPartition, int] = field(default_factory=dict)
+    """The first record that is left where most was truncated."""
+    asked: dict[tuple[str, DafkaPartition], set[int]] = field(default_factory=dict)
+    stands: dict[tuple[str, DafkaPartition], int] = field(default_factory=dict)
+    """Where readers of followers stand."""
     halted: list[tuple[str, HaltPartition]] = field(default_factory=list)
     sent: list[tuple[str, Message]] = field(default_factory=list)
     _wire: list[tuple[str, str, list[bytes]]] = field(default_factory=list)
@@ -146,21 +158,38 @@ class World:
         """Have the reader of a follower take so many records of each partition: what comes next of it."""
         state = self.followers[name]
         for partition in list(state.ends):
-            got = self.got[name][partition]
-            self.look(name, partition, len(got))
-            got += enumerate(state.held(partition, records_max, 10**6).contents, len(got))
+            held = self.look(name, partition, self.stands.get((name, partition), 0))
+            taken = held.contents[:records_max]
+            self.got[name][partition] += enumerate(taken, held.first)
+            self.stands[name, partition] = held.first + len(taken)
 
     def look(self, name: str, partition: DafkaPartition, sequence: int) -> HeldRecords:
-        """Have the reader of a follower go to that sequence: what is held there by now."""
+        """Have the reader of a follower go to that sequence: what is held there by now. Nothing, if nobody keeps it."""
         state = self.followers[name]
         self._do(name, state.follow(partition, sequence, self.now_s))
-        return state.held(partition, 10**6, 10**6)
+        try:
+            return state.held(partition, 10**6, 10**6)
+        except RecordsGone:
+            self.halted.append((name, HaltPartition(partition, sequence, sequence)))
+            return HeldRecords(sequence, [])
+
+    def truncate(self, name: str, partition: DafkaPartition, first_kept: int) -> None:
+        """Retention takes what a disk holds before that record: all of it, where it has come no further."""
+        kept = self.disks.get(name, {}).get(partition, {})
+        for sequence in [one for one in kept if one < first_kept]:
+            del kept[sequence]
+        before = min(first_kept, self.written.get(name, {}).get(partition, 0))
+        self.truncated[partition] = max(before, self.truncated.get(partition, 0))
 
     def add_store(self, name: str, *, batches: bool = True) -> StoreState:
         """A store that begins with what its disk holds: with nothing, if it never ran. Without `batches` it hears what
         a C program hears."""
         disk = self.disks.setdefault(name, {})
-        found = {partition: StoredRange(min(kept), max(kept) + 1) for partition, kept in disk.items() if kept}
+        ends = self.written.setdefault(name, {})
+        found = {
+            partition: StoredRange(min(kept, default=ends[partition]), ends[partition])
+            for partition, kept in disk.items()
+        }
         state = StoreState(f"{name}w", f"{name}r", found, limits=LIMITS, batches=batches)
         self.stores[name] = state
         writer, reader = f"{name}w", f"{name}r"
@@ -256,19 +285,47 @@ class World:
             match one:
                 case Send(message):
                     self.sent.append((name, message))
+                    self._check_asked(message)
                     self._carry(name, encode(message))
                 case Deliver(partition, sequence, contents):
                     self.got[name][partition] += enumerate(contents, sequence)
                 case Append(partition, sequence, contents):
                     store = name[:-1]
-                    self.disks[store].setdefault(partition, {}).update(enumerate(contents, sequence))
+                    self._write(store, partition, sequence, contents)
                     self._do(name, self.stores[store].durable(partition, sequence, sequence + len(contents)))
                 case ReadStored(to, partition, sequence, records):
-                    kept = self.disks[name[:-1]][partition]
-                    contents = [kept[n] for n in range(sequence, sequence + records)]
-                    self._answer(name, to, partition, sequence, contents)
+                    self._read(name, to, partition, range(sequence, sequence + records))
                 case HaltPartition():
                     self.halted.append((name, one))
+
+    def _check_asked(self, message: Message) -> None:
+        """Who asks gets what was asked for, and nothing else."""
+        match message:
+            case Fetch(producer, requester, subject, sequence, count):
+                asked = self.asked.setdefault((requester, DafkaPartition(subject, producer)), set())
+                asked.update(range(sequence, min(sequence + count, sequence + _ASKED_MAX)))
+            case DirectRecord() | DirectBatch():
+                asked = self.asked.get((message.to, DafkaPartition(message.subject, message.address)), set())
+                got = range(message.sequence, message.sequence + len(message.contents))
+                assert asked.issuperset(got), f"{message.to} gets what it has not asked for"
+
+    def _write(self, store: str, partition: DafkaPartition, sequence: int, contents: list[bytes]) -> None:
+        kept, ends = self.disks[store].setdefault(partition, {}), self.written[store]
+        assert sequence == ends.get(partition, sequence), f"{store} leaves a hole, or writes twice"
+        expected = [f"{partition.address}:{n}".encode() for n in range(sequence, sequence + len(contents))]
+        assert contents == expected, f"{store} stores other bytes"
+        kept.update(enumerate(contents, sequence))
+        ends[partition] = sequence + len(contents)
+
+    def _read(self, reader: str, to: str, partition: DafkaPartition, asked: range) -> None:
+        """What is there of it, or where it goes on, if retention has taken what was asked for first."""
+        state, kept = self.stores[reader[:-1]], self.disks[reader[:-1]][partition]
+        if asked[0] in kept:
+            self._answer(reader, to, partition, asked[0], [kept[n] for n in asked if n in kept])
+            return
+        first_kept = min(kept, default=state.stored[partition].next)
+        state.truncated(partition, first_kept)
+        self._do(reader, state.asked(Fetch(partition.address, to, partition.subject, asked[0], len(asked))))
 
     def _answer(self, name: str, to: str, partition: DafkaPartition, first: int, contents: list[bytes]) -> None:
         subject, address = partition
@@ -283,7 +340,12 @@ class World:
     def _carry(self, origin: str, frames: list[bytes]) -> None:
         for node in self.nodes.values():
             if node.name != origin and frames[0].startswith(tuple(node.prefixes)):
-                self._wire.append((origin, node.name, frames))
+                self._wait(origin, node.name, frames)
+
+    def _wait(self, origin: str, to: str, frames: list[bytes]) -> None:
+        most = self.faults.waiting_max
+        if not most or sum((one, other) == (origin, to) for one, other, _ in self._wire) < most:
+            self._wire.append((origin, to, frames))
 
 
 def hello_of(world: World, consumer: str) -> list[Message]:

@@ -30,6 +30,8 @@ from scribengin.master.state.machine import MasterState
 from scribengin.master.state.spreading import Slot
 
 STARTED_S = 1000.0
+ENDLESS = {"kind": "dafka", "topic": "in"}
+"""A source whose streams come and go."""
 
 
 @dataclass
@@ -73,7 +75,8 @@ class World:
         master = f"master-{first['master']}"
         leads = {"master": master, "epoch": 1, "short_leaderships": 1}
         self.head = PlacementHead.beginning(**first).model_copy(update=leads)
-        self.config = make_config(**{name: int(value) for name, value in values.items()})
+        changes: dict[str, Any] = {"sources": {"in": ENDLESS}} if values.pop("endless", None) else {}
+        self.config = make_config(**changes, **{name: int(value) for name, value in values.items()})
         return self._begin(master)
 
     def do_new_master(self, _: str, names: list[str]) -> list[str]:
@@ -154,6 +157,10 @@ class World:
             streams = tuple(s for n in numbers.split(",") if (s := make_stream(int(n))) not in read)
             grown.append(self.tasks[task].model_copy(update={"sources": (*read, *streams)}))
         return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown)))
+
+    def do_go_on(self, _: str, tasks: list[str]) -> list[str]:
+        """`go-on task-0 ...`: streams of tasks that had ended go on."""
+        return self._happen(ev.TasksFound((), self.config.tasks, again=tuple(tasks)))
 
     def do_registry_away(self, _: str, seconds: list[str]) -> list[str]:
         """`registry-away 38`: it was away for so long, and answers again."""

@@ -61,6 +61,9 @@ class DafkaSourceConfig(DafkaNetworkConfig, SourceConfig):
     read whole."""
     skip_gone: bool = False
     """Go on with what is kept where nobody keeps what comes next. False: the task stops, and says so."""
+    forget_after_s: float | None = Field(default=600.0, gt=0)
+    """A producer that has said nothing for so long, and of which everything is read, is done with: its task ends, and
+    goes on where it stands if the producer comes back. None: it never is."""
     held_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1024)
     """So much of each stream is held for the next round. What comes beyond that is fetched later."""
     record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1)
@@ -71,6 +74,10 @@ class DafkaSourceConfig(DafkaNetworkConfig, SourceConfig):
 
     def reads(self, thing: Endpoint) -> bool:
         return thing == self.endpoint()
+
+    @property
+    def endless(self) -> bool:
+        return True
 
 
 class DafkaSinkConfig(DafkaNetworkConfig, SinkConfig):

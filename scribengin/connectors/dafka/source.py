@@ -152,7 +152,14 @@ class DafkaSource(Source):
         ]
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
-        return DafkaStreamReader(self._name, self.follower(), stream)
+        return DafkaStreamReader(self._name, self.follower(), stream, self._config.forget_after_s)
+
+    def goes_on(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        after_s, follower = self._config.forget_after_s, self.follower()
+        partition = _partition(stream)
+        if after_s is None or follower.ends().get(partition, 0) > _sequence(self._name, stream, position):
+            return True
+        return follower.has_heard(partition, after_s)
 
     def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
         end = self.follower().ends().get(_partition(stream), 0)
@@ -175,17 +182,20 @@ class DafkaSource(Source):
 class DafkaStreamReader(SourceStreamReader):
     """Reads one producer's records. A position is `{"sequence": n}`, that of the record to read next."""
 
-    def __init__(self, source: str, follower: DafkaFollower, stream: SourceStreamDescriptor) -> None:
+    def __init__(
+        self, source: str, follower: DafkaFollower, stream: SourceStreamDescriptor, forget_after_s: float | None
+    ) -> None:
         self._source = source
         self._follower = follower
         self._stream = stream
+        self._forget_after_s = forget_after_s
         self._partition = _partition(stream)
 
     def initial_position(self) -> Position:
         return {"sequence": self._stream.data.get("sequence", 0)}
 
     def plan(self, position: Position, limits: RoundLimits) -> PlannedRange | None:
-        self._follower.follow(self._partition, self._sequence(position))
+        self._follower.follow(self._partition, _sequence(self._source, self._stream, position))
         try:
             held = self._follower.held(self._partition, limits.records_max, limits.bytes_max)
         except RecordsGone as error:
@@ -193,35 +203,38 @@ class DafkaStreamReader(SourceStreamReader):
                 f"source '{self._source}': {error}; set `skip_gone` to go on with what is kept, or rewind the stream"
             ) from None
         if not held.contents:
-            return None
+            moved = held.first > _sequence(self._source, self._stream, position)  # nobody keeps what was before
+            return PlannedRange(position, {"sequence": held.first}, 0, ()) if moved else None
         end = held.first + len(held.contents)
         return PlannedRange(position, {"sequence": end}, len(held.contents), splits_of(self._partition, held))
 
     def wait(self, position: Position, timeout_s: float) -> bool:
-        self._follower.follow(self._partition, self._sequence(position))
+        sequence = _sequence(self._source, self._stream, position)
+        self._follower.follow(self._partition, sequence)
         try:
-            return self._follower.wait(self._partition, timeout_s)
+            return self._follower.wait(self._partition, sequence, timeout_s)
         except RecordsGone:
             return True  # `plan` says of it
 
     def lag(self, position: Position) -> int:
-        return max(0, self._follower.ends().get(self._partition, 0) - self._sequence(position))
+        return max(0, self._follower.ends().get(self._partition, 0) - _sequence(self._source, self._stream, position))
 
     def ended(self, position: Position) -> bool:
-        """Never: a producer that has gone may only be out of reach."""
-        return False
+        """Whether all is read, and the producer is thought to have gone. It may only be out of reach: then its task
+        goes on here once it is heard of (`DafkaSource.goes_on`)."""
+        after_s = self._forget_after_s
+        return after_s is not None and self.lag(position) == 0 and self._follower.is_silent(self._partition, after_s)
 
     def close(self) -> None:
         self._follower.leave(self._partition)
 
-    def _sequence(self, position: Position) -> int:
-        sequence = position.get("sequence")
-        if not isinstance(sequence, int) or sequence < 0:
-            said = json.dumps(position)[:200]
-            raise DataflowError(
-                f"source '{self._source}', {self._stream.name}: {said} is no position; restore the stream's commit log"
-            )
-        return sequence
+
+def _sequence(source: str, stream: SourceStreamDescriptor, position: Position) -> int:
+    sequence = position.get("sequence")
+    if not isinstance(sequence, int) or sequence < 0:
+        said = json.dumps(position)[:200]
+        raise DataflowError(f"source '{source}', {stream.name}: {said} is no position; restore the stream's commit log")
+    return sequence
 
 
 def _partition(stream: SourceStreamDescriptor) -> DafkaPartition:

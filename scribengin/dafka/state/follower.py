@@ -63,6 +63,8 @@ class _Held:
         self.contents: list[bytes] = []
         self.bytes = 0
         self.intake = PartitionIntake(sequence, intake_limits)
+        self._began = sequence
+        """Where its reader stands, where nothing from there up to `first` is kept by anybody."""
         self._limits = limits
         self._record_bytes = 1
         """The size of the largest record of late, by which it is told how many to ask for."""
@@ -90,12 +92,25 @@ class _Held:
         self.bytes += sum(map(len, contents))
         self._record_bytes = max(len(contents[-1]), self._record_bytes // 2, 1)
 
+    def goes_on(self, sequence: int) -> bool:
+        """Whether what is held is what comes for a reader who stands there."""
+        return sequence == self._began or self.first <= sequence <= self.next
+
     def trim(self, sequence: int) -> None:
         """What is before `sequence` is not wanted any more."""
         count = sequence - self.first
+        if count < 0:
+            return
         self.bytes -= sum(map(len, self.contents[:count]))
         del self.contents[:count]
-        self.first = sequence
+        self.first = self._began = sequence
+
+    def skip_to(self, first_kept: int, now_s: float) -> None:
+        """Nobody keeps what is before, and nothing is held."""
+        ready = self.intake.skip_to(first_kept, now_s)
+        self.first = first_kept
+        if ready:
+            self.add(ready)
 
 
 class FollowerState:
@@ -124,6 +139,7 @@ class FollowerState:
         self._heads = HeadsTimer(heads_interval_s)
         self._partitions_max = partitions_max
         self._ends: dict[DafkaPartition, int] = {}
+        self._heard_s: dict[DafkaPartition, float] = {}
         self._held: dict[DafkaPartition, _Held] = {}
         self._behind: dict[DafkaPartition, _Held] = {}
         self._stores: dict[str, bool] = {}
@@ -132,6 +148,10 @@ class FollowerState:
     def ends(self) -> Mapping[DafkaPartition, int]:
         """Every partition that is known, and the sequence behind its last record that is."""
         return self._ends
+
+    def heard_s(self, partition: DafkaPartition) -> float | None:
+        """When its producer has said anything last. None: it never has."""
+        return self._heard_s.get(partition)
 
     @property
     def is_told(self) -> bool:
@@ -149,7 +169,7 @@ class FollowerState:
         """Hold what comes from `sequence` on. What is held before that is let go of; who goes back, or ahead of what is
         held, begins anew there."""
         held = self._held.get(partition)
-        if held is not None and held.first <= sequence <= held.next:
+        if held is not None and held.goes_on(sequence):
             held.trim(sequence)
         else:
             held = self._held[partition] = _Held(sequence, self._limits, self._intake_limits)
@@ -198,11 +218,12 @@ class FollowerState:
                 case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     partition = DafkaPartition(message.subject, message.address)
                     end = message.sequence + len(message.contents)
-                    if self._knows(partition, end) and (held := self._held.get(partition)) is not None:
+                    if self._knows(partition, end, message, now_s) and (held := self._held.get(partition)) is not None:
                         self._record(partition, held, message, now_s)
                 case Head() | DirectHead():
                     partition = DafkaPartition(message.subject, message.address)
-                    if self._knows(partition, message.sequence + 1) and (held := self._held.get(partition)) is not None:
+                    end = message.sequence + 1
+                    if self._knows(partition, end, message, now_s) and (held := self._held.get(partition)) is not None:
                         held.intake.head(message.sequence)
                         self._watch(partition, held)
                 case Truncated():
@@ -241,8 +262,9 @@ class FollowerState:
         self._stores.setdefault(store, False)
         return Send(ConsumerHello(store, self.address, (self._topic,)))
 
-    def _knows(self, partition: DafkaPartition, end: int) -> bool:
-        """Whether the partition is one of the topic, which is known from now on."""
+    def _knows(self, partition: DafkaPartition, end: int, message: Message, now_s: float) -> bool:
+        """Whether the partition is one of the topic, which is known from now on. What everybody hears, only its
+        producer has said; what is said to one, a store may have."""
         before = self._ends.get(partition)
         if before is None:
             if partition.subject != self._topic:
@@ -253,6 +275,8 @@ class FollowerState:
                 return False
         if before is None or end > before:
             self._ends[partition] = end
+        if isinstance(message, LiveRecord | LiveBatch | Head):
+            self._heard_s[partition] = now_s
         return True
 
     def _record(self, partition: DafkaPartition, held: _Held, message: RecordsMessage, now_s: float) -> None:
@@ -284,7 +308,4 @@ class FollowerState:
         """Nobody keeps what comes next. Who begins with the first record begins with the first that is kept."""
         if held.contents or not (self._skip_gone or held.next == 0):
             return
-        ready = held.intake.skip_to(first_kept, now_s)
-        held.first = first_kept
-        if ready:
-            held.add(ready)
+        held.skip_to(first_kept, now_s)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from scribengin.dafka.wire.frames import COUNT_MAX
 
@@ -41,6 +42,9 @@ class PartitionIntake:
         self._end = first
         self._early: dict[int, bytes] = {}
         self._early_bytes = 0
+        self._early_runs: list[int] = []
+        """A heap of where runs of early records begin. `next` never stands within one: what it comes to is handed out
+        to its end. So those before it are gone."""
         self._asked_end = 0
         self._due_s: float | None = None
         self._kept_from: int | None = None
@@ -105,7 +109,7 @@ class PartitionIntake:
         elif self._due_s is not None and self._kept_from is not None:
             self.halted_at = self._kept_from
             return None
-        count = min(min(self._early, default=self._end) - first, records_max)
+        count = min(self._first_early() - first, records_max)
         if count <= 0:
             return None
         self._asked_end = first + count
@@ -132,12 +136,22 @@ class PartitionIntake:
         for gone in keys:
             self._early_bytes -= len(early.pop(gone, b""))
 
+    def _first_early(self) -> int:
+        """The first record that has come early, or the end of all that is known to be published."""
+        runs = self._early_runs
+        while runs and runs[0] < self.next:
+            heappop(runs)
+        return runs[0] if runs else self._end
+
     def _keep(self, first: int, contents: Sequence[bytes]) -> None:
         self._end = max(self._end, first + len(contents))
         limits = self._limits
+        self._first_early()  # lets go of runs that are gone: there are never more than records
         for sequence, content in enumerate(contents, first):
             if len(self._early) >= limits.early_records_max:
                 return
             if sequence not in self._early and self._early_bytes + len(content) <= limits.early_bytes_max:
                 self._early_bytes += len(content)
                 self._early[sequence] = content
+                if sequence - 1 not in self._early:
+                    heappush(self._early_runs, sequence)

@@ -82,6 +82,8 @@ class StoreState:
         self._intakes = {p: PartitionIntake(found.next, self._limits) for p, found in stored.items()}
         self._behind: dict[DafkaPartition, PartitionIntake] = {}
         self._acknowledge: dict[DafkaPartition, None] = {}
+        self._refused: dict[DafkaPartition, float] = {}
+        """Until when nothing is taken of partitions that could not be made durable."""
 
     @property
     def stored(self) -> Mapping[DafkaPartition, StoredRange]:
@@ -108,7 +110,7 @@ class StoreState:
                 case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     self._record(message, appends, now_s)
                 case Head() | DirectHead():
-                    self._head(DafkaPartition(message.subject, message.address), message.sequence)
+                    self._head(DafkaPartition(message.subject, message.address), message.sequence, now_s)
                 case Truncated():
                     if (intake := self._intakes.get(DafkaPartition(message.subject, message.address))) is not None:
                         intake.truncated(message.sequence)
@@ -120,9 +122,18 @@ class StoreState:
         self._stored[partition] = StoredRange(before.first, end)
         return [self._ack(partition, end - 1)]
 
+    def refuse(self, partition: DafkaPartition, until_s: float) -> None:
+        """What is not durable of the partition could not be made so. It is as if it had never come, and until then
+        nothing more is taken."""
+        stored = self._stored.get(partition)
+        self._intakes[partition] = PartitionIntake(0 if stored is None else stored.next, self._limits)
+        self._behind.pop(partition, None)
+        self._refused[partition] = until_s
+
     def truncated(self, partition: DafkaPartition, first: int) -> None:
         """What was before `first` is not kept any more."""
-        self._stored[partition] = self._stored[partition]._replace(first=first)
+        stored = self._stored[partition]
+        self._stored[partition] = stored._replace(first=min(first, stored.next))
 
     def tick(self, now_s: float) -> list[StoreInstruction]:
         """Time has passed."""
@@ -157,7 +168,7 @@ class StoreState:
     def _record(self, message: RecordsMessage, appends: dict[DafkaPartition, Append], now_s: float) -> None:
         partition = DafkaPartition(message.subject, message.address)
         intake = self._intakes.get(partition) or self._met(partition)
-        if intake is None:
+        if intake is None or (self._refused and self._is_refused(partition, now_s)):
             return
         first = intake.next
         if message.sequence + len(message.contents) <= first:
@@ -172,15 +183,22 @@ class StoreState:
         elif intake.is_behind:
             self._behind[partition] = intake
 
-    def _head(self, partition: DafkaPartition, sequence: int) -> None:
+    def _head(self, partition: DafkaPartition, sequence: int, now_s: float) -> None:
         intake = self._intakes.get(partition) or self._met(partition)
-        if intake is None:
+        if intake is None or (self._refused and self._is_refused(partition, now_s)):
             return
         intake.head(sequence)
         if intake.is_behind:
             self._behind[partition] = intake
         elif (stored := self._stored.get(partition)) is not None and sequence < stored.next:
             self._acknowledge[partition] = None
+
+    def _is_refused(self, partition: DafkaPartition, now_s: float) -> bool:
+        until_s = self._refused.get(partition)
+        if until_s is not None and now_s >= until_s:
+            del self._refused[partition]
+            return False
+        return until_s is not None
 
     def _met(self, partition: DafkaPartition) -> PartitionIntake | None:
         if len(self._intakes) >= self._partitions_max:

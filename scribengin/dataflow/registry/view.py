@@ -14,7 +14,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from scribengin.base.commit_log import CommitLog
-from scribengin.base.model import from_node_name
+from scribengin.base.model import Position, from_node_name
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
@@ -166,6 +166,12 @@ class DataflowView:
                 self._delete_nodes()
                 return
         self._delete_nodes()
+
+    def position_of(self, source: str, stream: str) -> Position | None:
+        """Where that stream was read up to, as was committed last. None: nothing was. Raises DescriptorUnreadable."""
+        path = paths.commit_log(self.paths.source_stream(source, stream))
+        node = self.registry.find(path)
+        return None if node is None else CommitLog.from_bytes(node.data, path=path).position
 
     def numbers_reached(self) -> Numbers:
         """Up to where names, generations and epochs were used."""

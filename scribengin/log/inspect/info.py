@@ -15,7 +15,8 @@ from scribengin.log.retention.holds import RegisteredReaders, records_behind
 class LogInfo:
     """What there is to say about a log. `segments` are read when somebody looks at them, while the namespace is open;
     their number is known. `writer` is who holds its lock, if anybody does; `readers` are the registered
-    ones, and how many records lie before each."""
+    ones, and how many records lie before each. `last_txid` is that of the last visible record, also if it was truncated
+    (less than 0: there was none)."""
 
     log: LogDescriptor
     head: SegmentsHead
@@ -25,6 +26,7 @@ class LogInfo:
     end: DLSN
     records: int
     bytes: int
+    last_txid: int
     readers: dict[str, int]
 
 
@@ -45,5 +47,6 @@ def _log_info(metadata: LogMetadata, catalog: LogCatalog) -> LogInfo:
         end=catalog.end_position(),
         records=catalog.end_sequence() - catalog.sequence_at(state.head.first),
         bytes=state.head.bytes + (0 if state.in_progress is None else catalog.end(state.in_progress).end),
+        last_txid=state.head.last_txid if state.in_progress is None else catalog.end(state.in_progress).last_txid,
         readers=records_behind(catalog, RegisteredReaders(metadata).positions()),
     )

@@ -95,6 +95,8 @@ class TasksFound:
     anew: bool = False
     guarantees: Mapping[str, Guarantee] = field(default_factory=dict)
     """What the sinks promise."""
+    again: tuple[str, ...] = ()
+    """Tasks that have finished, of which a stream goes on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,7 +139,7 @@ class MasterState:
             if worker.report is not None:
                 self._hear(ev.ReportRead(worker.report), now_s)
         if snapshot.status.state == "starting":  # what finished before it was killed may have been rewound since
-            self.placement.run_again()
+            self.placement.run_again(self.placement.finished)
 
     def _remember(self, before: MasterState) -> None:
         self.pool.remember(before.pool)
@@ -211,7 +211,7 @@ class MasterState:
         if event.config.tasks != self.config.tasks:
             self.placement.regroups_again()
         if event.config.desired_state == "running" != self.config.desired_state:
-            self.placement.run_again()  # it may have been rewound meanwhile
+            self.placement.run_again(self.placement.finished)  # it may have been rewound meanwhile
         self.config = event.config
         self.config_version = event.version
         self.config_error = None
@@ -233,6 +233,8 @@ class MasterState:
         if made:
             self._telling.record("tasks_created", f"{many(made, 'task')}, {len(self.tasks)} in all")
         self.placement.grows(event.grown, event.grouped_for)
+        if again := self.placement.run_again(event.again):
+            self._telling.record("streams_go_on", f"{', '.join(again)} had ended")
         self._lasting["guarantees"] = event.guarantees or self._lasting["guarantees"]
 
     def _hear_readers(self, event: ev.OutputRead, now_s: float) -> None:
@@ -298,7 +300,7 @@ class MasterState:
             return self._winding_down
         if self._failed:
             return "failed"
-        if self.placement.all_finished():
+        if self.placement.all_finished() and not self.config.endless:
             return "finished"
         return self.config.desired_state
 

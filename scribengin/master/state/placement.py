@@ -265,17 +265,20 @@ class TaskPlacement:
         self._clean.update(done)
         return [task for task in on_it if task not in done]
 
-    def run_again(self) -> None:
-        """Have tasks that had finished looked at once more: where they are to be read on may have been moved since.
+    def run_again(self, tasks: Collection[str]) -> list[str]:
+        """Have those of the tasks that had finished looked at once more, and say which: where they are to be read on
+        may have been moved since, or a stream goes on that had ended.
 
         They stand nowhere from here on, so that a new master does not take their owners' word for it either.
         """
-        for task in sorted(self.finished, key=natural):
+        again = sorted(self.finished.intersection(tasks), key=natural)
+        for task in again:
             place = self._places.pop(task, None)
             if place is not None:
                 self.changes.append(ev.Unassign(task, place.slot))
                 self._clean.add(task)
-        self.finished = set()
+        self.finished = self.finished.difference(again)
+        return again
 
     def _changing(self) -> set[str]:
         """The tasks that are not the same after the regrouping that is under way, or once further streams have joined

@@ -10,12 +10,13 @@ import pytest
 
 from scribengin.base.model import Position
 from scribengin.connectors.contract import PAYLOAD, PlannedRange, RoundLimits, SourceStreamReader, StartAt
-from scribengin.dafka import DafkaTower
+from scribengin.dafka import DafkaProducer, DafkaTower
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SourceMissing, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing import check_source
 from scribengin.testing.memory.registry import MemoryRegistry
-from tests.contract.connectors.dafka_network import Network
+from scribengin.testing.waiting import wait_until
+from tests.contract.connectors.dafka_network import TOPIC, Network
 from tests.integration.dafka.dafka_roles import LISTENING
 
 ALL = RoundLimits(10**6, 10**9)
@@ -98,6 +99,35 @@ def test_a_producer_that_appears_later_is_a_stream_and_one_that_is_gone_still_is
             read_on(reader, reader.initial_position(), 10 if stream.name == first else 5)
 
 
+def test_a_producer_that_stays_away_is_done_with_and_goes_on_where_it_stands_when_it_comes_back(
+    network: Network,
+) -> None:
+    network.store()
+    stream = network.producer()
+    gone = network.producers[stream]
+    network.append(stream, numbered(0, 10))
+    source = network.settled(forget_after_s=1.0)
+    [descriptor] = source.streams()
+    with closing(source.open_reader(descriptor)) as reader:
+        position = read_on(reader, {"sequence": 0}, 10)
+        wait_until(lambda: source.goes_on(descriptor, position))
+        gone.close(60)
+        wait_until(lambda: reader.ended(position))
+        assert not source.goes_on(descriptor, position)
+        assert not reader.ended({"sequence": 9})
+        assert source.goes_on(descriptor, {"sequence": 9})
+    back = DafkaProducer(TOPIC, network.config, resume=(gone.partition.address, 10))
+    with closing(back):
+        back.publish_many(numbered(10, 15)).result(60)
+        wait_until(lambda: source.goes_on(descriptor, position))
+        with closing(source.open_reader(descriptor)) as reader:
+            position = read_on(reader, position, 5)
+            wait_until(lambda: not reader.ended(position), what="it says that it is there, and publishes nothing")
+    never = network.settled(forget_after_s=None)
+    with closing(never.open_reader(descriptor)) as reader:
+        assert not reader.ended(position)
+
+
 def test_latest_begins_behind_what_was_there(network: Network) -> None:
     network.store()
     stream = network.producer()
@@ -148,6 +178,23 @@ def test_what_retention_has_taken_is_said_or_passed_over(network: Network) -> No
     with closing(source.open_reader(descriptor)) as reader:
         assert reader.wait({"sequence": 7}, 60.0)
         assert payloads(reader.plan({"sequence": 7}, ALL))[0] == b"record %d" % kept
+
+
+def test_where_retention_has_taken_all_whoever_begins_stands_behind_it_and_is_done(network: Network) -> None:
+    network.store()
+    stream = network.producer()
+    network.append(stream, numbered(0, 10))
+    network.producers[stream].close(60)
+    [log] = network.logs.names()
+    network.logs.truncate(log, network.logs.end_dlsn(log))
+    source = network.settled(forget_after_s=0.1)
+    [descriptor] = source.streams()
+    with closing(source.open_reader(descriptor)) as reader:
+        assert reader.wait({"sequence": 0}, 60.0)
+        assert reader.plan({"sequence": 0}, ALL) == PlannedRange({"sequence": 0}, {"sequence": 10}, 0, ())
+        wait_until(lambda: reader.ended({"sequence": 10}))
+        assert reader.lag({"sequence": 10}) == 0
+        assert not source.goes_on(descriptor, {"sequence": 10})
 
 
 def test_nobody_there_is_one_line(network: Network) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from scribengin.dafka import DafkaConfig, DafkaProducer, DafkaStore, DafkaTower
+from scribengin.testing.waiting import wait_until
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.integration.dafka.dafka_roles import LISTENING, config_of
@@ -62,7 +63,7 @@ def to_dafka(cluster: Cluster, beacon: dict[str, Any]) -> Flow:
     )
 
 
-def from_dafka(cluster: Cluster, beacon: dict[str, Any]) -> Flow:
+def from_dafka(cluster: Cluster, beacon: dict[str, Any], **keys: Any) -> Flow:
     return start(
         cluster,
         name="from-dafka",
@@ -71,6 +72,7 @@ def from_dafka(cluster: Cluster, beacon: dict[str, Any]) -> Flow:
                 "kind": "dafka",
                 "topic": TOPIC,
                 "beacon": beacon,
+                **keys,
                 "format": "json",
                 "schema_ddl": "log STRING, n BIGINT",
             }
@@ -109,7 +111,28 @@ def test_records_go_from_logs_to_dafka_and_on_into_logs_once_and_in_order_though
         publish(cluster, early, "early", 100)
         read.wait_until_delivered(*LOGS, "early", "late")
     stop(published, read)
-    what_came_out_is_whole_and_in_order(cluster)
+    what_came_out_is_whole_and_in_order(cluster, producers=len(LOGS) + 2)
+
+
+def test_a_task_whose_producer_has_gone_ends_and_goes_on_where_it_stands_when_that_comes_back(
+    cluster: Cluster, network: DafkaConfig
+) -> None:
+    with DafkaProducer(TOPIC, network) as gone:
+        publish(cluster, gone, "gone", 100)
+    flow = from_dafka(cluster, network.beacon.model_dump(), forget_after_s=2.0)
+    flow.wait_until_delivered("gone")
+    wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"}, timeout_s=120)
+    with DafkaProducer(TOPIC, network, resume=(gone.partition.address, 100)) as back:
+        publish(cluster, back, "gone", 100)
+        flow.wait_until_delivered("gone")
+    wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"}, timeout_s=120)
+    assert flow.view.status().state == "running"
+    stop(flow)
+    what_came_out_is_whole_and_in_order(cluster, producers=1)
+
+
+def states_of_tasks(flow: Flow) -> dict[str, str]:
+    return {report.task: report.state for report in flow.view.status().tasks}
 
 
 def stop(*flows: Flow) -> None:
@@ -118,7 +141,7 @@ def stop(*flows: Flow) -> None:
         flow.wait_for_state("stopped")
 
 
-def what_came_out_is_whole_and_in_order(cluster: Cluster) -> None:
+def what_came_out_is_whole_and_in_order(cluster: Cluster, producers: int) -> None:
     """Each producer's sequences come in their order, and so do the records of each log and program."""
     sequences: defaultdict[str, list[int]] = defaultdict(list)
     numbers: defaultdict[str, list[int]] = defaultdict(list)
@@ -128,7 +151,7 @@ def what_came_out_is_whole_and_in_order(cluster: Cluster) -> None:
                 for record in map(json.loads, batch.column("payload").to_pylist()):
                     sequences[record["producer"]].append(record["sequence"])
                     numbers[record["log"]].append(record["n"])
-    assert len(sequences) == len(LOGS) + 2
+    assert len(sequences) == producers
     for found in (*sequences.values(), *numbers.values()):
         assert found == list(range(len(found)))
     assert Counter({name: len(found) for name, found in numbers.items()}) == Counter(cluster.appended)

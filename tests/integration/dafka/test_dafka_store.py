@@ -17,6 +17,7 @@ from scribengin.dafka import (
     DafkaStore,
     DafkaTower,
 )
+from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
@@ -116,6 +117,82 @@ def test_who_reads_from_the_earliest_begins_behind_what_was_truncated(tower: Daf
                 assert [one.content for one in read(consumer, 60)] == contents(40, 100)
     with DafkaStore(logs, config) as again:
         assert again.stored == {DafkaPartition("flights", producer.partition.address): (40, 100)}
+
+
+def test_who_reads_what_is_truncated_to_its_end_is_told_and_goes_on_behind_it(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower)
+    with DafkaStore(logs, config), DafkaProducer("flights", config) as producer:
+        producer.publish_many(contents(0, 100)).result(60)
+        name = f"dafka/flights/{producer.partition.address}"
+        logs.truncate(name, logs.end_dlsn(name))
+        with (
+            DafkaConsumer(["flights"], config, positions={producer.partition: 50}) as late,
+            DafkaConsumer(["flights"], config) as consumer,
+        ):
+            with pytest.raises(RecordsGone, match="from 50 to 99"):
+                late.read(timeout_s=60)
+            producer.publish_many(contents(100, 110)).result(60)
+            assert [one.content for one in read(consumer, 10)] == contents(100, 110)
+
+
+def test_a_log_that_somebody_else_writes_is_refused_until_he_ends_and_all_others_are_stored(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower)
+    with DafkaProducer("flights", config) as held, DafkaProducer("flights", config) as other:
+        name = f"dafka/flights/{held.partition.address}"
+        logs.create(name)
+        with DafkaStore(logs, config) as store:
+            with logs.open_writer(name):
+                waiting = held.publish_many(contents(0, 10))
+                assert other.publish_many(contents(0, 10)).result(60) == range(10)
+                wait_until(lambda: held.partition in store.failing)
+                assert isinstance(store.failing[held.partition], OwnershipAcquireFailed)
+                assert other.publish_many(contents(10, 20)).result(60) == range(10, 20)
+                assert store.log_failures >= 1
+                store.check()
+                assert not waiting.done()
+            assert waiting.result(60) == range(10)
+            wait_until(lambda: store.failing == {})
+            assert logs.count(name) == 10
+
+
+def test_a_log_that_somebody_takes_is_taken_back_once_he_ends_without_a_gap(
+    tower: DafkaTower, logs: LogNamespace
+) -> None:
+    config = config_of(tower)
+    with DafkaProducer("flights", config) as taken, DafkaProducer("flights", config) as other:
+        name = f"dafka/flights/{taken.partition.address}"
+        with DafkaStore(logs, config) as store:
+            assert taken.publish_many(contents(0, 10)).result(60) == range(10)
+            with logs.open_writer(name, steal=True):
+                waiting = [taken.publish_many(contents(n, n + 5)) for n in range(10, 50, 5)]
+                wait_until(lambda: taken.partition in store.failing)
+                assert other.publish_many(contents(0, 10)).result(60) == range(10)
+            assert waiting[-1].result(60) == range(45, 50)
+        with logs.open_reader(name) as reader:
+            found = [record for _ in range(50) for record in reader.read(50)]
+        assert [(one.txid, one.payload) for one in found] == list(enumerate(contents(0, 50)))
+
+
+def test_a_store_whose_namespace_is_gone_ends_and_says_so(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower, producer={"terminate_unacked": True})
+    with DafkaStore(logs, config) as store, DafkaProducer("flights", config) as producer:
+        logs.close()
+        producer.publish(b"1")
+        wait_until(lambda: ended(store))
+        with pytest.raises(DafkaClosed, match=r"the store \w+ has ended: .* is closed"):
+            store.check()
+
+
+def ended(store: DafkaStore) -> bool:
+    try:
+        store.check()
+    except DafkaClosed:
+        return True
+    return False
 
 
 def test_programs_of_asyncio_publish_and_read(tower: DafkaTower, logs: LogNamespace) -> None:

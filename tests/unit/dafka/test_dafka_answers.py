@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from scribengin.dafka.state import DafkaPartition, ReadStored
-from scribengin.dafka.store import StoredAnswers, StoredPartitions
-from scribengin.dafka.wire import Truncated
+from scribengin.dafka.state import DafkaPartition, ReadStored, Send
+from scribengin.dafka.store import AnswerFailed, FoundStored, StoredAnswers, StoredPartitions
+from scribengin.dafka.wire import DirectHead, Fetch, Truncated
+from scribengin.errors import DamagedEntry
 from scribengin.log import LogNamespace
-from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.log_samples import bound_namespace, damage_segment
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
@@ -45,10 +46,10 @@ def asked(sequence: int, records: int, to: str = ASKING, partition: DafkaPartiti
     return ReadStored(to, partition, sequence, records)
 
 
-def read(answers: StoredAnswers, now_s: float = 0.0) -> list[tuple[str, int, int] | Truncated]:
+def read(answers: StoredAnswers, now_s: float = 0.0) -> list[tuple[str, int, int] | Truncated | AnswerFailed]:
     """Who gets which sequences."""
     return [
-        one if isinstance(one, Truncated) else (one.to, one.first, one.first + one.batch.num_rows)
+        (one.to, one.first, one.first + one.batch.num_rows) if isinstance(one, FoundStored) else one
         for one in answers.read(now_s)
     ]
 
@@ -137,3 +138,58 @@ def test_a_reader_waits_for_two_seconds_from_what_it_has_read_last(logs: LogName
     assert answers.readers == 1
     answers.tick(11.1)
     assert answers.readers == 0
+
+
+def test_who_asks_for_what_is_truncated_to_its_end_is_told_where_it_goes_on(logs: LogNamespace) -> None:
+    """With no answer it would ask for ever."""
+    answers = StoredAnswers(stored_in(logs))
+    name = stored_in(logs).name(FLIGHTS)
+    logs.truncate(name, logs.end_dlsn(name))
+    answers.begin(asked(50, 50))
+    answers.begin(asked(50, 50, OTHER, TRAINS))
+    assert read(answers) == [Truncated(ASKING, PRODUCER, "flights", RECORDS), (OTHER, 50, 100)]
+    answers.begin(asked(RECORDS, 1))  # it is not published yet
+    assert read(answers) == []
+    assert not answers.has_due
+    answers.close()
+
+
+def test_a_store_that_starts_with_a_log_truncated_to_its_end_goes_on_behind_it(logs: LogNamespace) -> None:
+    name = stored_in(logs).name(FLIGHTS)
+    logs.truncate(name, logs.end_dlsn(name))
+    stored = stored_in(logs)
+    assert stored.state.stored == {FLIGHTS: (RECORDS, RECORDS), TRAINS: (0, RECORDS)}
+    told = stored.state.asked(Fetch(PRODUCER, ASKING, "flights", 0, 10))
+    assert told == [Send(Truncated(ASKING, PRODUCER, "flights", RECORDS))]
+    assert Send(DirectHead(ASKING, PRODUCER, "flights", RECORDS - 1)) in stored.state._heads(ASKING, ["flights"])
+    writer, following = stored.open_writer(FLIGHTS)
+    writer.close()
+    assert following == RECORDS
+
+
+def test_who_asks_for_what_somebody_has_deleted_is_told_where_it_goes_on(logs: LogNamespace) -> None:
+    stored = stored_in(logs)
+    answers = StoredAnswers(stored)
+    answers.begin(asked(0, 10, OTHER))
+    assert read(answers) == [(OTHER, 0, 10)]
+    logs.delete(stored.name(FLIGHTS))
+    answers.begin(asked(0, 10))
+    assert read(answers) == [Truncated(ASKING, PRODUCER, "flights", RECORDS)]
+    answers.close()
+
+
+def test_a_damaged_log_is_told_of_and_others_are_answered(logs: LogNamespace) -> None:
+    """At the start of a store, and when somebody asks. It ends nothing."""
+    damage_segment(logs, stored_in(logs).name(FLIGHTS), 1, at=200)
+    stored = stored_in(logs)
+    assert stored.state.stored[TRAINS] == (0, RECORDS)
+    answers = StoredAnswers(stored)
+    for _ in range(2):
+        failed = answers.begin(asked(0, 10))
+        answers.begin(asked(0, 10, OTHER, TRAINS))
+        *told, other = read(answers)
+        [failed] = [failed] if failed is not None else told
+        assert isinstance(failed, AnswerFailed)
+        assert (failed.to, failed.partition, type(failed.error)) == (ASKING, FLIGHTS, DamagedEntry)
+        assert other in [(OTHER, 0, 10)]
+    answers.close()

@@ -48,6 +48,38 @@ def test_what_nobody_reads_is_known_and_not_held() -> None:
     assert state.follow(PARTITION, 2, 0.0) == [fetch(2, 3)]
 
 
+def test_who_begins_where_nothing_is_kept_stands_behind_it_and_others_are_told() -> None:
+    state = follower()
+    state.messages([DirectHead(ME, PRODUCER, "hello", 9)], 0.0)
+    assert state.follow(PARTITION, 0, 0.0) == [fetch(0, 10)]
+    state.messages([Truncated(ME, PRODUCER, "hello", 10)], 0.5)
+    state.tick(1.0)
+    assert state.held(PARTITION, 10, 100) == (10, [])
+    assert state.follow(PARTITION, 0, 1.1) == []  # its reader has not moved: nothing is asked for again
+    state.messages(live(10, 12), 1.2)
+    assert state.held(PARTITION, 10, 100) == (10, [b"0123456789"] * 2)
+    assert state.follow(PARTITION, 4, 1.3) == [fetch(4, 8)]  # one who has read until there has a gap
+    state.messages([Truncated(ME, PRODUCER, "hello", 10)], 1.4)
+    state.tick(2.4)
+    with pytest.raises(RecordsGone, match="from 4 to 9"):
+        state.held(PARTITION, 10, 100)
+
+
+def test_only_what_everybody_hears_is_a_word_of_the_producer() -> None:
+    """What a store says of it, it says of those that are gone, too."""
+    state = follower()
+    state.messages([DirectHead(ME, PRODUCER, "hello", 8)], 1.0)
+    assert (state.heard_s(PARTITION), state.ends[PARTITION]) == (None, 9)
+    state.messages([Head("hello", PRODUCER, "hello", 8)], 2.0)
+    assert state.heard_s(PARTITION) == 2.0
+    state.messages([*fetched(0, 5), DirectHead(ME, PRODUCER, "hello", 9)], 3.0)
+    assert state.heard_s(PARTITION) == 2.0
+    state.messages(live(9, 10), 4.0)
+    assert state.heard_s(PARTITION) == 4.0
+    state.messages([Head("hello2", PRODUCER, "hello2", 1)], 5.0)
+    assert state.heard_s(DafkaPartition("hello2", PRODUCER)) is None
+
+
 def test_who_is_slow_is_held_so_much_and_fetches_the_rest_when_there_is_room() -> None:
     state = follower(bytes_max=100)
     state.follow(PARTITION, 0, 0.0)

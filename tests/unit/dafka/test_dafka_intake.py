@@ -201,3 +201,36 @@ def test_of_a_batch_over_early_records_as_few_are_looked_at_as_there_are_of_eith
     intake, early = intake_with_early(2**64 - 5, 3)
     assert intake.skip_to(2**64 - 4, 0.0) == contents(2**64 - 4, 2**64 - 2)
     assert intake._early_bytes == 0
+
+
+def test_what_is_missing_is_found_without_looking_at_what_came_early() -> None:
+    intake, early = intake_with_early(5000, 5000)
+    for n in range(1000):
+        intake.records(n, contents(n, n + 1), n / 100)
+        intake.missing(n / 100)
+    assert early.looked_at <= 1000  # whether the next one is there
+
+
+def test_fetches_end_where_the_first_early_record_is_whatever_has_come_in_between() -> None:
+    """Runs that grow at either end, and those of which a batch takes all."""
+    intake = PartitionIntake(0, LIMITS)
+    intake.records(20, contents(20, 22), 0.0)
+    assert intake.missing(0.0) == (0, 20)
+    intake.records(10, contents(10, 12), 0.1)
+    intake.records(9, contents(9, 10), 0.1)
+    assert intake.missing(1.5) == (0, 9)
+    intake.records(0, contents(0, 11), 1.6)
+    assert intake.next == 12
+    assert intake.missing(5.0) == (12, 8)
+    assert intake.skip_to(21, 5.0) == contents(21, 22)
+    intake.head(29)
+    assert intake.missing(9.0) == (22, 8)
+
+
+def test_runs_that_are_gone_are_not_kept() -> None:
+    intake = PartitionIntake(0, LIMITS)
+    for n in range(0, 3000, 3):
+        intake.records(n + 2, contents(n + 2, n + 3), 0.0)
+        intake.records(n, contents(n, n + 2), 0.0)
+    assert intake.next == 3000
+    assert len(intake._early_runs) <= 1

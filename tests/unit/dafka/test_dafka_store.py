@@ -202,3 +202,26 @@ def test_it_answers_in_batches_whoever_listens_to_them() -> None:
     assert [state.answers_in_batches(one) for one in (CONSUMER, PRODUCER)] == [True, False]
     state.subscription(Subscription(False, topic_prefix(DirectBatch, CONSUMER, exact=False)))
     assert not state.answers_in_batches(CONSUMER)
+
+
+def test_what_could_not_be_made_durable_is_as_if_it_had_not_come_and_is_taken_again_later() -> None:
+    state = store({HELLO: StoredRange(0, 5)})
+    assert state.messages([batch(5, 8)], 0.0) == [appended(5, 8)]
+    state.refuse(HELLO, until_s=2.0)
+    head = Head("hello", PRODUCER, "hello", 9)
+    assert state.messages([batch(5, 8), batch(3, 5), head, live(0, "hello2")], 1.9) == [appended(0, 1, HELLO2)]
+    assert state.messages([head], 2.0) == [Send(Fetch(PRODUCER, WRITER, "hello", 5, 5))]
+    assert state.messages([batch(5, 10)], 2.0) == [appended(5, 10)]
+    assert state.durable(HELLO, 5, 10) == [ack(9)]
+
+
+def test_what_was_truncated_to_its_end_is_told_so_and_its_head_stays_known() -> None:
+    state = store({HELLO: StoredRange(0, 10)})
+    state.truncated(HELLO, 12)
+    assert state.stored == {HELLO: StoredRange(10, 10)}
+    told = [Send(Truncated(CONSUMER, PRODUCER, "hello", 10))]
+    assert state.asked(Fetch(PRODUCER, CONSUMER, "hello", 0, 5)) == told
+    assert state.asked(GetHeads("hello", CONSUMER))[0] == Send(DirectHead(CONSUMER, PRODUCER, "hello", 9))
+    assert state.messages([live(10)], 0.0) == [appended(10, 11)]
+    assert state.durable(HELLO, 10, 11) == [ack(10)]
+    assert state.asked(Fetch(PRODUCER, CONSUMER, "hello", 0, 5)) == told

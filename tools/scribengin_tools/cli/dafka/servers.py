@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.dafka.options import ConfigOption, PubOption, SubOption, configured, towers
 from scribengin_tools.cli.options import NamespaceOption, RegistryOption, ended_by_signals, opened_namespace
 from scribengin_tools.rendering.text import note
 
+if TYPE_CHECKING:
+    from scribengin.dafka import DafkaPartition
+    from scribengin.errors import LogError
+
 _LOOK_S = 0.5
+_TOLD_MAX = 5
 
 
 def add_to(app: typer.Typer) -> None:
@@ -67,7 +73,7 @@ def store(
     """Keep all topics as logs of a namespace, until Ctrl-C.
 
     Prints the address that it acknowledges from. A record is acknowledged once it is durable. Several stores have a
-    prefix each, or a namespace.
+    prefix each, or a namespace. A log that fails is told of, and tried again; all others go on.
     """
     parsed = configured(config, beacon=towers(sub, pub))
     from scribengin.dafka import DafkaStore
@@ -76,7 +82,25 @@ def store(
         opened_namespace(registry, namespace) as logs,
         DafkaStore(logs, parsed, prefix=prefix, take_over=take_over) as running,
     ):
-        _until_ended(running.address, f"it keeps all topics in {namespace}; Ctrl-C ends it", running.check)
+        told: set[DafkaPartition] = set()
+
+        def check() -> None:
+            running.check()
+            tell_failing(running.failing, told)
+
+        _until_ended(running.address, f"it keeps all topics in {namespace}; Ctrl-C ends it", check)
+
+
+def tell_failing(failing: Mapping[DafkaPartition, LogError], told: set[DafkaPartition]) -> None:
+    """Say what fails of a store that is not `told` yet, which keeps what is. A few of them by name."""
+    told.intersection_update(failing)
+    new = [partition for partition in failing if partition not in told]
+    for partition in new[:_TOLD_MAX]:
+        error = failing[partition]
+        note(f"topic {partition.subject}, producer {partition.address} is refused for now: {error}")
+    if left := new[_TOLD_MAX:]:
+        note(f"{many(len(left), 'more log')} failed, too")
+    told.update(new)
 
 
 def _until_ended(line: str, said: str, check: Callable[[], None]) -> None:

@@ -1,0 +1,91 @@
+"""The logs of a store, and what of each partition is in them."""
+
+from __future__ import annotations
+
+import threading
+from urllib.parse import quote, unquote
+
+from scribengin.dafka.role import new_address
+from scribengin.dafka.state import DafkaPartition, StoredRange, StoreState
+from scribengin.dafka.store.failures import LogFailures
+from scribengin.errors import DamagedEntry, LogError, LogNotFound
+from scribengin.log import LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
+
+
+class StoredPartitions:
+    """The logs of a store, and what it decides by. `lock` is held by whichever role uses `state`. `unreadable` are
+    partitions of which it could not be found what is stored."""
+
+    def __init__(
+        self, namespace: LogNamespace, prefix: str, log_config: LogConfig | None, *, take_over: bool, batches: bool
+    ) -> None:
+        self.namespace = namespace
+        self.lock = threading.Lock()
+        self.unreadable = LogFailures()
+        self._prefix = prefix
+        self._log_config = log_config
+        self._take_over = take_over
+        self.state = StoreState(new_address(), new_address(), self._found(), batches=batches)
+
+    def name(self, partition: DafkaPartition) -> str:
+        """The log of a partition."""
+        return f"{self._prefix}/{quote(partition.subject, safe='')}/{quote(partition.address, safe='')}"
+
+    def open_writer(self, partition: DafkaPartition) -> tuple[LogWriter, int]:
+        """The writer of a partition's log, which is made if it is not there, and the sequence that comes next in it:
+        what a store wrote that died before it was told so, is recovered, and comes a second time. Who holds the log is
+        not waited for: the others would wait, too."""
+        name = self.name(partition)
+        if not self.namespace.exists(name):
+            self.namespace.create(name, self._log_config)
+        writer = self.namespace.open_writer(name, timeout_s=0, steal=self._take_over)
+        try:
+            return writer, self._next(name)
+        except BaseException:
+            writer.abort()
+            raise
+
+    def open_reader(self, partition: DafkaPartition, sequence: int) -> LogReader:
+        """A reader of a partition's log, from that sequence on."""
+        return self.namespace.open_reader(self.name(partition), TransactionId(sequence))
+
+    def nothing_before(self, partition: DafkaPartition) -> int | None:
+        """The sequence before which nothing is kept, where nothing is kept at all. None: something is."""
+        try:
+            info = self.namespace.info(self.name(partition))
+        except LogNotFound:  # somebody has deleted it, with all that was stored
+            with self.lock:
+                return self.state.stored[partition].next
+        return None if info.records else max(0, info.last_txid + 1)
+
+    def _next(self, name: str) -> int:
+        """The sequence behind the last one that was ever in a log, kept or not."""
+        last = self.namespace.last_record(name)
+        return max(0, self.namespace.info(name).last_txid + 1) if last is None else last.txid + 1
+
+    def _found(self) -> dict[DafkaPartition, StoredRange]:
+        found = {}
+        for name in self.namespace.names(f"{self._prefix}/"):
+            subject, slash, address = name.removeprefix(f"{self._prefix}/").partition("/")
+            if not slash or "/" in address:  # somebody else's
+                continue
+            partition = DafkaPartition(unquote(subject), unquote(address))
+            try:
+                stored = self._range(name)
+            except LogNotFound:  # deleted meanwhile
+                continue
+            except LogError as error:
+                self.unreadable.failed(partition, error)
+                continue
+            if stored.next:
+                found[partition] = stored
+        return found
+
+    def _range(self, name: str) -> StoredRange:
+        try:
+            end = self._next(name)
+            with self.namespace.open_reader(name) as reader:
+                records = reader.read(1)
+        except DamagedEntry:  # what is whole of it can be read
+            return StoredRange(0, max(0, self.namespace.info(name).last_txid + 1))
+        return StoredRange(records[0].txid if records else end, end)

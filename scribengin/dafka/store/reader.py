@@ -1,0 +1,100 @@
+"""The role of a store that answers who asks for records and heads."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.dafka.config import DafkaConfig
+from scribengin.dafka.role import Role
+from scribengin.dafka.state import DafkaPartition, ReadStored, Send
+from scribengin.dafka.store.answers import AnswerFailed, FoundStored, StoredAnswers
+from scribengin.dafka.store.failures import LogFailures
+from scribengin.dafka.store.logs import StoredPartitions
+from scribengin.dafka.wire import (
+    DirectBatch,
+    DirectRecord,
+    Message,
+    Subscription,
+    pack_place,
+    packed_groups,
+    record_prefix,
+)
+from scribengin.log import PAYLOAD
+
+
+class StoreReader(Role):
+    """Answers who asks for records and heads."""
+
+    def __init__(self, logs: StoredPartitions, config: DafkaConfig) -> None:
+        self.failures = LogFailures()
+        self._logs = logs
+        self._answers = StoredAnswers(logs)
+        state = logs.state
+        super().__init__("store", state.reader, config, state.reader_prefixes(), hears=True, by_peer=False)
+        self.start()
+
+    def close(self) -> None:
+        """Idempotent."""
+        super().close()
+        self._answers.close()
+
+    def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
+        """Questions."""
+        with self._logs.lock:
+            done = [one for message in messages for one in self._logs.state.asked(message)]
+        self.send(done)
+        for one in done:
+            if isinstance(one, ReadStored) and (failed := self._answers.begin(one)) is not None:
+                self.failures.failed(failed.partition, failed.error)
+        self._wake_if_asked()
+
+    def on_subscription(self, heard: Subscription) -> None:
+        """A consumer that is connected now."""
+        with self._logs.lock:
+            done = self._logs.state.subscription(heard)
+        self.send(done)
+
+    def on_wake(self) -> None:
+        """A few records for each that waits for some."""
+        for one in self._answers.read(SYSTEM_CLOCK.monotonic_s()):
+            if isinstance(one, FoundStored):
+                self.failures.worked(one.partition)
+                self._publish(*one)
+            elif isinstance(one, AnswerFailed):
+                self.failures.failed(one.partition, one.error)
+            else:
+                with self._logs.lock:
+                    self._logs.state.truncated(DafkaPartition(one.subject, one.address), one.sequence)
+                self.send([Send(one)])
+        self._wake_if_asked()
+
+    def on_tick(self, now_s: float) -> None:
+        """Let go of readers that nobody asks on."""
+        self._answers.tick(now_s)
+
+    def _wake_if_asked(self) -> None:
+        if self._answers.has_due:
+            with self.lock:
+                self.wake()
+
+    def _publish(self, to: str, partition: DafkaPartition, first: int, batch: pa.RecordBatch) -> None:
+        subject, address = partition
+        txids = batch.column("txid")
+        if self._logs.state.answers_in_batches(to) and txids[-1].as_py() - first + 1 == batch.num_rows:
+            self._publish_batches(to, partition, first, batch.column(PAYLOAD))
+        else:
+            prefix = record_prefix(DirectRecord, to, address, subject)
+            self.publish_records(prefix, txids.to_pylist(), batch.column(PAYLOAD).to_pylist())
+
+    def _publish_batches(self, to: str, partition: DafkaPartition, first: int, contents: pa.Array) -> None:
+        """Out of what was read, without an object for each record. One that fills a frame goes as to everybody."""
+        subject, address = partition
+        one, many = (record_prefix(kind, to, address, subject) for kind in (DirectRecord, DirectBatch))
+        sequence = first
+        for records, packed in packed_groups(contents):
+            if records == 1:
+                self.publish_records(one, [sequence], [contents[sequence - first].as_py()])
+            else:
+                self.publish_frames([many + pack_place(sequence, records), packed])
+            sequence += records
