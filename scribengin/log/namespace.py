@@ -558,7 +558,7 @@ class LogNamespace(ClosedAtExit):
 
     def _maintenance(self, log: LogDescriptor, metrics: LogMetrics) -> BackgroundWork:
         metadata = self._metadata(log.name)
-        work = LogMaintenance(metadata, self._store, lambda: self._catalog_of(metadata), self._clock)
+        work = LogMaintenance(metadata, self._store, lambda: self._catalog_of(metadata), self._clock, metrics)
         maintenance = BackgroundWork(work.run, metrics.maintenance_failed)
         if log.config.copy_codec is not None or log.config.cold_url is not None:
             maintenance.kick()  # the last segment of the writer before has no copy yet

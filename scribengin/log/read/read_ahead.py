@@ -28,11 +28,12 @@ _WORTH_A_THREAD_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadEntry:
-    """A verified entry. `body` is None for those without records."""
+    """A verified entry. `body` is None for those without records; `cold`: it comes out of cold storage."""
 
     segment: int
     header: EntryHeader
     body: pa.RecordBatch | None
+    cold: bool
 
 
 class Entries(Protocol):
@@ -74,7 +75,7 @@ class EntriesInTurn:
                 self.passed_over.add(1, place.header.size)
                 continue
             self.position = self._cursor.position
-            return ReadEntry(self.position.segment, place.header, body)
+            return ReadEntry(self.position.segment, place.header, body, reader.cold is not None)
         self.position = self._cursor.position
         return None
 
@@ -125,7 +126,7 @@ class EntriesAhead:
                 self.passed_over.add(1, taken.place.header.size)
                 continue
             self.position = taken.behind
-            return ReadEntry(taken.behind.segment, taken.place.header, body)
+            return ReadEntry(taken.behind.segment, taken.place.header, body, taken.reader.cold is not None)
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -278,9 +278,8 @@ class LogReader(ClosedAtExit):
         if mask is not None:
             batch = batch.filter(mask)
         if self._metrics is not None:
-            self._metrics.read(
-                records=batch.num_rows, record_bytes=header.body_bytes * batch.num_rows // header.records
-            )
+            read_bytes = header.body_bytes * batch.num_rows // header.records
+            self._metrics.read(records=batch.num_rows, record_bytes=read_bytes, cold=entry.cold)
         return batch
 
     def _first_slot(self, entry: ReadEntry) -> int:

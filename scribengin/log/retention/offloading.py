@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
-from scribengin.errors import DamagedEntry, LogNotFound, LogWriteFailed
+from scribengin.errors import DamagedEntry, LogError, LogNotFound, LogWriteFailed, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.metadata.segments import (
@@ -34,6 +35,7 @@ from scribengin.log.metadata.segments import (
     SegmentDescriptor,
     SegmentsHead,
 )
+from scribengin.log.metrics import LogMetrics, SegmentsPlaced
 from scribengin.log.retention.compression import Stopping, hold_same_bytes, revise_segment
 from scribengin.log.scan.audit import wrong_in
 from scribengin.log.store.cold import cold_names, cold_place, remove_cold, write_cold
@@ -46,35 +48,69 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 
 
 def offload_segments(
-    metadata: LogMetadata, store: SegmentStore, state: LogState, config: LogConfig, stopping: Stopping
+    metadata: LogMetadata,
+    store: SegmentStore,
+    state: LogState,
+    config: LogConfig,
+    stopping: Stopping,
+    metrics: LogMetrics | None = None,
 ) -> int:
     """Copy every completed segment to cold storage that has no copy there and holds something that is kept; return how
     many were copied.
 
-    Ends early when `stopping` says so. Raises DamagedEntry (a segment does not hold, and is not copied: the others
-    are), LogNotFound, LogWriteFailed, StoreUnreachable.
+    Ends early when `stopping` says so; `metrics` hears of each copy. Raises DamagedEntry (a segment does not hold, and
+    is not copied: the others are), LogNotFound, LogWriteFailed, StoreUnreachable.
     """
     if config.cold_url is None:
         return 0
     place = cold_place(config.cold_url, state.head.directory)
     made = 0
     failure: DamagedEntry | None = None
-    for segment in state.segments:
+    for segment in _to_be_copied(state):
         if stopping():
             break
-        kept = segment.segment >= state.head.first.segment
-        if not segment.in_progress and segment.cold is None and segment.entries and kept:
-            try:
-                made += _offload(metadata, store, segment, place, stopping)
-            except DamagedEntry as error:
-                failure = failure or error
+        try:
+            if _offload(metadata, store, segment, place, stopping):
+                made += 1
+                if metrics is not None:
+                    metrics.copied_to_cold(_source(segment)[1])
+        except DamagedEntry as error:
+            failure = failure or error
     if failure is not None:
         raise failure
     return made
 
 
+def _to_be_copied(state: LogState) -> Iterator[SegmentDescriptor]:
+    """The oldest first."""
+    for segment in state.segments:
+        kept = segment.segment >= state.head.first.segment
+        if not segment.in_progress and segment.cold is None and segment.entries and kept:
+            yield segment
+
+
+def segments_placed(state: LogState, config: LogConfig) -> SegmentsPlaced:
+    """Where the completed segments are, and since when one waits to be copied. Reads all descriptors."""
+    done = [segment for segment in state.segments if segment.completed_ms is not None]
+    hot = [segment for segment in done if segment.hot_dropped_ms is None]
+    cold = [segment.cold for segment in done if segment.cold is not None]
+    waiting = None if config.cold_url is None else next(_to_be_copied(state), None)
+    return SegmentsPlaced(
+        hot_segments=len(hot),
+        hot_bytes=sum(map(_hot_bytes, hot)),
+        cold_segments=len(cold),
+        cold_bytes=sum(copy.bytes for copy in cold),
+        waiting_since_ms=None if waiting is None else waiting.completed_ms,
+    )
+
+
 def drop_hot_segments(
-    metadata: LogMetadata, store: SegmentStore, state: LogState, config: LogConfig, now_ms: int
+    metadata: LogMetadata,
+    store: SegmentStore,
+    state: LogState,
+    config: LogConfig,
+    now_ms: int,
+    metrics: LogMetrics | None = None,
 ) -> None:
     """Let readers use the cold copy alone of every segment that `config` does not want in the store any more.
 
@@ -86,6 +122,8 @@ def drop_hot_segments(
         wrong = _wrong_in_cold(store, segment, cold)
         if wrong is None:
             revise_segment(metadata, segment, _dropping(cold, now_ms))
+            if metrics is not None:
+                metrics.dropped_from_hot()
             continue
         revise_segment(metadata, segment, _forgetting(cold))
         failure = DamagedEntry(
@@ -240,6 +278,19 @@ def _due(state: LogState, config: LogConfig, now_ms: int) -> list[tuple[SegmentD
         if segment.cold is not None and (old or (most is not None and size > most)):
             due.append((segment, segment.cold))
     return due[::-1]
+
+
+@contextmanager
+def failures_counted(metrics: LogMetrics | None) -> Iterator[None]:
+    """Tell `metrics` of what the block raises. That the list of segments moved is no failure."""
+    try:
+        yield
+    except SegmentsMoved:
+        raise
+    except LogError:
+        if metrics is not None:
+            metrics.cold_failed()
+        raise
 
 
 def _hot_bytes(segment: SegmentDescriptor) -> int:

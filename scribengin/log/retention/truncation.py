@@ -20,10 +20,11 @@ from scribengin.errors import DamagedEntry, LogError, LogNotFound, PositionTrunc
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.metadata.segments import LogMetadata, LogOperator, LogState, SegmentDescriptor, SegmentsHead
+from scribengin.log.metrics import LogMetrics
 from scribengin.log.read.catalog import LogCatalog
 from scribengin.log.retention.compression import drop_raw_segments, is_dead_copy
 from scribengin.log.retention.holds import RegisteredReaders, check_visible
-from scribengin.log.retention.offloading import dead_cold, drop_hot_segments
+from scribengin.log.retention.offloading import dead_cold, drop_hot_segments, failures_counted
 from scribengin.log.store.contract import SegmentName, SegmentStore
 from scribengin_registry.client import BATCH_OPERATIONS_MAX, batches
 from scribengin_registry.contract import Delete, Operation
@@ -80,13 +81,15 @@ def purge_log(
     state: LogState,
     *,
     sweep: bool = True,
+    metrics: LogMetrics | None = None,
 ) -> Purged:
     """Remove the segments that lie wholly before the first record kept, or are older than the log's configuration wants
     them, files in the store that it wants only as their compressed or cold copy, and with `sweep` (every file is
     looked at) what earlier purges have left. Idempotent; anybody may do it, at any time, several at once.
 
     Raises LogNotFound, InconsistentLog, LogWriteFailed, StoreUnreachable (a file could not be removed: the next purge
-    tries again), DamagedEntry (a copy does not hold: what it is of is kept, all else was done).
+    tries again), DamagedEntry (a copy does not hold: what it is of is kept, all else was done). `metrics` hears what
+    became of cold copies.
     """
     before = state.head.begin
     freed = 0
@@ -105,9 +108,13 @@ def purge_log(
     def dead() -> Iterable[SegmentName]:
         return [name for name in store.names(state.head.directory) if is_dead(name, state, now_ms)] if sweep else []
 
+    def drop_hot() -> None:
+        with failures_counted(metrics):
+            drop_hot_segments(metadata, store, state, config, now_ms, metrics)
+
     all_tried(
         lambda: drop_raw_segments(metadata, store, state, config, now_ms),
-        lambda: drop_hot_segments(metadata, store, state, config, now_ms),
+        drop_hot,
         lambda: remove(dead()),
         lambda: remove(cold),
         lambda: remove(list(dead_cold(state)) if sweep else ()),

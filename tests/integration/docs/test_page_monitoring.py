@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import yaml
+from prometheus_client import REGISTRY
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.registry.descriptors import DataflowStatus
+from scribengin.log.metrics import LogMetrics, SegmentsPlaced
 from scribengin.monitoring.metrics import MasterSeries, WorkerSeries
 from scribengin_registry.contract import Registry
 from tests.integration import watched
@@ -35,11 +37,14 @@ def check_alerts(text: str) -> None:
     worker = WorkerSeries("hot", lambda: [watched.task(0, lag=5)])
     status = DataflowStatus(dataflow="hot", state="running", config_version=0)
     master = MasterSeries("hot", lambda: True, lambda: status)
+    log = LogMetrics("/logs", "log")
+    log.placed(SegmentsPlaced(0, 0, 0, 0, None), lambda: 0)
     try:
         series = {sample.name for of in (worker, master) for family in of.collect() for sample in family.samples}
+        series |= {sample.name for family in REGISTRY.collect() for sample in family.samples}
     finally:
-        worker.close()
-        master.close()
+        for one in (worker, master, log):
+            one.close()
     rules = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
     asked = {name for rule in rules for name in re.findall(r"scribengin_\w+", rule["expr"])}
     assert asked

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scribengin.errors import LogWriteFailed, OverCapacity
-from scribengin.log import LogConfig, LogNamespace
+from scribengin.errors import DamagedEntry, LogWriteFailed, OverCapacity
+from scribengin.log import LogConfig, LogNamespace, LogWriter, ReadAhead
 from scribengin.log.metrics import LogMetrics, ReaderLag, ReaderLagCollector, exposition
 from scribengin.testing.failpoints import at_failpoint
-from scribengin.testing.log_samples import bound_namespace, payload_batch
+from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import RegistryUnreachable
+from tests.servers import cold
+from tests.servers.cold import GRACE_S, HOUR_S, ColdLog
 
 LOG = 'flights/"0"'
 
@@ -26,13 +28,13 @@ def namespace(registry: Registry, tmp_path: Path) -> LogNamespace:
     return bound_namespace(registry, tmp_path / "store", LOG, config=config)
 
 
-def scraped() -> dict[str, float]:
-    """The value of every series of our log, by its name and, after a colon, what tells it from others of that name."""
+def scraped(log: str = LOG) -> dict[str, float]:
+    """The value of every series of a log, by its name and, after a colon, what tells it from others of that name."""
     return {
         ":".join([sample.name, *(v for k, v in sample.labels.items() if k not in ("namespace", "log"))]): sample.value
         for family in text_string_to_metric_families(exposition().decode())
         for sample in family.samples
-        if (sample.labels.get("namespace"), sample.labels.get("log")) == ("/logs", LOG)
+        if (sample.labels.get("namespace"), sample.labels.get("log")) == ("/logs", log)
         if not sample.name.endswith("_created")
     }
 
@@ -121,3 +123,88 @@ def test_the_lag_of_registered_readers_is_asked_for_at_each_scrape() -> None:
     finally:
         collector.close()
     assert scraped() == {}
+
+
+def cold_series() -> dict[str, float]:
+    """What is scraped of the log in cold storage, about its segments and what becomes of them, by short names."""
+    begun = ("scribengin_log_segments", "scribengin_log_cold_")
+    found = {name: value for name, value in scraped(cold.LOG).items() if name.startswith(begun)}
+    return {name.removeprefix("scribengin_log_"): value for name, value in found.items() if "_read_" not in name}
+
+
+def complete_segment(writer: LogWriter) -> None:
+    """One more segment of the log is completed, and its writer has begun the next one, as empty as this was."""
+    first = writer.write(bytes(5000)).result(120)
+    assert writer.write(b"").result(120).segment == first.segment + 1
+
+
+def test_a_writer_tells_where_the_segments_of_a_log_with_cold_storage_are(cold_log: ColdLog) -> None:
+    fill_log(cold_log.namespace, cold.LOG, 6)
+    with cold_log.namespace.open_writer(cold.LOG):
+        assert not [name for name in cold_series() if name.startswith("segments")], "it has none"
+    cold_log.namespace.configure(cold.LOG, cold_log.config())
+    kept = sum(segment.bytes for segment in cold_log.namespace.segments(cold.LOG))
+    with cold_log.namespace.open_writer(cold.LOG) as writer:
+        wait_until(lambda: cold_series().get("segments:cold") == 2, what="the copies of what was there")
+        assert cold_series() == {
+            "segments:hot": 2,
+            "segments:cold": 2,
+            "segments_bytes:hot": kept,
+            "segments_bytes:cold": kept,
+            "cold_copies_total": 2,
+            "cold_bytes_copied_total": kept,
+            "cold_dropped_total": 0,
+            "cold_failed_total": 0,
+            "cold_waiting_seconds": 0,
+        }
+        cold_log.clock.advance_s(2 * HOUR_S)
+        complete_segment(writer)
+        wait_until(lambda: cold_series()["segments:cold"] == 3, what="the copy of what it completed")
+        assert cold_series()["segments:hot"] == 1
+        assert cold_series()["cold_dropped_total"] == 2
+    assert cold_series() == {}, "nobody keeps them true"
+
+
+def test_what_cold_storage_has_still_to_be_given_grows_older_while_it_is_away(cold_log: ColdLog) -> None:
+    cold_log.namespace.configure(cold.LOG, cold_log.config())
+    cold_log.files.away = True
+    with cold_log.namespace.open_writer(cold.LOG) as writer:
+        complete_segment(writer)
+        wait_until(lambda: cold_series().get("segments:hot") == 1, what="the segment")
+        cold_log.clock.advance_s(600)
+        complete_segment(writer)
+        wait_until(lambda: cold_series()["segments:hot"] == 2, what="another one")
+        cold_log.clock.advance_s(30)
+        found = cold_series()
+        assert (found["cold_waiting_seconds"], found["segments:cold"], found["cold_copies_total"]) == (630, 0, 0)
+        assert found["cold_failed_total"] >= 2
+        cold_log.files.away = False
+        complete_segment(writer)
+        wait_until(lambda: cold_series()["segments:cold"] == 3, what="the copies after it is back")
+        assert cold_series()["cold_waiting_seconds"] == 0
+        assert cold_series()["cold_failed_total"] == found["cold_failed_total"]
+
+
+def test_a_copy_that_does_not_hold_is_counted_as_a_failure(cold_log: ColdLog) -> None:
+    cold_log.offloaded()
+    cold_log.damage(1, 100)
+    cold_log.clock.advance_s(2 * HOUR_S)
+    with cold_log.namespace.open_writer(cold.LOG) as writer:
+        wait_until(lambda: cold_series().get("cold_failed_total") == 1, what="the copy that does not hold")
+        wait_until(lambda: cold_series().get("cold_dropped_total") == 2, what="the others to be dropped")
+        assert isinstance(writer.maintenance_failure, DamagedEntry)
+
+
+@pytest.mark.parametrize("read_ahead", [None, ReadAhead()])
+def test_what_comes_out_of_cold_storage_is_counted_apart(cold_log: ColdLog, read_ahead: ReadAhead | None) -> None:
+    payloads = cold_log.offloaded()
+    cold_log.drop_hot()
+    cold_log.clock.advance_s(GRACE_S)
+    payloads += cold_log.more(1)
+    with cold_log.namespace.open_reader(cold.LOG, read_ahead=read_ahead) as reader:
+        assert payloads_left(reader) == payloads
+        found = scraped(cold.LOG)
+    assert found["scribengin_log_records_read_total"] == len(payloads)
+    assert found["scribengin_log_cold_records_read_total"] == len(payloads) - 1
+    beside = found["scribengin_log_bytes_read_total"] - found["scribengin_log_cold_bytes_read_total"]
+    assert 5000 < beside < 10_000

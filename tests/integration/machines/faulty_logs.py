@@ -1,5 +1,5 @@
-"""Logs in BookKeeper on machines, their clients, and what happens to both: a schedule of faults is drawn from a seed,
-and what the clients saw is held against what a log promises."""
+"""Logs in BookKeeper or HDFS on machines, their clients, and what happens to both: a schedule of faults is drawn from a
+seed, and what the clients saw is held against what a log promises."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from scribengin.base.jvm import CONF_VARIABLE
 from scribengin.log import LogConfig, LogNamespace
+from scribengin.log.store.bookkeeper.client import JARS_VARIABLE
 from scribengin.testing.log_history import (
     LogEvent,
     RecordAcknowledged,
@@ -26,7 +29,7 @@ from scribengin.testing.log_history import (
     check_history,
 )
 from scribengin.testing.waiting import wait_until
-from scribengin_dev.servers.bookkeeper import BookKeeperServers
+from scribengin_dev.servers.hadoop.hadoop import copied_configuration
 from scribengin_dev.servers.machine_room import MachineRoom
 from scribengin_dev.servers.machines import NamespaceMachine
 from scribengin_registry.opening import connect
@@ -34,15 +37,56 @@ from tests.stalls import expect_output
 
 ROOT = Path(__file__).parents[3]
 PATH, LOG = "/logs", "flights/0"
+SEGMENT_BYTES = 16 * 1024
 LIMIT_S = 400.0
 SOME = 8
 """So many records more show that it goes on."""
 
 
+@dataclass(frozen=True, slots=True)
+class FaultyStore:
+    """What keeps the logs, with a node on each worker. `location` is a place in it, `config` that of a log of small
+    segments, and `variables` are what a process of a machine finds it by."""
+
+    kind: Literal["bk", "hdfs"]
+    location: Callable[[str], str]
+    kill: Callable[[int], None]
+    start: Callable[[int], None]
+    variables: Callable[[NamespaceMachine], Mapping[str, str]]
+    config: LogConfig
+
+
+def bookies_of(room: MachineRoom) -> FaultyStore:
+    """BookKeeper on a room's workers, which lets this process find it, too. A segment is on two of three bookies."""
+    bookies = room.start_bookies(beside_head=False)
+    variables = {JARS_VARIABLE: ":".join(map(str, bookies.jars))}
+    os.environ.update(variables)
+    config = LogConfig(segment_bytes_max=SEGMENT_BYTES, ensemble_size=2)
+    return FaultyStore(
+        "bk", bookies.log_location, bookies.kill, bookies.start_bookie, lambda _machine: variables, config
+    )
+
+
+def data_nodes_of(room: MachineRoom) -> FaultyStore:
+    """HDFS on a room's workers, which lets this process find it, too. No machine sees the configuration that this host
+    has: each gets a copy."""
+    hdfs = room.start_hdfs()
+    os.environ[CONF_VARIABLE] = str(hdfs.conf_directory)
+
+    def variables(machine: NamespaceMachine) -> Mapping[str, str]:
+        assert machine.host.folder is not None
+        return {CONF_VARIABLE: str(copied_configuration(hdfs.conf_directory, machine.host.folder / "hadoop"))}
+
+    config = LogConfig(segment_bytes_max=SEGMENT_BYTES)
+    return FaultyStore(
+        "hdfs", lambda name: f"{hdfs.url}/{name}", hdfs.kill_data_node, hdfs.start_data_node, variables, config
+    )
+
+
 class Process:
     """A program on a machine, whose lines are kept."""
 
-    def __init__(self, machine: NamespaceMachine, words: list[str]) -> None:
+    def __init__(self, machine: NamespaceMachine, words: list[str], variables: Mapping[str, str]) -> None:
         self.machine = machine
         self.lines: list[str] = []
         folder = [str(ROOT), str(ROOT / "registry"), str(ROOT / "tools")]
@@ -55,7 +99,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": ":".join(folder)},
+                env={**os.environ, **variables, "PYTHONPATH": ":".join(folder)},
             )
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
@@ -106,10 +150,10 @@ class LogClient(Process):
 class FaultyLog:
     """A log on the machines of a room, and what strikes it."""
 
-    def __init__(self, room: MachineRoom, bookies: BookKeeperServers, seed: int) -> None:
+    def __init__(self, room: MachineRoom, store: FaultyStore, seed: int) -> None:
         self.room = room
-        self.bookies = bookies
-        self.chance = random.Random(f"bk {seed}")
+        self.store = store
+        self.chance = random.Random(f"{store.kind} {seed}")
         self.path = f"{PATH}-{uuid.uuid4().hex[:8]}"
         self.clients: list[LogClient] = []
         self.proxies: list[Process | None] = [None, None]
@@ -119,17 +163,17 @@ class FaultyLog:
     def bound(self) -> Iterator[None]:
         """While the block lasts; then what was struck is whole again, and all clients have ended."""
         with self._stack, connect(self.room.zookeeper.hosts, auth="") as registry:
-            place = self.bookies.log_location(self.path.strip("/"))
-            LogNamespace.bind(self.path, place, registry=registry, store="bk")
+            place = self.store.location(self.path.strip("/"))
+            LogNamespace.bind(self.path, place, registry=registry, store=self.store.kind)
             with LogNamespace.open(self.path, registry=registry) as self.namespace:
-                self.namespace.create(LOG, LogConfig(segment_bytes_max=16 * 1024, ensemble_size=2))  # of three bookies
+                self.namespace.create(LOG, self.store.config)
                 yield
 
     def client(self, what: str, machine: NamespaceMachine, name: str, *, proxied: bool = False) -> LogClient:
         """A client more, on that machine."""
         path = f"proxy:{self.path}" if proxied else self.path
         words = ["tests.integration.machines.log_client", what, self.room.zookeeper.hosts, path, LOG, name]
-        client = LogClient(machine, words)
+        client = LogClient(machine, words, self.store.variables(machine))
         self._stack.callback(client.end)
         self.clients.append(client)
         return client
@@ -139,7 +183,7 @@ class FaultyLog:
         machine = self.room.workers[number]
         words = ["scribengin_tools", "proxy", "--host", machine.host.address, "--insecure"]
         words += ["--registry", self.room.zookeeper.hosts, "--namespace", self.path]
-        proxy = Process(machine, words)
+        proxy = Process(machine, words, self.store.variables(machine))
         self.proxies[number] = proxy
         self._stack.callback(proxy.end)
         self._stack.callback(proxy.signal, signal.SIGTERM)
@@ -195,6 +239,8 @@ def _has_seen(reader: LogClient, place: list[int]) -> bool:
 
 
 Schedule = Callable[[FaultyLog], None]
+Strike = Callable[[FaultyLog, int, list[LogClient]], None]
+"""What becomes of the proxy of that number; the clients do not notice."""
 
 
 def nodes_of_the_store(log: FaultyLog) -> None:
@@ -204,7 +250,7 @@ def nodes_of_the_store(log: FaultyLog) -> None:
     log.client("read", log.room.head, "reader")
     log.await_more(writer, "the first records", count=log.chance.randint(5, 40))
     first, second, _third = log.chance.sample(range(3), 3)
-    kill, start = log.bookies.kill, log.bookies.start_bookie
+    kill, start = log.store.kill, log.store.start
     kill(first)
     log.await_more(writer, "records with two of three")
     kill(second)
@@ -221,6 +267,15 @@ def nodes_of_the_store(log: FaultyLog) -> None:
 
 def proxies(log: FaultyLog) -> None:
     """Each of two proxies is killed, stopped past its session, cut off, or ended in order."""
+    _strike_proxies(log, lambda: log.chance.choice(STRIKES))
+
+
+def proxies_by(strike: Strike) -> Schedule:
+    """The same, both in that way."""
+    return lambda log: _strike_proxies(log, lambda: strike)
+
+
+def _strike_proxies(log: FaultyLog, next_strike: Callable[[], Strike]) -> None:
     for number in range(2):
         log.start_proxy(number)
     writers = [log.client("write", log.room.head, name, proxied=True) for name in ("A", "B")]
@@ -228,7 +283,7 @@ def proxies(log: FaultyLog) -> None:
     for number in log.chance.sample(range(2), 2):
         for writer in writers:
             log.await_more(writer, "records", count=log.chance.randint(5, 20))
-        strike = log.chance.choice([_killed, _stopped, _cut, _ended])
+        strike = next_strike()
         print(f"proxy {number}: {strike.__name__}")  # shown when the test fails
         strike(log, number, writers)
     for writer in writers:
@@ -236,13 +291,14 @@ def proxies(log: FaultyLog) -> None:
     log.expect_honesty()
 
 
-def _killed(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+def killed(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    """Then there is another one."""
     _proxy(log, number).signal(signal.SIGKILL)
     _all_go_on(log, writers)
     log.start_proxy(number)
 
 
-def _stopped(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+def stopped(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
     """Longer than its session, which ends after ten seconds."""
     proxy = _proxy(log, number)
     proxy.signal(signal.SIGSTOP)
@@ -255,7 +311,8 @@ def _stopped(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
     proxy.signal(signal.SIGCONT)
 
 
-def _cut(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+def cut_off(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    """With its machine, which then is back."""
     machine = log.room.workers[number]
     machine.cut()
     try:
@@ -264,7 +321,8 @@ def _cut(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
         machine.join()
 
 
-def _ended(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+def ended(log: FaultyLog, number: int, writers: list[LogClient]) -> None:
+    """In order, and started again: it hands over."""
     proxy = _proxy(log, number)
     proxy.signal(signal.SIGTERM)
     proxy.await_end()
@@ -300,4 +358,5 @@ def machine_of_the_writer(log: FaultyLog) -> None:
     log.expect_honesty()
 
 
+STRIKES: tuple[Strike, ...] = (killed, stopped, cut_off, ended)
 SCHEDULES: tuple[Schedule, ...] = (nodes_of_the_store, proxies, machine_of_the_writer)

@@ -71,6 +71,8 @@ class Demo(DemoSteps):
 
     def _submit(self) -> tuple[DataflowConfig, DataflowConfig]:
         launcher = {"launcher": self.place.containers.launcher}
+        if self.place.containers.memory_mb is not None:
+            launcher["container.memory_mb"] = str(self.place.containers.memory_mb)
         if self.place.containers.environment:
             launcher["yarn.environment"] = json.dumps(self.place.containers.environment)
         cancelled = {"sinks.cancelled.path": json.dumps(self._cancelled)}

@@ -21,7 +21,10 @@ from scribengin_dev.servers.hadoop.yarn import YarnServers
 
 class DemoContainers(ABC):
     """The containers of the demo's dataflows. `launcher` is what their configs name; `files` is the path or URL of the
-    directory for sinks of files, `environment` what the containers need to know beside what they inherit."""
+    directory for sinks of files, `environment` what the containers need to know beside what they inherit, `memory_mb`
+    what workers need (None: as much as their configs say)."""
+
+    memory_mb: int | None = None
 
     def __init__(self, launcher: str, files: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         self.launcher = launcher
@@ -79,8 +82,10 @@ class YarnContainers(DemoContainers):
         hdfs: HdfsServers,
         yarn: YarnServers,
         environment: Mapping[str, str] = MappingProxyType({}),
+        memory_mb: int | None = None,
     ) -> None:
         super().__init__(launcher, f"{hdfs.url}/demo", environment)
+        self.memory_mb = memory_mb
         self._yarn = yarn
 
     def kill_leader(self, dataflow: str, leader: str) -> int:

@@ -16,6 +16,9 @@ from scribengin_dev.harness.installation import NAMESPACE, Installation, registr
 from scribengin_dev.servers.machine_room import MachineRoom
 from scribengin_registry.opening import connect
 
+_MEMORY_MB = {"hdfs": None, "bk": 3072}
+"""Of a worker. Each of Spark's Python processes that reads or writes a log has a JVM: on BookKeeper 200 MB each."""
+
 
 @contextmanager
 def machine_place(
@@ -51,7 +54,7 @@ def machine_place(
         os.environ[CONF_VARIABLE] = str(yarn.conf_directory)
         LogNamespace.bind(NAMESPACE, location, registry=registry, store=store)
         namespace = opened.enter_context(LogNamespace.open(NAMESPACE, registry=registry))
-        containers = YarnContainers(launcher, hdfs, yarn, environment)
+        containers = YarnContainers(launcher, hdfs, yarn, environment, _MEMORY_MB[store])
         home = directory / "home"
         place = Installation(registry, namespace, location, home, containers, clock, room.machines)
         opened.callback(place.end_processes)

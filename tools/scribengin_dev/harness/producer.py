@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 import pyarrow as pa
 
 from scribengin.base.clock import Clock
+from scribengin.errors import StoreUnreachable
 from scribengin.log import LogNamespace, LogWriter
 
 _TICK_S = 0.2
@@ -70,7 +72,8 @@ class Producer:
     """A thread that appends `batches[k]` to the log `logs[k]`, all of them in step. `check` raises its failure.
 
     It appends `first` records to each log at once, so that whoever reads them can warm up, the others at a steady pace
-    from `go_on` on.
+    from `go_on` on. Nobody else writes to the logs, and they are empty at first: so after the store was unreachable
+    they tell how far it got, and it goes on from there.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Producer:
         self._duration_s = duration_s
         self._clock = clock
         self._going_on = threading.Event()
+        self._begun_s: float | None = None
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
@@ -132,17 +136,32 @@ class Producer:
             self._failure = error
 
     def _produce(self) -> None:
-        writers = {log: self._namespace.open_writer(log) for log in self._batches}
+        while not self.done and not self._stopping.is_set():
+            try:
+                with ExitStack() as opened:
+                    self._append_all({log: opened.enter_context(self._opened(log)) for log in self._batches})
+            except StoreUnreachable:
+                self._stopping.wait(_TICK_S)  # nodes of it have died, or do not answer in time: some are left
+
+    @contextmanager
+    def _opened(self, log: str) -> Iterator[LogWriter]:
+        """A writer, which goes on behind what the log has: whatever of that was never acknowledged is counted, too."""
+        writer = self._namespace.open_writer(log)
         try:
-            self.begun_ms = self._clock.now_ms()
-            self._append(writers, 0.0)
-            self._going_on.wait()
-            begun_s = self._clock.monotonic_s()
-            while not self.done and not self._stopping.wait(_TICK_S):
-                self._append(writers, self._clock.monotonic_s() - begun_s)
-        finally:
-            for writer in writers.values():
-                writer.close()
+            self._done[log] = self._namespace.count(log)
+            yield writer
+        except BaseException:
+            writer.abort()
+            raise
+        writer.close()
+
+    def _append_all(self, writers: dict[str, LogWriter]) -> None:
+        self.begun_ms = self.begun_ms or self._clock.now_ms()
+        self._append(writers, 0.0)
+        self._going_on.wait()
+        begun_s = self._begun_s = self._begun_s or self._clock.monotonic_s()
+        while not self.done and not self._stopping.wait(_TICK_S):
+            self._append(writers, self._clock.monotonic_s() - begun_s)
 
     def _append(self, writers: dict[str, LogWriter], elapsed_s: float) -> None:
         """Bring every log to what is due, and wait until it is durable."""

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from scribengin.dataflow.registry.descriptors import DataflowStatus, StreamLag, TaskReport
 from scribengin.dataflow.round.rounds import RoundOutcome
-from scribengin.log.metrics import LogMetrics, ReaderLag, ReaderLagCollector
+from scribengin.log.metrics import LogMetrics, ReaderLag, ReaderLagCollector, SegmentsPlaced
 from scribengin.monitoring.metrics import MasterSeries, WorkerSeries, observe_round
 
 _OURS = "scribengin_"
@@ -48,8 +48,10 @@ def _families() -> Iterator[Metric]:
     )
     status = DataflowStatus(dataflow="dataflow", state="running", config_version=0, tasks=(report,))
     observe_round("dataflow", RoundOutcome(0, {}, {}, 0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    log = LogMetrics("/logs", "log")
+    log.placed(SegmentsPlaced(0, 0, 0, 0, None), lambda: 0)
     collectors = (
-        LogMetrics("/logs", "log"),
+        log,
         WorkerSeries("dataflow", lambda: (report,)),
         MasterSeries("dataflow", lambda: True, lambda: status),
         ReaderLagCollector("/logs", lambda: (ReaderLag("log", "reader", 0),)),
