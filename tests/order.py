@@ -40,6 +40,7 @@ ON_YARN = (
         "test_yarn_deploy",
         "test_yarn_dataflow",
         "test_yarn_chain",
+        "test_yarn_state",
         "test_skein_launcher",
         "test_spark_yarn",
         "test_yarn_launcher",

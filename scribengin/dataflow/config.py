@@ -130,8 +130,8 @@ class StateConfig(Config):
     """
 
     checkpoints: str | None = None
-    """A directory that every worker sees, for the checkpoints of all tasks. Default: `state` in SCRIBENGIN_HOME of this
-    machine."""
+    """A directory that every worker sees, mounted or on `hdfs://`, for the checkpoints of all tasks. Default: `state`
+    in SCRIBENGIN_HOME of this machine."""
     partitions: int | None = Field(default=None, ge=1)
     """Into how many parts state is divided by its keys. A checkpoint keeps the number that it began with. Default: one
     a core of the container."""
@@ -146,11 +146,12 @@ class StateConfig(Config):
     @field_validator("checkpoints")
     @classmethod
     def _is_a_directory(cls, value: str | None) -> str | None:
-        if value is not None and "://" in value:
-            raise ValueError(
-                f"'{value}' is no directory of this machine: Spark's checkpoints lie on mounted disks so far"
-            )
-        return None if value is None else absolute(value)
+        if value is None:
+            return None
+        place = absolute(value)
+        if "://" in place and not place.startswith("hdfs://"):
+            raise ValueError(f"'{value}' is neither a directory nor on hdfs://: there a checkpoint moves as a whole")
+        return place
 
 
 _READ_WITH_STATE = ("log", "kafka")
@@ -286,10 +287,16 @@ class DataflowConfig(Config):
                 raise ValueError(
                     f"state.watermarks names '{name}', which is none of the sources ({', '.join(self.sources)})"
                 )
-        if self.spark.master is not None and not self.spark.master.startswith("local"):
-            raise ValueError(f"spark.master {self.spark.master} does not go with state so far: leave it out")
-        if self.launcher != "local" and state.checkpoints is None:
-            raise ValueError("state.checkpoints is needed on a cluster: name a directory that all its machines mount")
+        master = self.spark.master or "local"
+        if not master.startswith("local") and master != "yarn":
+            raise ValueError(
+                f"spark.master {master} does not go with state: choose local threads, as in local[2], or yarn"
+            )
+        if (self.launcher != "local" or master == "yarn") and state.checkpoints is None:
+            raise ValueError(
+                "state.checkpoints is needed on a cluster: name a directory on hdfs://, or one that all its machines "
+                "mount"
+            )
         return self
 
     def _refuse_unrepeatable_sources(self) -> None:

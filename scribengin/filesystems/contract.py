@@ -243,6 +243,24 @@ class DurableFileSystem(FileSystem):
     def _remove(self, path: str) -> None: ...
 
 
+class TreeFileSystem(DurableFileSystem):
+    """Whole directories, too: `rename` moves one as it moves a file, atomically, with all that is below it. What is
+    here stands in a failpoint of the caller's."""
+
+    @abstractmethod
+    def replace(self, path: str, to: str) -> None:
+        """Move a file, in place of what had the name, atomically. Raises FileNotFoundError."""
+
+    @abstractmethod
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory with all in it. One that is not there is fine; what somebody writes there meanwhile may
+        stay."""
+
+    @abstractmethod
+    def remove_directory(self, path: str) -> None:
+        """Delete a directory that nothing is in. One that is not there, or has something in it, is fine."""
+
+
 @contextmanager
 def clear_errors(act: str, path: str) -> Iterator[None]:
     """Turn what a system raises into one line that says what was tried; a missing file and a taken name stay."""

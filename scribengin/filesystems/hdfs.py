@@ -31,9 +31,9 @@ from scribengin.base.threads import call_with_limit
 from scribengin.errors import ConfigInvalid, DataflowError, SystemUnreachable
 from scribengin.filesystems.contract import (
     HIDDEN,
-    DurableFileSystem,
     FileInfo,
     NewFile,
+    TreeFileSystem,
     clear_errors,
 )
 
@@ -63,7 +63,7 @@ _used_by: list[int] = []
 """The process in which hdfs-native has run: its threads are not there in a child that was forked after that."""
 
 
-class HdfsFileSystem(DurableFileSystem):
+class HdfsFileSystem(TreeFileSystem):
     """One cluster's files. Paths are absolute, without `hdfs://` and the authority. Thread-safe, as the client is."""
 
     def __init__(self, authority: str) -> None:
@@ -204,15 +204,20 @@ class HdfsFileSystem(DurableFileSystem):
             return bool(self._client.recover_lease(path))
 
     def replace(self, path: str, to: str) -> None:
-        """Move a file, in place of what had the name, atomically, in a failpoint of the caller's. Raises
-        FileNotFoundError."""
         with self._errors("move", path):
             self._client.rename(path, to, True)
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory with all in it, in a failpoint of the caller's. One that is not there is fine."""
         with suppress(FileNotFoundError), self._errors("delete", path):
             self._client.delete(path, True)
+
+    def remove_directory(self, path: str) -> None:
+        try:
+            with suppress(FileNotFoundError), self._errors("delete", path):
+                self._client.delete(path, False)
+        except DataflowError:
+            if not self.names(path):
+                raise
 
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
         opened = []

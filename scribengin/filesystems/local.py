@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from typing import IO
+from contextlib import ExitStack, suppress
+from typing import IO, Any
 
 from scribengin.filesystems.birth import file_status
-from scribengin.filesystems.contract import HIDDEN, DurableFileSystem, FileInfo, NewFile, clear_errors
+from scribengin.filesystems.contract import HIDDEN, FileInfo, NewFile, TreeFileSystem, clear_errors
 
 _BLOCK_BYTES = 1024 * 1024
 _NS_PER_MS = 1_000_000
 
 
-class LocalFileSystem(DurableFileSystem):
+class LocalFileSystem(TreeFileSystem):
     """The operating system's own files. It promises all that is asked, and a removed file can be read to its end."""
 
     @property
@@ -56,6 +57,22 @@ class LocalFileSystem(DurableFileSystem):
                 raise FileNotFoundError(errno.ENOENT, "another file has its name now", path)
             file.seek(start)
             return file.read(end - start)
+
+    def replace(self, path: str, to: str) -> None:
+        with clear_errors("move", path):
+            os.replace(path, to)
+
+    def remove_tree(self, path: str) -> None:
+        with clear_errors("delete", path):
+            shutil.rmtree(path, onerror=_pass_over_what_came_or_went)
+
+    def remove_directory(self, path: str) -> None:
+        with suppress(FileNotFoundError), clear_errors("delete", path):
+            try:
+                os.rmdir(path)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
 
     def snapshots(self, paths: Sequence[str]) -> list[Iterator[bytes]]:
         with ExitStack() as opened:
@@ -146,6 +163,13 @@ def _blocks(path: str, file: IO[bytes]) -> Iterator[bytes]:
     with file, clear_errors("read", path):
         while block := file.read(_BLOCK_BYTES):
             yield block
+
+
+def _pass_over_what_came_or_went(_call: object, _path: str, raised: Any) -> None:
+    """While a directory is deleted, somebody else may write there, or delete it, too."""
+    error = raised[1]
+    if not isinstance(error, FileNotFoundError) and error.errno != errno.ENOTEMPTY:
+        raise error
 
 
 def why_unwritable(path: str) -> str | None:

@@ -13,7 +13,7 @@ from functools import cache
 from fsspec.utils import glob_translate
 
 from scribengin.errors import ConfigInvalid
-from scribengin.filesystems.contract import DurableFileSystem, FileInfo, FileSystem
+from scribengin.filesystems.contract import DurableFileSystem, FileInfo, FileSystem, TreeFileSystem
 from scribengin.filesystems.fsspec import open_url
 from scribengin.filesystems.local import LocalFileSystem
 
@@ -94,6 +94,14 @@ def durable_file_system(path: str) -> tuple[DurableFileSystem, str]:
             f"{path} cannot be a sink: {path.partition('://')[0]}:// can be read, and nothing is known of how it moves "
             "files; name a local directory, hdfs://, or one of those that docs/guide/dataflows.md lists"
         )
+    return found, found.canonical(inside)
+
+
+def tree_file_system(path: str) -> tuple[TreeFileSystem, str]:
+    """The same where whole directories are to be moved. Raises ConfigInvalid where they cannot be, atomically."""
+    found, inside = file_system(path)
+    if not isinstance(found, TreeFileSystem):
+        raise ConfigInvalid(f"{path} cannot hold what moves as a directory: name a local directory, or one on hdfs://")
     return found, found.canonical(inside)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
@@ -16,7 +17,7 @@ from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
 from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints
 from scribengin.dataflow.round.owner import TaskOwner
-from scribengin.errors import DataflowBusy, LogNotFound
+from scribengin.errors import DataflowBusy, LogNotFound, SystemUnreachable
 from scribengin.launcher.local.launcher import scribengin_home
 from scribengin.operations.lifecycle import await_masters_gone, forget_containers
 
@@ -44,7 +45,8 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
 
 def delete_dataflow(view: DataflowView, *, force: bool) -> None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
-    containers left on this machine. Raises DataflowBusy."""
+    containers left on this machine. With `force` state whose file system does not answer stays there. Raises
+    DataflowBusy, SystemUnreachable."""
     name, state = view.dataflow, view.status().state
     if state not in (*FINAL_STATES, "deleting"):
         raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
@@ -55,7 +57,8 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> None:
         config = view.config_in_force().value
         release_all_holds(view.registry, config)
         if config.state is not None:
-            remove_checkpoints(name, config.state, named_checkpoints(view))
+            with suppress(*(SystemUnreachable,) if force else ()):
+                remove_checkpoints(name, config.state, named_checkpoints(view))
     view.delete()
     forget_containers(view.registry.hosts, name, scribengin_home())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,7 +26,14 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import remove_checkpoints
-from scribengin.errors import CommitTooLarge, ConfigInvalid, DataflowBusy, PositionTruncated, RewindOvertaken
+from scribengin.errors import (
+    CommitTooLarge,
+    ConfigInvalid,
+    DataflowBusy,
+    PositionTruncated,
+    RewindOvertaken,
+    SystemUnreachable,
+)
 from scribengin.operations.lifecycle import author, await_masters_gone
 from scribengin_registry.client import REQUEST_BYTES_MAX, operation_bytes
 from scribengin_registry.compare_and_set import TRIES_MAX, LookAgain, win_race
@@ -128,7 +135,8 @@ class Rewind:
             self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
-            remove_checkpoints(self._view.dataflow, self._state, named)
+            with suppress(SystemUnreachable):  # as after a crash here, `registry check` finds them
+                remove_checkpoints(self._view.dataflow, self._state, named)
 
     def _commit(self, operations: Sequence[Operation]) -> list[int]:
         """The versions of the commit logs. Raises DataflowBusy, RewindOvertaken."""

@@ -8,6 +8,7 @@ from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import checkpoint_root, checkpoints_of, named_checkpoints
 from scribengin.errors import ConfigInvalid
+from scribengin.spark.stateful.query_log import QueryDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class TaskState:
     """Where a task's query has its checkpoint."""
 
     task: str
-    directory: str
+    directory: QueryDirectory
 
 
 def state_of(view: DataflowView, task: str | None = None) -> list[TaskState]:
@@ -33,8 +34,8 @@ def state_of(view: DataflowView, task: str | None = None) -> list[TaskState]:
         here = _found(view.dataflow, config.state, one, named[one])
         if here is None:
             raise ConfigInvalid(
-                f"the state of {one} is not below {checkpoint_root(config.state)} of this machine: ask where the "
-                f"workers of '{view.dataflow}' run, and with their SCRIBENGIN_HOME"
+                f"the state of {one} is not below {_place(config.state)}: ask where the workers of '{view.dataflow}' "
+                "run, and with their SCRIBENGIN_HOME and HADOOP_CONF_DIR"
             )
         found.append(here)
     return found
@@ -51,6 +52,11 @@ def state_here(view: DataflowView) -> list[TaskState]:
     return [one for one in found if one is not None]
 
 
+def _place(config: StateConfig) -> str:
+    root = checkpoint_root(config)
+    return root if "://" in root else f"{root} of this machine"
+
+
 def _found(dataflow: str, config: StateConfig, task: str, named: str) -> TaskState | None:
     checkpoint = checkpoints_of(dataflow, task, config).find(named)
-    return None if checkpoint is None else TaskState(task, checkpoint.query_directory)
+    return None if checkpoint is None else TaskState(task, checkpoint.query)

@@ -1,10 +1,12 @@
 """A streaming query without Spark, that keeps its plans, its state and its commits in files as Spark's does: for crash
-tests of the rounds around it. It counts records by key, and gives out each record with its number.
+tests of the rounds around it. It counts records by key, and gives out each record with its number. Its files are on
+disk, or in memory.
 """
 
 from __future__ import annotations
 
 import json
+import posixpath
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,11 +18,14 @@ import pyarrow as pa
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import TransformationFailed
+from scribengin.filesystems.contract import TreeFileSystem
+from scribengin.filesystems.local import LocalFileSystem
 from scribengin.log.clients import hash_partitioner
 from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
 from scribengin.spark.transform.spec import Misplaced, StateReport
+from scribengin.testing.memory.files import MemoryFiles
 
 BAD = b"!"
 """What is no key: a batch that reads it fails."""
@@ -30,11 +35,14 @@ METADATA = "state/0/_metadata/v2"
 class CountingTransform:
     """Starts such queries; `by_clock`: they run by themselves the batch that the state has due."""
 
-    def __init__(self, *, by_clock: bool = False) -> None:
+    def __init__(self, files: TreeFileSystem | None = None, *, by_clock: bool = False) -> None:
+        self._files = LocalFileSystem() if files is None else files
         self._by_clock = by_clock
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
-        return CountingQuery(Path(checkpoint), initial, bound, by_clock=self._by_clock)
+        directory = f"/{checkpoint.removeprefix(self._files.resource('/'))}"
+        assert self._files.resource(directory) == checkpoint
+        return CountingQuery(QueryFiles(self._files, directory), initial, bound, by_clock=self._by_clock)
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
@@ -50,11 +58,43 @@ class CountingTransform:
         return None
 
 
+class QueryFiles:
+    """What a query does to its files, by names below its directory; none of it is an effect of the engine's."""
+
+    def __init__(self, files: TreeFileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.url = files.resource(directory)
+
+    def read(self, name: str) -> str:
+        return self._files.read(posixpath.join(self._directory, name), 0, 1 << 20).decode()
+
+    def read_url(self, url: str) -> str:
+        assert url.startswith(f"{self.url}/"), f"{url} is not below {self.url}"
+        return self.read(url.removeprefix(f"{self.url}/"))
+
+    def numbers(self, of: str) -> list[int]:
+        names = self._files.names(posixpath.join(self._directory, of))
+        return sorted(int(name) for name in names if not name.startswith("."))
+
+    def there(self, name: str) -> bool:
+        return self._files.size(posixpath.join(self._directory, name)) is not None
+
+    def write(self, name: str, text: str) -> None:
+        """As Spark does: with what is missing above it, also where the directory was moved away."""
+        path = posixpath.join(self._directory, name)
+        if isinstance(self._files, MemoryFiles):
+            self._files.put(path, text.encode())
+        else:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text)
+
+
 class CountingQuery:
     """One of them. It runs in the thread that asks for its batches; one that stands planned runs at once."""
 
     def __init__(
-        self, checkpoint: Path, initial: Mapping[str, Offset], bound: Sequence[BoundRange], *, by_clock: bool
+        self, checkpoint: QueryFiles, initial: Mapping[str, Offset], bound: Sequence[BoundRange], *, by_clock: bool
     ) -> None:
         self.by_clock = by_clock
         self._checkpoint = checkpoint
@@ -155,20 +195,18 @@ class CountingQuery:
         if self._described:
             return
         self._described = True
-        numbers = sorted(int(path.name) for path in self._checkpoint.glob(f"{METADATA}/[!.]*"))
+        numbers = self._checkpoint.numbers(METADATA)
         if not numbers:
             schema = f"state/0/_stateSchema/default/{number}_{uuid.uuid4().hex}"
             self._write(schema, "counts")
-            self._write_metadata(number, [f"file:{self._checkpoint / schema}"])
+            self._write_metadata(number, [f"{self._checkpoint.url}/{schema}"])
             return
-        path = self._checkpoint / f"{METADATA}/{numbers[-1]}"
-        checksum = path.with_name(f".{path.name}.crc")
-        assert not checksum.exists() or int(checksum.read_text()) == zlib.crc32(path.read_bytes()), f"{path} is damaged"
-        [store] = json.loads(path.read_text().partition("\n")[2])["stateStoreInfo"]
+        text, checksum = self._checkpoint.read(f"{METADATA}/{numbers[-1]}"), f"{METADATA}/.{numbers[-1]}.crc"
+        if self._checkpoint.there(checksum):
+            assert int(self._checkpoint.read(checksum)) == zlib.crc32(text.encode()), f"{METADATA} is damaged"
+        [store] = json.loads(text.partition("\n")[2])["stateStoreInfo"]
         for schema in store["stateSchemaFilePaths"]:
-            found = Path(schema.removeprefix("file:"))
-            assert found.is_relative_to(self._checkpoint), f"{path} names {found}"
-            assert found.read_text() == "counts"
+            assert self._checkpoint.read_url(schema) == "counts"
         if number not in numbers:
             self._write_metadata(number, store["stateSchemaFilePaths"])
 
@@ -182,20 +220,17 @@ class CountingQuery:
         """The state of the last batch that is done."""
         if number < 0:
             return {"counts": {}, "due": False, "beat": None}
-        return json.loads((self._checkpoint / (self._checkpoint / f"commits/{number}").read_text()).read_text())
+        return json.loads(self._checkpoint.read(self._checkpoint.read(f"commits/{number}")))
 
     def _ends(self, number: int) -> Mapping[str, Offset]:
         if number < 0:
             return self._initial
-        lines = (self._checkpoint / f"offsets/{number}").read_text().splitlines()[2:]
+        lines = self._checkpoint.read(f"offsets/{number}").splitlines()[2:]
         return {offset["source"]: offset for offset in map(json.loads, lines)}
 
     def _last(self, of: str) -> int:
-        return max((int(path.name) for path in self._checkpoint.glob(f"{of}/*")), default=-1)
+        return max(self._checkpoint.numbers(of), default=-1)
 
     def _write(self, name: str, text: str) -> None:
-        """As Spark does: with what is missing above it, also where the directory was moved away."""
-        path = self._checkpoint / name
         with failpoint("query.write"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            self._checkpoint.write(name, text)

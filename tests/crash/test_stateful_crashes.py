@@ -1,8 +1,8 @@
 """Exactly once, with state: an owner is stopped before and after every effect of its rounds, of its take-over and of
 its query. What comes out, and what the query has counted, must be as if nothing had happened.
 
-Logs, Kafka and registry are in memory, checkpoints on disk; the query is a small one (counting_query.py). What it
-reads and writes are logs, or topics.
+Logs, Kafka and registry are in memory, checkpoints on disk, or in memory as on HDFS; the query is a small one
+(counting_query.py). What it reads and writes are logs, or topics.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from scribengin.errors import RecordMisplaced, ScribenginError, TooManyBadRecord
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
 from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
@@ -151,8 +152,15 @@ class Case:
     """One registry, records and a directory of checkpoints, and the owners that run there, one after the other."""
 
     def __init__(
-        self, directory: Path, places: Callable[[Registry], Logs | Topics], records: Sequence[str] = RECORDS
+        self,
+        directory: Path,
+        places: Callable[[Registry], Logs | Topics],
+        records: Sequence[str] = RECORDS,
+        hdfs: MemoryFiles | None = None,
     ) -> None:
+        """Checkpoints are on `hdfs`, if that is given."""
+        self.hdfs = hdfs
+        root = directory / "state" if hdfs is None else f"hdfs:/{directory}"
         self.registry = MemoryEnsemble().connect()
         self.places = places(self.registry)
         for number, keys in enumerate(records):
@@ -163,7 +171,7 @@ class Case:
                 "sql": "SELECT payload FROM src",
                 **self.places.described,
                 "round": {"records_max": ROUND_RECORDS},
-                "state": {"checkpoints": str(directory / "state"), **self.places.described.get("state", {})},
+                "state": {"checkpoints": str(root), **self.places.described.get("state", {})},
             },
             source="the test",
         )
@@ -171,7 +179,7 @@ class Case:
     def own_to_the_end(self, generation: int) -> None:
         """Take each task over, run rounds until there are none left, and give it back."""
         with self.open() as resources:
-            transform = CountingTransform(by_clock=self.places.by_clock)
+            transform = CountingTransform(self.hdfs, by_clock=self.places.by_clock)
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
                     runner.take_over()
@@ -212,14 +220,17 @@ def at(stop: Stop, action: Callable[[], None]) -> Iterator[None]:
         set_hook(None)
 
 
-@pytest.fixture(params=["logs", "topics"])
+@pytest.fixture(params=["logs", "topics", "hdfs"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Case]]:
-    """Makes a new one."""
+    """Makes a new one: from logs to logs, from topics to topics, or from logs to logs with its checkpoints on HDFS."""
     made: list[Case] = []
     with ExitStack() as clusters:
+        hdfs = MemoryFiles() if request.param == "hdfs" else None
+        if hdfs is not None:
+            clusters.enter_context(hdfs.opened_by("hdfs"))
 
         def places(registry: Registry) -> Logs | Topics:
-            if request.param == "logs":
+            if request.param != "topics":
                 return Logs(registry)
             bootstrap = f"in-memory-{uuid.uuid4().hex}:1"  # a consumer of another cluster's may be kept for its name
             return Topics(clusters.enter_context(MemoryKafka(bootstrap).serving()))
@@ -227,7 +238,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[]
         def make() -> Case:
             directory = tmp_path / str(len(made))
             directory.mkdir()
-            made.append(Case(directory, places))
+            if hdfs is not None:
+                hdfs.make_directories(str(directory))
+            made.append(Case(directory, places, hdfs=hdfs))
             return made[-1]
 
         yield make

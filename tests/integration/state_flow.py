@@ -101,7 +101,7 @@ class StateFlow:
 
     @property
     def query_directory(self) -> Path:
-        """Where the query of its one task has its checkpoint."""
+        """Where the query of its one task has its checkpoint, which is on disk."""
         [directory] = self.directory.glob("state/flow/task-0/*/query")
         return directory
 

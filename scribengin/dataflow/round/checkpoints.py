@@ -13,6 +13,7 @@ Rules, which the test of all interleavings of three owners holds:
 3. Nobody renames anything to another's epoch, and nobody moves what it finds under a later one.
 4. No name is renamed to twice. So one whose checkpoint is moved while it looks at directory after directory finds
    another list the next time, and takes it for missing only if it is.
+5. An owner that has the checkpoint removes directories of earlier epochs without a marker: none of them will have one.
 
 A checkpoint's name is never given twice: what an earlier dataflow of this one's name has left is nobody's. The marker
 says which registry it is of, so that nobody takes what belongs to another registry's dataflow of the same name.
@@ -22,26 +23,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shutil
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import failpoint
-from scribengin.base.model import Part, indented, node_name
+from scribengin.base.model import Part, from_node_name, indented, node_name
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import CheckpointMismatch, StaleOwner
-from scribengin.filesystems.contract import DurableFileSystem
-from scribengin.filesystems.paths import durable_file_system
+from scribengin.errors import CheckpointMismatch, ConfigInvalid, StaleOwner, SystemUnreachable
+from scribengin.filesystems.contract import TreeFileSystem
+from scribengin.filesystems.paths import tree_file_system
 from scribengin.launcher.local.launcher import scribengin_home
+from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin_registry.contract import Registry
 
 MARKER = "checkpoint.json"
@@ -56,7 +56,26 @@ def checkpoint_root(config: StateConfig) -> str:
 def checkpoints_of(dataflow: str, task: str, config: StateConfig) -> Checkpoints:
     """Those of one task."""
     directory = posixpath.join(checkpoint_root(config), node_name(dataflow), node_name(task))
-    return Checkpoints(*durable_file_system(directory))
+    return Checkpoints(*tree_file_system(directory))
+
+
+def refuse_unusable(config: StateConfig, *, here: bool) -> None:
+    """Raises ConfigInvalid if no checkpoint can be made in the directory of that configuration, SystemUnreachable if
+    its file system does not answer. `here`: this machine's user writes there; else only that is asked. Changes
+    nothing."""
+    root = checkpoint_root(config)
+    files, path = tree_file_system(root)
+    try:
+        if here:
+            why = files.unwritable(path)
+            if why is not None:
+                raise ConfigInvalid(f"state.checkpoints: {why}")
+        elif "://" in root:
+            files.is_directory(path)
+    except SystemUnreachable as error:
+        raise SystemUnreachable(
+            f"state.checkpoints: {root} cannot be reached ({error.__cause__}): have it answer, or name another place"
+        ) from error
 
 
 def registry_begun_ms(registry: Registry) -> int | None:
@@ -78,7 +97,8 @@ def named_checkpoints(view: DataflowView) -> set[tuple[str, str]]:
 
 
 def remove_checkpoints(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> None:
-    """Delete those checkpoints of a dataflow that nobody owns, as far as they are on this machine."""
+    """Delete those checkpoints of a dataflow that nobody owns, as far as this machine sees them. Raises
+    SystemUnreachable."""
     for task, name in set(named):
         checkpoints_of(dataflow, task, config).remove(name)
 
@@ -110,21 +130,21 @@ class MoveTo:
     place: CheckpointPlace
 
 
-Step = ListPlaces | HasMarker | MoveTo
+@dataclass(frozen=True, slots=True)
+class RemoveStale:
+    """Delete a directory that a stale query has made anew."""
+
+    place: CheckpointPlace
+
+
+Step = ListPlaces | HasMarker | MoveTo | RemoveStale
 Answer = tuple[CheckpointPlace, ...] | bool | None
 Takeover = Generator[Step, Answer, CheckpointPlace | None]
 
 
 def find_checkpoint() -> Takeover:
     """The steps by which anybody finds out where a checkpoint is just now. Pure. None: it is not there."""
-    before: Answer = None
-    while True:
-        found = yield ListPlaces()
-        assert isinstance(found, tuple), "the answer to ListPlaces"
-        marked = yield from _marked(found)
-        if marked is not None or found == before:
-            return marked
-        before = found
+    return (yield from _look())[0]
 
 
 def take_checkpoint(epoch: int) -> Takeover:
@@ -134,22 +154,34 @@ def take_checkpoint(epoch: int) -> Takeover:
     """
     attempt = 0
     while True:
-        marked = yield from find_checkpoint()
-        if marked is None or marked.epoch == epoch:
-            return marked
+        marked, places = yield from _look()
+        if marked is None:
+            return None
         if marked.epoch > epoch:
             raise StaleOwner(
                 f"the checkpoint is its later owner's, under epoch {marked.epoch}; this one has epoch {epoch}"
             )
+        if marked.epoch == epoch:
+            for place in places:
+                if place.epoch < epoch:
+                    yield RemoveStale(place)
+            return marked
         attempt += 1
         yield MoveTo(marked, CheckpointPlace(epoch, attempt))
 
 
-def _marked(places: tuple[CheckpointPlace, ...]) -> Generator[Step, Answer, CheckpointPlace | None]:
-    for place in sorted(places, reverse=True):
-        if (yield HasMarker(place)):
-            return place
-    return None
+def _look() -> Generator[Step, Answer, tuple[CheckpointPlace | None, tuple[CheckpointPlace, ...]]]:
+    """Where the checkpoint is, and the list of places in which it was found."""
+    before: Answer = None
+    while True:
+        found = yield ListPlaces()
+        assert isinstance(found, tuple), "the answer to ListPlaces"
+        for place in sorted(found, reverse=True):
+            if (yield HasMarker(place)):
+                return place, found
+        if found == before:
+            return None, found
+        before = found
 
 
 class CheckpointMark(Part):
@@ -167,28 +199,59 @@ class OwnedCheckpoint:
     """A checkpoint in its owner's hands: what its marker says, and where the query keeps what is its own."""
 
     mark: CheckpointMark
-    query_directory: str
+    query: QueryDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A checkpoint that was come across, whoever's it is."""
+
+    mark: CheckpointMark
+    task: QueryDirectory
+    """The directory of its task."""
+    dataflow: str
+    since_ms: int
+    """When its marker was written."""
+
+
+def checkpoints_below(root: str) -> Iterator[FoundCheckpoint]:
+    """All below a directory in which dataflows have theirs, as far as they are whole. Raises SystemUnreachable."""
+    files, path = tree_file_system(root)
+    for of_dataflow in _directories(files, path):
+        dataflow = from_node_name(posixpath.basename(of_dataflow))
+        for task in _directories(files, of_dataflow):
+            for directory in _directories(files, task):
+                with suppress(FileNotFoundError, ValidationError):
+                    marker = posixpath.join(directory, MARKER)
+                    [info] = files.find(marker)
+                    mark = CheckpointMark.model_validate_json(files.read(marker, 0, _MARKER_BYTES_MAX))
+                    yield FoundCheckpoint(mark, QueryDirectory(files, task), dataflow, info.modified_ms)
+
+
+def _directories(files: TreeFileSystem, path: str) -> list[str]:
+    below = [posixpath.join(path, name) for name in files.names(path)]
+    return [one for one in below if files.is_directory(one)]
 
 
 class Checkpoints:
     """The checkpoints of one task, below one directory. Used by one thread."""
 
-    def __init__(self, files: DurableFileSystem, directory: str) -> None:
+    def __init__(self, files: TreeFileSystem, directory: str) -> None:
         """`directory` need not exist."""
-        self.files = files
+        self._files = files
         self._directory = directory
 
     def begin(self, epoch: int, partitions: int, registry_ms: int | None = None) -> OwnedCheckpoint:
         """A new, empty checkpoint of the owner under `epoch`, under a name that nothing else has."""
         mark = CheckpointMark(name=uuid.uuid4().hex, partitions=partitions, registry_ms=registry_ms)
         owned = self._owned(mark, CheckpointPlace(epoch, 0))
-        self.files.make_directories(owned.query_directory)
-        directory = posixpath.dirname(owned.query_directory)
-        with closing(self.files.create(posixpath.join(directory, f".{MARKER}"))) as file:
+        self._files.make_directories(owned.query.path)
+        directory = posixpath.dirname(owned.query.path)
+        with closing(self._files.create(posixpath.join(directory, f".{MARKER}"))) as file:
             file.append(indented(mark.model_dump()))
             file.sync()
-        self.files.rename(posixpath.join(directory, f".{MARKER}"), posixpath.join(directory, MARKER))
-        self.files.sync_directory(directory)
+        self._files.rename(posixpath.join(directory, f".{MARKER}"), posixpath.join(directory, MARKER))
+        self._files.sync_directory(directory)
         return owned
 
     def take(self, name: str, epoch: int) -> OwnedCheckpoint:
@@ -213,10 +276,10 @@ class Checkpoints:
             path = self._path(name, place)
             for part in (posixpath.join(path, "query"), path):  # the marker goes last: by it the rest is found again
                 with failpoint("checkpoint.remove"):
-                    shutil.rmtree(part, ignore_errors=True)
-        for directory in (self._directory, posixpath.dirname(self._directory)):
-            with suppress(OSError), failpoint("checkpoint.remove_directory"):  # another one's is there, or nothing was
-                Path(directory).rmdir()
+                    self._files.remove_tree(part)
+        for directory in (self._directory, posixpath.dirname(self._directory)):  # where another one's is, it stays
+            with failpoint("checkpoint.remove_directory"):
+                self._files.remove_directory(directory)
 
     def _carried_out(self, name: str, steps: Takeover) -> CheckpointPlace | None:
         answer: Answer = None
@@ -232,20 +295,28 @@ class Checkpoints:
             case ListPlaces():
                 return self._places(name)
             case HasMarker(place):
-                return self.files.size(posixpath.join(self._path(name, place), MARKER)) is not None
+                return self._files.size(posixpath.join(self._path(name, place), MARKER)) is not None
             case MoveTo(earlier, place):
                 return self._move(self._path(name, earlier), self._path(name, place))
+            case RemoveStale(place):
+                self._remove_stale(self._path(name, place))
+                return None
 
     def _move(self, path: str, to: str) -> bool:
         try:
-            self.files.rename(path, to)
+            self._files.rename(path, to)
         except FileNotFoundError:
             return False  # the next look says what became of it
-        self.files.sync_directory(self._directory)
+        self._files.sync_directory(self._directory)
         return True
 
+    def _remove_stale(self, path: str) -> None:
+        if self._files.size(posixpath.join(path, MARKER)) is None:  # else somebody has brought back a copy, by hand
+            with failpoint("checkpoint.remove_stale"):
+                self._files.remove_tree(path)
+
     def _places(self, name: str) -> tuple[CheckpointPlace, ...]:
-        found = (re.fullmatch(r"(\w+)-(\d+)\.(\d+)", entry) for entry in self.files.names(self._directory))
+        found = (re.fullmatch(r"(\w+)-(\d+)\.(\d+)", entry) for entry in self._files.names(self._directory))
         return tuple(
             sorted(CheckpointPlace(int(one[2]), int(one[3])) for one in found if one is not None and one[1] == name)
         )
@@ -253,18 +324,25 @@ class Checkpoints:
     def _mark(self, name: str, place: CheckpointPlace) -> CheckpointMark:
         path = posixpath.join(self._path(name, place), MARKER)
         try:
-            return CheckpointMark.model_validate_json(self.files.read(path, 0, _MARKER_BYTES_MAX))
+            return CheckpointMark.model_validate_json(self._files.read(path, 0, _MARKER_BYTES_MAX))
         except ValidationError:
-            raise CheckpointMismatch(f"{path} is damaged: bring it back as it was when the checkpoint began") from None
+            raise CheckpointMismatch(
+                f"{self._named(path)} is damaged: bring it back as it was when the checkpoint began"
+            ) from None
 
     def _owned(self, mark: CheckpointMark, place: CheckpointPlace) -> OwnedCheckpoint:
-        return OwnedCheckpoint(mark, posixpath.join(self._path(mark.name, place), "query"))
+        path = posixpath.join(self._path(mark.name, place), "query")
+        return OwnedCheckpoint(mark, QueryDirectory(self._files, path))
 
     def _path(self, name: str, place: CheckpointPlace) -> str:
         return posixpath.join(self._directory, f"{name}-{place.epoch}.{place.attempt}")
 
+    def _named(self, path: str) -> str:
+        return str(QueryDirectory(self._files, path))
+
     def _missing(self, name: str) -> CheckpointMismatch:
         return CheckpointMismatch(
-            f"the commit logs name checkpoint {name}, and {self._directory} has none of that name: bring its directory "
-            "back from where it was moved or backed up, or delete the dataflow and submit it again without its state"
+            f"the commit logs name checkpoint {name}, and {self._named(self._directory)} has none of that name: bring "
+            "its directory back from where it was moved or backed up, or delete the dataflow and submit it again "
+            "without its state"
         )

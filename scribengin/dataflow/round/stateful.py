@@ -100,8 +100,8 @@ class StreamTransform(Protocol):
     """The user's transformation over streams (StatefulTransformation is the one)."""
 
     def start(self, checkpoint: str, initial: Offsets, bound: Sequence[BoundRange]) -> BatchQuery:
-        """Start the query in its checkpoint's directory, over streams that began at `initial`. A batch that stands
-        planned there runs at once, and reads what is `bound`."""
+        """Start the query in its checkpoint's directory, a URL, over streams that began at `initial`. A batch that
+        stands planned there runs at once, and reads what is `bound`."""
         ...
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
@@ -198,9 +198,9 @@ class StatefulRunner(TaskRounds):
         self._owning = True
 
     def _start_query(self) -> None:
-        directory = self._own_checkpoint().query_directory
-        take_schemas_along(self._state.checkpoints.files, directory)
-        self._log = QueryLog.read(self._state.checkpoints.files, directory)
+        directory = self._own_checkpoint().query
+        take_schemas_along(directory)
+        self._log = QueryLog.read(directory)
         self._refuse_mismatch()
         initial = {source: self._initial(source) for source in self._sources()}
         initial |= {beats_of(source): beat_offset(source, None) for source in self._state.silent_after}
@@ -210,7 +210,7 @@ class StatefulRunner(TaskRounds):
         bound: list[BoundRange] = []
         if self._log.planned > self._log.done:
             self._offered, bound = self._planned_before(initial)
-        self._query = self._transform.start(directory, initial, bound)
+        self._query = self._transform.start(directory.url, initial, bound)
 
     @contextmanager
     def _staleness_first(self) -> Iterator[None]:

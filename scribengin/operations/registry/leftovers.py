@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
@@ -24,15 +22,21 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.round.checkpoints import (
-    MARKER,
-    CheckpointMark,
     Checkpoints,
+    FoundCheckpoint,
     checkpoint_root,
+    checkpoints_below,
     named_checkpoints,
     registry_begun_ms,
 )
-from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable, LogNotFound
-from scribengin.filesystems.paths import durable_file_system
+from scribengin.errors import (
+    ConfigInvalid,
+    DataflowError,
+    DataflowNotFound,
+    DescriptorUnreadable,
+    LogNotFound,
+    SystemUnreachable,
+)
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogDescriptor, LogNamespace, NamespaceDescriptor, RetentionHold
 from scribengin.operations.chain.registry import chain_names, get_chain
@@ -140,21 +144,24 @@ def _unless_back(registry: Registry, dataflow: str, remove: Callable[[], object]
 
 
 def _checkpoints(registry: Registry, home: Path, now_s: float) -> Iterator[Leftover]:
-    """State that no commit log of this registry names, and that is of this registry, on this machine."""
+    """State that no commit log of this registry names, and that is of this registry, as far as this machine sees it."""
     begun_ms = registry_begun_ms(registry)
     there = {name: DataflowView(registry, name) for name in dataflow_names(registry)}
     suspects = []
     for root in sorted({str(home / "state"), *_checkpoint_roots(there.values())}):
-        for marker in sorted(Path(root).glob(f"*/*/*/{MARKER}")):
-            with suppress(OSError, ValidationError):
-                mark = CheckpointMark.model_validate_json(marker.read_bytes())
-                if mark.registry_ms == begun_ms and now_s - marker.stat().st_mtime >= SETTLED_S:
-                    suspects.append((mark, marker.parent.parent))
-    for mark, task in suspects:
-        dataflow = from_node_name(task.parent.name)
-        if mark.name not in _named(registry, dataflow):
-            remove = partial(_remove_checkpoint, registry, dataflow, task, mark.name)
-            yield Leftover("checkpoint", f"{mark.name} in {task}, which dataflow '{dataflow}' does not name", remove)
+        try:
+            found = list(checkpoints_below(root))
+        except (ConfigInvalid, DataflowError, SystemUnreachable) as error:
+            step = "look again once it can be read"
+            yield Leftover("checkpoints", f"nobody can say what is below {root}: {error}", next_step=step)
+            continue
+        suspects += [
+            one for one in found if one.mark.registry_ms == begun_ms and now_s - one.since_ms / 1000 >= SETTLED_S
+        ]
+    for one in suspects:
+        if one.mark.name not in _named(registry, one.dataflow):
+            what = f"{one.mark.name} in {one.task}, which dataflow '{one.dataflow}' does not name"
+            yield Leftover("checkpoint", what, partial(_remove_checkpoint, registry, one))
 
 
 def _checkpoint_roots(views: Iterable[DataflowView]) -> Iterator[str]:
@@ -171,9 +178,9 @@ def _named(registry: Registry, dataflow: str) -> set[str]:
     return set()
 
 
-def _remove_checkpoint(registry: Registry, dataflow: str, task: Path, name: str) -> None:
-    if name not in _named(registry, dataflow):
-        Checkpoints(*durable_file_system(str(task))).remove(name)
+def _remove_checkpoint(registry: Registry, found: FoundCheckpoint) -> None:
+    if found.mark.name not in _named(registry, found.dataflow):
+        Checkpoints(found.task.files, found.task.path).remove(found.mark.name)
 
 
 def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now_s: float) -> Iterator[Leftover]:

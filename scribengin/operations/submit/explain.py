@@ -19,6 +19,7 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import already_there, owner_of_resource, refuse_taken, refuse_too_large
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import dataflow_names
+from scribengin.dataflow.round.checkpoints import refuse_unusable
 from scribengin.errors import (
     ConfigError,
     ConfigInvalid,
@@ -101,6 +102,9 @@ def explain(
         )
         with _collected(errors):
             _check_resources(registry, config, found.sinks)
+        with _collected(errors):
+            if config.state is not None:
+                refuse_unusable(config.state, here=config.launcher == "local")
         if config.launcher == "local":  # elsewhere it is not this machine that writes
             for sink in resources.sinks.values():
                 with _collected(errors):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -14,7 +15,7 @@ from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.session.failures import SPARK_ERRORS, causes_behind, failure
 from scribengin.spark.session.session import activate, scratch_directory
 from scribengin.spark.stateful.operators import planned
-from scribengin.spark.stateful.query_log import take_schemas_along
+from scribengin.spark.stateful.query_log import QueryDirectory, take_schemas_along
 from scribengin.spark.stateful.stored import StoredState
 from scribengin.spark.transform.spec import StateOperator
 
@@ -31,13 +32,15 @@ OTHER_COLUMNS = (
 WAY_OUT = "give the dataflow the transformation that it had, or submit another dataflow"
 
 
-def refuse_unfitting(frame: DataFrame, operators: Sequence[StateOperator], task: str, directory: str) -> None:
+def refuse_unfitting(
+    frame: DataFrame, operators: Sequence[StateOperator], task: str, directory: QueryDirectory
+) -> None:
     """Raises CheckpointMismatch if the checkpoint in `directory` has the state of other operators, or has it by other
     keys or values; TransformationFailed or SparkUnavailable if that cannot be found out. Changes nothing there.
 
     Each operator is compared alone: as if all others were as they are now, so that no other is found wanting.
     """
-    stores = StoredState(directory, frame.sparkSession).stores()
+    stores = StoredState(directory.url, frame.sparkSession).stores()
     if not stores:  # no batch is done yet
         return
     activate(frame.sparkSession)
@@ -55,8 +58,8 @@ def refuse_unfitting(frame: DataFrame, operators: Sequence[StateOperator], task:
             copy = Path(scratch) / operator.name
             shutil.copytree(fresh, copy / _STATE)
             shutil.rmtree(copy / _STATE / str(number))
-            _copy_descriptions(Path(directory) / _STATE / str(number), copy / _STATE / str(number))
-            take_schemas_along(LocalFileSystem(), str(copy))
+            _copy_descriptions(directory, f"{_STATE}/{number}", copy)
+            take_schemas_along(QueryDirectory(LocalFileSystem(), str(copy)))
             _refuse_other_columns(frame, operator.name, task, copy / _STATE, batch)
 
 
@@ -74,11 +77,32 @@ def _refuse_other_columns(frame: DataFrame, operator: str, task: str, state: Pat
         raise failure(error, f"comparing the transformation with what {task} has kept") from error
 
 
-def _copy_descriptions(operator: Path, to: Path) -> None:
+def _copy_descriptions(directory: QueryDirectory, operator: str, to: Path) -> None:
     """Of an operator's directory what says which one it is, and what it keeps."""
-    for found in operator.rglob("*"):
-        if found.name in _DESCRIPTIONS:
-            shutil.copytree(found, to / found.relative_to(operator), dirs_exist_ok=True)
+    for name in _described(directory, operator):
+        for file in _files(directory, name):
+            (to / file).parent.mkdir(parents=True, exist_ok=True)
+            path = posixpath.join(directory.path, file)
+            (to / file).write_bytes(b"".join(directory.files.snapshots([path])[0]))
+
+
+def _described(directory: QueryDirectory, name: str) -> Iterator[str]:
+    """The directories of descriptions below one: of the operator, of its partitions, of their stores. A file of state
+    has a dot in its name."""
+    for entry in directory.files.names(posixpath.join(directory.path, name)):
+        if entry in _DESCRIPTIONS:
+            yield f"{name}/{entry}"
+        elif "." not in entry and directory.files.is_directory(posixpath.join(directory.path, name, entry)):
+            yield from _described(directory, f"{name}/{entry}")
+
+
+def _files(directory: QueryDirectory, name: str) -> Iterator[str]:
+    for entry in directory.files.names(posixpath.join(directory.path, name)):
+        below = f"{name}/{entry}"
+        if directory.files.is_directory(posixpath.join(directory.path, below)):
+            yield from _files(directory, below)
+        else:
+            yield below
 
 
 def _listed(names: Iterable[str]) -> str:

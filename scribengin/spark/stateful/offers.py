@@ -22,7 +22,7 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # sources live in processes of their own, which shall not imp
     from scribengin.connectors.contract import RecordSplit
 
 Offset = dict[str, Any]
+Portable = Callable[[str, "Sequence[RecordSplit]"], "Sequence[RecordSplit]"]
 POLL_S = 0.005
 WAIT_S = 1.0
 """How long a source waits for an offer. Then it answers, and Spark sees whether anybody still wants the query."""
@@ -53,18 +54,21 @@ class BoundRange:
 class QueryOffers:
     """The owner's side. Used by one thread."""
 
-    def __init__(self, directory: Path, initial: Mapping[str, Offset]) -> None:
-        """`directory` is empty; `initial` says by source where its stream began."""
+    def __init__(self, directory: Path, initial: Mapping[str, Offset], portable: Portable | None = None) -> None:
+        """`directory` is empty; `initial` says by source where its stream began. `portable` makes of a source's splits
+        what executors elsewhere can read."""
         self._directory = directory
+        self._portable = portable
         self._number = 0
         self._bound: list[Path] = []
         self._bound_max = 2 * len(initial)  # one batch is read, and one is offered
         _write(directory / _INITIAL, initial)
 
     def bind(self, bound: BoundRange) -> None:
-        """Let sources find what a range reads."""
+        """Let sources find what a range reads. Raises what making that `portable` raises."""
         path = self._directory / _range_name(bound.start, bound.end)
-        _replace(path, pickle.dumps(list(bound.splits), protocol=pickle.HIGHEST_PROTOCOL))
+        splits = bound.splits if self._portable is None else self._portable(str(bound.end["source"]), bound.splits)
+        _replace(path, pickle.dumps(list(splits), protocol=pickle.HIGHEST_PROTOCOL))
         self._bound.append(path)
         while len(self._bound) > self._bound_max:
             self._bound.pop(0).unlink(missing_ok=True)

@@ -110,7 +110,7 @@ def planned(frame: DataFrame, state: Path, batch: int = 0) -> Any:
         session._jsparkSession,
         frame._jdf.queryExecution().analyzed(),
         jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
-        str(state),
+        f"file:{state}",  # whatever file system the cluster has for paths
         run,
         run,
         batch,

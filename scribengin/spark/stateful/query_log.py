@@ -12,7 +12,6 @@ checkpoint that was moved to its next owner has other paths, so `take_schemas_al
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import uuid
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 
 from scribengin.base.failpoints import failpoint
 from scribengin.errors import CheckpointMismatch
-from scribengin.filesystems.contract import DurableFileSystem, clear_errors
+from scribengin.filesystems.contract import TreeFileSystem
 from scribengin.spark.stateful.offers import Offset
 
 _FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -31,41 +30,58 @@ _UNFINISHED = ".new"
 
 
 @dataclass(frozen=True, slots=True)
+class QueryDirectory:
+    """Where a query has its checkpoint. `str()` of it is for people."""
+
+    files: TreeFileSystem
+    path: str
+
+    @property
+    def url(self) -> str:
+        """As Spark takes it: whatever file system it has for paths without a scheme."""
+        return self.files.resource(self.path)
+
+    def __str__(self) -> str:
+        return self.url.removeprefix("file:")
+
+
+@dataclass(frozen=True, slots=True)
 class QueryLog:
     """The last batches of a query; -1: there is none."""
 
     planned: int
     done: int
-    files: DurableFileSystem
-    directory: str
+    directory: QueryDirectory
 
     @classmethod
-    def read(cls, files: DurableFileSystem, directory: str) -> QueryLog:
-        """Of the query whose checkpoint is in `directory`."""
-        return cls(_last(files, directory, "offsets"), _last(files, directory, "commits"), files, directory)
+    def read(cls, directory: QueryDirectory) -> QueryLog:
+        """Of the query whose checkpoint is there."""
+        return cls(_last(directory, "offsets"), _last(directory, "commits"), directory)
 
     def offsets(self, number: int) -> Mapping[str, Offset]:
         """Where the range of each source ended in a batch. Raises CheckpointMismatch: it has no such batch."""
-        path = posixpath.join(self.directory, "offsets", str(number))
+        path = posixpath.join(self.directory.path, "offsets", str(number))
         try:
-            lines = self.files.read(path, 0, _FILE_BYTES_MAX).decode().splitlines()[2:]
+            lines = self.directory.files.read(path, 0, _FILE_BYTES_MAX).decode().splitlines()[2:]
             found = [json.loads(line) for line in lines]
             return {str(offset["source"]): offset for offset in found}
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             raise CheckpointMismatch(
-                f"{path} is not there, or not as this engine's queries write it: bring the checkpoint back as it was"
+                f"{self.directory}/offsets/{number} is not there, or not as this engine's queries write it: bring the "
+                "checkpoint back as it was"
             ) from None
 
 
-def take_schemas_along(files: DurableFileSystem, directory: str) -> None:
-    """Have the operators' metadata name their schemas where they are now: below `directory`, the query's.
+def take_schemas_along(directory: QueryDirectory) -> None:
+    """Have the operators' metadata name their schemas where they are now: below the query's directory.
 
     For the checkpoint's owner, while no query of its own runs. It may end anywhere, and be done again: each file is
     replaced whole. The path is made from what never changes, so it does not matter whose path stood there.
 
     Raises CheckpointMismatch where a file is damaged, FileNotFoundError once a later owner has moved the checkpoint.
     """
-    state = posixpath.join(directory, "state")
+    files = directory.files
+    state = posixpath.join(directory.path, "state")
     for operator in filter(str.isdecimal, files.names(state)):
         metadata = posixpath.join(state, operator, _METADATA)
         versioned = posixpath.join(metadata, "v2")
@@ -79,24 +95,27 @@ def take_schemas_along(files: DurableFileSystem, directory: str) -> None:
             _replace(files, metadata, moved)
 
 
-def _naming(files: DurableFileSystem, path: str, operator: str) -> bytes | None:
+def _naming(files: TreeFileSystem, path: str, operator: str) -> bytes | None:
     """That file of metadata, with the schemas of `operator`'s directory in it. None: it names them already."""
     text = files.read(path, 0, _FILE_BYTES_MAX).decode(errors="replace")
+    here = files.resource(operator)
     try:
         version, _, described = text.partition("\n")
         content = json.loads(described)
         changed = False
         for store in content["stateStoreInfo"]:
             before = store["stateSchemaFilePaths"]
-            now = [f"file:{operator}{one[one.rindex(_SCHEMAS) :]}" for one in before]
+            now = [f"{here}{one[one.rindex(_SCHEMAS) :]}" for one in before]
             store["stateSchemaFilePaths"] = now
             changed |= now != before
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointMismatch(f"{path} is not as Spark writes it: bring the checkpoint back as it was") from None
+        raise CheckpointMismatch(
+            f"{files.resource(path)} is not as Spark writes it: bring the checkpoint back as it was"
+        ) from None
     return f"{version}\n{json.dumps(content, separators=(',', ':'))}".encode() if changed else None
 
 
-def _replace(files: DurableFileSystem, metadata: str, contents: Mapping[str, bytes]) -> None:
+def _replace(files: TreeFileSystem, metadata: str, contents: Mapping[str, bytes]) -> None:
     """Replace files of the directory `v2` in `metadata`. New ones are written beside it: in it Spark takes every name
     for a number. Spark's checksum of a file goes before the file changes: without one, none is compared."""
     versioned = posixpath.join(metadata, "v2")
@@ -112,11 +131,11 @@ def _replace(files: DurableFileSystem, metadata: str, contents: Mapping[str, byt
         files.remove(posixpath.join(versioned, f".{number}.crc"))
     files.sync_directory(versioned)
     for number, path in written.items():
-        with clear_errors("replace", posixpath.join(versioned, number)), failpoint("checkpoint.take_schemas"):
-            os.replace(path, posixpath.join(versioned, number))
+        with failpoint("checkpoint.take_schemas"):
+            files.replace(path, posixpath.join(versioned, number))
     files.sync_directory(versioned)
 
 
-def _last(files: DurableFileSystem, directory: str, of: str) -> int:
-    names = files.names(posixpath.join(directory, of))
+def _last(directory: QueryDirectory, of: str) -> int:
+    names = directory.files.names(posixpath.join(directory.path, of))
     return max((int(name) for name in names if name.isdecimal()), default=-1)

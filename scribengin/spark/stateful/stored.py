@@ -56,12 +56,12 @@ class StateRow:
 
 
 class StoredState:
-    """The state in the checkpoint `directory`, through a session beside the given one."""
+    """The state in the checkpoint `directory`, a URL, through a session beside the given one."""
 
     def __init__(self, directory: str, session: SparkSession) -> None:
         self._directory = directory
         self._session = session_beside(session, STORED_AS)
-        self._doing = f"reading the state in {directory}"
+        self._doing = f"reading the state in {directory.removeprefix('file:')}"
 
     def stores(self) -> list[StateStore]:
         """All of them, by operator; none before a batch is done. Raises TransformationFailed and SparkUnavailable, also

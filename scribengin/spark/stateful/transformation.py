@@ -16,19 +16,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from scribengin.connectors.contract import RecordSplit
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
-from scribengin.spark.stateful.beats import BEATS, beats_of
+from scribengin.spark.session.spark_master import files_are_shared
+from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
 from scribengin.spark.stateful.fitting import refuse_unfitting
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
+from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.encoding import BESIDE, placed
-from scribengin.spark.transform.input import spark_schema
-from scribengin.spark.transform.output import FileCollector, UnionedOutputs, unite
+from scribengin.spark.transform.input import carried, spark_schema
+from scribengin.spark.transform.output import FileCollector, MemoryCollector, UnionedOutputs, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
 from scribengin.spark.transform.plan_pool import Shape
 from scribengin.spark.transform.screen import Screens
@@ -56,6 +59,9 @@ class StatefulTransformation:
         self.spec = builder.spec
         self._builder = builder
         self._session = session
+        local = files_are_shared(session.sparkContext.master or "")
+        parallel = max(session.sparkContext.defaultParallelism, 1)
+        self._shape = Shape(parallel, through_files=local, remote=not local)
         self._screens: Screens | None = None
         self._looking: SparkSession | None = None
         self._lock = threading.Lock()
@@ -65,7 +71,7 @@ class StatefulTransformation:
         """Import the user's function. Raises PackageInvalid, SparkUnavailable."""
         return cls(PlanBuilder(spec), session)
 
-    def check(self, kept: Mapping[str, str] | None = None) -> CheckedPlan:
+    def check(self, kept: Mapping[str, QueryDirectory] | None = None) -> CheckedPlan:
         """Build it and look at the plan, and whether it fits what tasks have `kept`: the directory of each one's query.
         Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, CheckpointMismatch,
         SparkUnavailable, TransformationFailed."""
@@ -82,8 +88,8 @@ class StatefulTransformation:
     def start(
         self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange] = ()
     ) -> TransformationQuery:
-        """Start the query in its checkpoint's directory, over streams that began at `initial`, by source. A batch that
-        stands planned there runs at once, and finds what it reads in `bound`.
+        """Start the query in its checkpoint's directory, a URL, over streams that began at `initial`, by source. A
+        batch that stands planned there runs at once, and finds what it reads in `bound`.
 
         Raises as `check`.
         """
@@ -91,12 +97,12 @@ class StatefulTransformation:
         _, unioned, operators = self._built(directory)
         output = directory / "output"
         output.mkdir()
-        offers = QueryOffers(directory, initial)
+        offers = QueryOffers(directory, initial, None if self._shape.through_files else self._portable)
         for one in bound:
             offers.bind(one)
         return TransformationQuery(
             unioned,
-            lambda frame: FileCollector(frame, output),
+            lambda frame: FileCollector(frame, output) if self._shape.through_files else MemoryCollector(frame),
             offers,
             checkpoint,
             f"running the transformation of {self.spec.dataflow}",
@@ -107,9 +113,7 @@ class StatefulTransformation:
         """As `Screens`."""
         with self._lock:
             if self._screens is None:
-                parallel = max(self._session.sparkContext.defaultParallelism, 1)
-                shape = Shape(parallel, through_files=True, remote=False)
-                self._screens = Screens(self.spec.inputs, self._session, self._new_directory(), shape)
+                self._screens = Screens(self.spec.inputs, self._session, self._new_directory(), self._shape)
         return self._screens.undecodable(inputs)
 
     def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
@@ -118,6 +122,12 @@ class StatefulTransformation:
             if self._looking is None:
                 self._looking = session_beside(self._session)
         return first_misplaced(self._looking, self.spec.inputs[source], streams)
+
+    def _portable(self, source: str, splits: Sequence[RecordSplit]) -> Sequence[RecordSplit]:
+        """For executors that do not see what is on this machine's disks."""
+        if is_beats(source) or self.spec.inputs[source].remote_readable:
+            return splits
+        return carried(splits, self.spec.inputs[source].schema)
 
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))
@@ -150,7 +160,7 @@ class StatefulTransformation:
         return built, unioned, operators
 
     def _load(self, session: SparkSession, directory: Path, source: str, schema: StructType) -> DataFrame:
-        partitions = max(session.sparkContext.defaultParallelism, 1)
+        partitions = self._shape.partitions
         reader = session.readStream.format(FORMAT).schema(schema)
         return reader.options(directory=str(directory), source=source, partitions=partitions).load()
 

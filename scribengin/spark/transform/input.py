@@ -98,6 +98,11 @@ class SparkTableSplit:
             yield from reader
 
 
+def carried(splits: Sequence[RecordSplit], schema: pa.Schema) -> list[SparkTableSplit]:
+    """The same records, read here, for whoever does not see where they lie. Raises what reading a split raises."""
+    return [SparkTableSplit.of(pa.Table.from_batches(list(split.read()), schema)) for split in splits]
+
+
 @dataclass(frozen=True, slots=True)
 class InputBinding:
     """One input of one DataFrame: the directory that its partitions look into. Used by one thread at a time."""

@@ -16,7 +16,7 @@ from scribengin.connectors.contract import RecordSplit
 from scribengin.errors import SparkUnavailable, TransformationFailed
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, records_read
 from scribengin.spark.session.session import activate, session_beside
-from scribengin.spark.transform.input import FORMAT, InputBinding, RoundSource, SparkTableSplit, spark_schema
+from scribengin.spark.transform.input import FORMAT, InputBinding, RoundSource, carried, spark_schema
 from scribengin.spark.transform.output import (
     FileCollector,
     MemoryCollector,
@@ -90,8 +90,7 @@ class CompiledPlan:
         """The same records where executors can read them. Raises what reading a split raises."""
         if not self._shape.remote or self._builder.spec.inputs[name].remote_readable:
             return splits
-        schema = self._builder.spec.inputs[name].schema
-        return [SparkTableSplit.of(pa.Table.from_batches(list(split.read()), schema)) for split in splits]
+        return carried(splits, self._builder.spec.inputs[name].schema)
 
     def _binding(self, index: int) -> InputBinding:
         directory = self._directory / f"input-{index}"

@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from scribengin.base.threads import background
-from scribengin.filesystems.contract import DurableFileSystem, is_lasting
+from scribengin.filesystems.contract import DurableFileSystem, TreeFileSystem, is_lasting
 from scribengin.testing.conformance.expecting import expect, expect_equal, promised
 from scribengin.testing.failpoints import at_failpoint
 
@@ -166,6 +166,52 @@ def threads_do_not_meet(files: DurableFileSystem, root: str) -> None:
     expect_equal(contents(files, f"{root}/{wanted[-1]}"), [b"%d" % (_THREADS - 1)], "what the last of them wrote")
 
 
+def a_directory_is_moved_once_with_all_that_is_in_it(files: DurableFileSystem, root: str) -> None:
+    """Where whole directories can be moved: never over another, and whoever comes second is told."""
+    if not isinstance(files, TreeFileSystem):
+        return
+    for name in ("a/deep/f", "b/g"):
+        files.make_directories(f"{root}/{name}".rpartition("/")[0])
+        write_file(files, f"{root}/{name}", name.encode())
+    files.rename(f"{root}/a", f"{root}/moved")
+    expect_equal(contents(files, f"{root}/moved/deep/f"), [b"a/deep/f"], "a file in a directory that was moved")
+    expect_equal((files.is_directory(f"{root}/a"), files.names(root)), (False, ["b", "moved"]), "the names after that")
+    again = _raises(FileNotFoundError, lambda: files.rename(f"{root}/a", f"{root}/other"))
+    expect(again, "rename() of a directory that was moved raises FileNotFoundError")
+    covering = _raises(FileExistsError, lambda: files.rename(f"{root}/b", f"{root}/moved"))
+    expect(covering, "rename() of a directory to a name that is taken raises FileExistsError")
+    expect_equal(files.names(f"{root}/moved"), ["deep"], "what was in the directory that had the name")
+
+
+def a_file_is_put_in_place_of_another(files: DurableFileSystem, root: str) -> None:
+    """With `replace`, where there is one."""
+    if not isinstance(files, TreeFileSystem):
+        return
+    files.make_directories(root)
+    for name in ("old", "new"):
+        write_file(files, f"{root}/{name}", name.encode())
+    files.replace(f"{root}/new", f"{root}/old")
+    expect_equal((files.names(root), contents(files, f"{root}/old")), (["old"], [b"new"]), "what replace() leaves")
+    missing = _raises(FileNotFoundError, lambda: files.replace(f"{root}/new", f"{root}/old"))
+    expect(missing, "replace() of a file that is not there raises FileNotFoundError")
+
+
+def directories_are_removed_whole_or_only_when_they_are_empty(files: DurableFileSystem, root: str) -> None:
+    """With `remove_tree` and `remove_directory`, where there are such; what is not there is fine."""
+    if not isinstance(files, TreeFileSystem):
+        return
+    files.make_directories(f"{root}/a/deep")
+    write_file(files, f"{root}/a/deep/f", b"f")
+    files.remove_directory(f"{root}/a")
+    expect_equal(files.names(f"{root}/a"), ["deep"], "what remove_directory() leaves of one that is not empty")
+    files.remove_tree(f"{root}/a/deep")
+    expect_equal(files.names(f"{root}/a"), [], "what remove_tree() leaves beside it")
+    files.remove_directory(f"{root}/a")
+    expect_equal(files.names(root), [], "the names after an empty directory was removed")
+    files.remove_directory(f"{root}/a")
+    files.remove_tree(f"{root}/a")
+
+
 FILE_SYSTEM_CHECKS: tuple[Check, ...] = (
     what_was_written_is_read,
     every_byte_is_written_and_read_as_it_is,
@@ -179,6 +225,9 @@ FILE_SYSTEM_CHECKS: tuple[Check, ...] = (
     a_place_has_one_name,
     a_directory_may_be_made_by_somebody_else_meanwhile,
     threads_do_not_meet,
+    a_directory_is_moved_once_with_all_that_is_in_it,
+    a_file_is_put_in_place_of_another,
+    directories_are_removed_whole_or_only_when_they_are_empty,
 )
 """What `check_file_system` checks, one after the other: each below a directory of its own."""
 

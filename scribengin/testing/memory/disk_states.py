@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 DIRECTORY = -1
 """Stands for an inode where a name is that of a directory."""
@@ -149,6 +149,8 @@ class Disk:
         elif not isinstance(operation, Outside):
             if isinstance(operation, Link) and operation.inode != DIRECTORY:
                 self.files[operation.inode] = _File()
+            if isinstance(operation, Rename):
+                self.pending = [_moved_along(change, operation) for change in self.pending]
             self.pending.append(operation)
 
     def whole(self) -> Tree:
@@ -224,6 +226,19 @@ def _rename(names: dict[str, int], change: NameChange) -> None:
         names.pop(change.path, None)
     elif change.path in names:
         names[change.target] = names.pop(change.path)
+        for path in [path for path in names if path.startswith(f"{change.path}/")]:
+            names[change.target + path.removeprefix(change.path)] = names.pop(path)
+
+
+def _moved_along(change: NameChange, rename: Rename) -> NameChange:
+    """A change that is not durable, in a directory that is renamed."""
+    above = f"{rename.path}/"
+    names = {
+        key: rename.target + name.removeprefix(rename.path) if name.startswith(above) else name
+        for key, name in vars(change).items()
+        if key != "inode"
+    }
+    return replace(change, **names)
 
 
 def _change(content: bytearray, change: DataChange) -> None:

@@ -17,11 +17,12 @@ import posixpath
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
-from scribengin.filesystems.contract import HIDDEN, DurableFileSystem, FileInfo, NewFile, clear_errors
+from scribengin.filesystems.contract import HIDDEN, FileInfo, NewFile, TreeFileSystem, clear_errors
 from scribengin.filesystems.paths import opened_by
 from scribengin.testing.memory.disk_states import (
     DIRECTORY,
@@ -52,7 +53,7 @@ class _Inode:
         return f"{self.number:x}"
 
 
-class MemoryFiles(DurableFileSystem):
+class MemoryFiles(TreeFileSystem):
     """One file system. Thread-safe. A number is an inode's for ever, so files keep their identities over renames."""
 
     def __init__(self, name: str = "files", clock: Clock = SYSTEM_CLOCK) -> None:
@@ -103,6 +104,10 @@ class MemoryFiles(DurableFileSystem):
 
     def resource(self, path: str) -> str:
         return f"memory-files://{self._name}{self.canonical(path)}"
+
+    def unwritable(self, path: str) -> str | None:
+        with self._asked("look at", path):
+            return None
 
     def is_directory(self, path: str) -> bool:
         with self._asked("look at", path):
@@ -207,18 +212,67 @@ class MemoryFiles(DurableFileSystem):
                 raise _os_error(FileNotFoundError, errno.ENOENT, path)
             if name_to in names_to:
                 raise _os_error(FileExistsError, errno.EEXIST, to)
-            if names[name] == DIRECTORY:
-                raise _os_error(IsADirectoryError, errno.EISDIR, path)
+            below = _at(path)
+            if names[name] == DIRECTORY and f"{_at(to)}/".startswith(f"{below}/"):
+                raise _os_error(OSError, errno.EINVAL, to)
             self._happens(Rename(_inside(path), _inside(to)))
             names_to[name_to] = names.pop(name)
+            for moved in [one for one in self._directories if one == below or one.startswith(f"{below}/")]:
+                self._directories[_at(to) + moved.removeprefix(below)] = self._directories.pop(moved)
 
     def _remove(self, path: str) -> None:
         with self._changing("remove", path):
+            self._unlink(path)
+
+    def _unlink(self, path: str) -> None:
+        inode = self._inode(path)
+        self._happens(Unlink(_inside(path)))
+        names, name = self._place(path)
+        del names[name]
+        self._take_room(-len(inode.content))
+
+    def replace(self, path: str, to: str) -> None:
+        with clear_errors("move", path), self._changing("replace", path):
             inode = self._inode(path)
-            self._happens(Unlink(_inside(path)))
-            names, name = self._place(path)
+            (names, name), (names_to, name_to) = self._place(path), self._place(to)
+            self._happens(Rename(_inside(path), _inside(to)))
             del names[name]
-            self._take_room(-len(inode.content))
+            names_to[name_to] = inode.number
+
+    def remove_tree(self, path: str) -> None:
+        with suppress(FileNotFoundError), clear_errors("delete", path), self._changing("remove a tree", path):
+            self._remove_tree(path)
+
+    def _remove_tree(self, path: str) -> None:
+        for name in list(self._directory(path)):
+            below = posixpath.join(path, name)
+            if _at(below) in self._directories:
+                self._remove_tree(below)
+            else:
+                self._unlink(below)
+        self._remove_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        with suppress(FileNotFoundError), clear_errors("delete", path), self._changing("remove a directory", path):
+            if not self._directory(path):
+                self._remove_directory(path)
+
+    def _remove_directory(self, path: str) -> None:
+        self._happens(Unlink(_inside(path)))
+        names, name = self._place(path)
+        del names[name], self._directories[_at(path)]
+
+    def put(self, path: str, data: bytes) -> None:
+        """A file of somebody else's, whole, with what is missing above it, also in place of another one. Passes no
+        failpoint, and nothing of it is safe."""
+        with self._answering():
+            for above in reversed([*map(str, PurePosixPath(_at(path)).parents)]):
+                if above not in self._directories:
+                    self._make_directory(above)
+            names, name = self._place(path)
+            if name in names:
+                self._unlink(path)
+            self._create(path)._append(memoryview(data))
 
     def write(self, path: str, inode: _Inode, boot: int, data: memoryview) -> None:
         """For a file that is open: append to it as much as there is room for."""

@@ -22,6 +22,7 @@ from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.submit import check as checking
 from scribengin.operations.submit.explain import explain
 from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
+from scribengin.testing.memory.files import MemoryFiles
 from scribengin_registry.contract import Registry
 
 NOBODY = 65534
@@ -67,6 +68,26 @@ def test_spark_is_asked_once_the_rest_is_right(registry: Registry, tmp_path: Pat
     (tmp_path / "in").mkdir()
     assert explained(registry, missing) == ([], 1)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_of_state_that_does_not_answer_is_told_before_spark_is_asked(
+    registry: Registry, namespace: LogNamespace, tmp_path: Path
+) -> None:
+    namespace.create("in/0")
+    log = {"src": {"kind": "log", "logs": "in/*"}}
+    hdfs = MemoryFiles()
+    with hdfs.opened_by("hdfs"):
+        config = flow(tmp_path, tmp_path / "out", sources=log, state={"checkpoints": "hdfs://cluster/state"})
+        assert explained(registry, config) == ([], 1)
+        hdfs.away = True
+        [problem], asked = explained(registry, config)
+    assert problem.startswith("state.checkpoints: hdfs://cluster/state cannot be reached (")
+    assert asked == 0
+    (tmp_path / "file").touch()
+    config = flow(tmp_path, tmp_path / "out", sources=log, state={"checkpoints": str(tmp_path / "file" / "state")})
+    [problem], asked = explained(registry, config)
+    assert "state.checkpoints: " in problem
+    assert "is no directory" in problem
 
 
 @contextmanager

@@ -4,27 +4,35 @@ Without Spark."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.checkpoints import MARKER, checkpoints_of, named_checkpoints, registry_begun_ms
-from scribengin.errors import CheckpointMismatch, ConfigInvalid
+from scribengin.dataflow.round.checkpoints import (
+    MARKER,
+    checkpoints_of,
+    named_checkpoints,
+    refuse_unusable,
+    registry_begun_ms,
+)
+from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowNotFound, SystemUnreachable
 from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
 from scribengin.operations.rewind import Rewind
 from scribengin.operations.state import state_of
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.memory.files import MemoryFiles
 from scribengin_registry.contract import Registry
 from tests.crash.counting_query import CountingTransform
 from tests.integration.cli_runner import quiet_config
@@ -32,14 +40,17 @@ from tests.integration.owners import owner_with_state
 
 EARLIEST = StartAt("earliest")
 KEYS = "abacab"
+HDFS = "hdfs://cluster/state"
 ONCE = ["a 1", "a 2", "a 3", "b 1", "b 2", "c 1", "closed 6"]
 
 
 class Flow:
     """A dataflow with state that counts keys, and has ended; its owners run in this process."""
 
-    def __init__(self, registry: Registry, directory: Path) -> None:
+    def __init__(self, registry: Registry, directory: Path, hdfs: MemoryFiles | None = None) -> None:
+        """Its checkpoints are on `hdfs`, if that is given."""
         self.root = directory / "state"
+        self.hdfs = hdfs
         with bound_namespace(registry, directory / "store", "in/0").open_writer("in/0") as writer:
             payloads = pa.array([key.encode() for key in KEYS], pa.binary())
             writer.write_bulk(pa.record_batch([payloads], names=["payload"])).result(120)
@@ -49,7 +60,7 @@ class Flow:
                 "sources": {"src": {"kind": "log", "logs": "in/*"}},
                 "sinks": {"out": {"kind": "log", "log": "out"}},
                 "sql": "SELECT payload FROM src",
-                "state": {"checkpoints": str(self.root)},
+                "state": {"checkpoints": str(self.root) if hdfs is None else HDFS},
             }
         )
         self.view = DataflowView(registry, "flow")
@@ -68,7 +79,7 @@ class Flow:
     def own_to_the_end(self) -> None:
         self.generation += 1
         with self.open() as opened:
-            owner = owner_with_state(self.view.registry, opened, CountingTransform(), self.generation)
+            owner = owner_with_state(self.view.registry, opened, CountingTransform(self.hdfs), self.generation)
             with closing(owner):
                 owner.take_over()
                 while owner.run_round() is not None:
@@ -87,6 +98,19 @@ class Flow:
 
 
 @pytest.fixture
+def hdfs_flow(memory_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flow]:
+    """One whose checkpoints are on an HDFS, which is in memory."""
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
+    hdfs = MemoryFiles()
+    with hdfs.opened_by("hdfs"):
+        flow = Flow(memory_registry, tmp_path, hdfs)
+        flow.submit()
+        flow.own_to_the_end()
+        assert flow.delivered() == ONCE
+        yield flow
+
+
+@pytest.fixture
 def flow(memory_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
     monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "home"))
     flow = Flow(memory_registry, tmp_path)
@@ -98,18 +122,18 @@ def flow(memory_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_state_of_a_task_is_where_its_owner_has_moved_it(flow: Flow) -> None:
     [before] = state_of(flow.view)
-    assert (before.task, Path(before.directory).parent.parent) == ("task-0", flow.root / "flow" / "task-0")
+    assert (before.task, Path(before.directory.path).parent.parent) == ("task-0", flow.root / "flow" / "task-0")
     flow.own_to_the_end()
     [after] = state_of(flow.view, "task-0")
     assert after.directory != before.directory
-    assert (Path(after.directory).parent / MARKER).exists()
+    assert (Path(after.directory.path).parent / MARKER).exists()
 
 
 def test_state_that_is_not_there_is_refused_in_a_line(flow: Flow, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="'flow' has no task 'task-7' with state: task-0"):
         state_of(flow.view, "task-7")
     [task] = state_of(flow.view)
-    (Path(task.directory).parent / MARKER).write_text("{")
+    (Path(task.directory.path).parent / MARKER).write_text("{")
     with pytest.raises(CheckpointMismatch, match="is damaged"):
         state_of(flow.view)
     flow.root.rename(tmp_path / "elsewhere")
@@ -184,6 +208,53 @@ def test_what_no_commit_log_names_is_found_once_it_has_settled(flow: Flow) -> No
     assert len(flow.checkpoints()) == 2, "what is of another registry is not touched"
 
 
+def test_on_hdfs_state_is_found_rewound_and_deleted_too(hdfs_flow: Flow) -> None:
+    flow, hdfs = hdfs_flow, hdfs_flow.hdfs
+    assert hdfs is not None
+    [task] = state_of(flow.view)
+    assert str(task.directory).startswith("memory-files://files/cluster/state/flow/task-0/")
+    nobodys = checkpoints_of("flow", "task-0", flow.config.state).begin(9, 1, registry_begun_ms(flow.view.registry))  # type: ignore[arg-type]  # it has state
+    assert checkpoints_left(flow) == [], "its owner may be about to name it"
+    [left] = checkpoints_left(flow, Later())
+    assert nobodys.mark.name in left.line
+    assert left.remove is not None
+    left.remove()
+    assert checkpoints_left(flow, Later()) == []
+    Rewind(flow.view, EARLIEST, None).apply()
+    assert hdfs.names("/cluster/state") == [], "nothing is left, and no empty directory"
+    flow.own_to_the_end()
+    assert flow.delivered() == sorted(ONCE * 2)
+    delete_dataflow(flow.view, force=True)
+    assert hdfs.names("/cluster/state") == []
+
+
+def test_where_hdfs_does_not_answer_nothing_is_deleted_unless_by_force(hdfs_flow: Flow) -> None:
+    flow, hdfs = hdfs_flow, hdfs_flow.hdfs
+    assert flow.config.state is not None
+    assert hdfs is not None
+    hdfs.away = True
+    for here in (True, False):
+        with pytest.raises(SystemUnreachable, match=f"^state.checkpoints: {HDFS} cannot be reached [(].* are away[)]"):
+            refuse_unusable(flow.config.state, here=here)
+    with pytest.raises(SystemUnreachable):
+        delete_dataflow(flow.view, force=False)
+    [told] = [one for one in leftovers(flow.view.registry, Path(os.environ["SCRIBENGIN_HOME"])) if one.remove is None]
+    assert f"nobody can say what is below {HDFS}" in told.line
+    assert flow.view.status().state == "stopped"
+    delete_dataflow(flow.view, force=True)
+    with pytest.raises(DataflowNotFound):
+        flow.view.status()
+    hdfs.away = False
+    assert hdfs.names("/cluster/state") == ["flow"]
+
+
+class Later(Clock):
+    """When all that is there is as old as what is not in the making any more."""
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() + int(2 * SETTLED_S * 1000)
+
+
 def aged(flow: Flow) -> None:
     """Let all checkpoints be as old as what is not in the making any more."""
     then_s = SYSTEM_CLOCK.now_ms() / 1000 - 2 * SETTLED_S
@@ -191,6 +262,6 @@ def aged(flow: Flow) -> None:
         os.utime(marker, (then_s, then_s))
 
 
-def checkpoints_left(flow: Flow) -> list[Leftover]:
-    found = leftovers(flow.view.registry, Path(os.environ["SCRIBENGIN_HOME"]))
+def checkpoints_left(flow: Flow, clock: Clock = SYSTEM_CLOCK) -> list[Leftover]:
+    found = leftovers(flow.view.registry, Path(os.environ["SCRIBENGIN_HOME"]), clock)
     return [one for one in found if one.kind == "checkpoint"]

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.errors import CheckpointMismatch
+from scribengin.filesystems.local import LocalFileSystem
+from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin.spark.stateful.stored import TIMERS, StoredState
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin_registry.contract import Registry
@@ -125,7 +127,7 @@ def check(flow: StateFlow, sql: str, query: Path) -> None:
     flow.config = flow.config.model_copy(update={"sql": sql})
     with flow.open() as resources:
         spec = resources.transformation_spec()
-        StatefulTransformation.load(spec, flow.spark).check({"task-0": str(query)})
+        StatefulTransformation.load(spec, flow.spark).check({"task-0": kept(query)})
 
 
 def check_function(flow: StateFlow, module: Path, text: str) -> None:
@@ -135,10 +137,14 @@ def check_function(flow: StateFlow, module: Path, text: str) -> None:
     try:
         with flow.open() as resources:
             spec = resources.transformation_spec()
-            StatefulTransformation.load(spec, flow.spark).check({"task-0": str(flow.query_directory)})
+            StatefulTransformation.load(spec, flow.spark).check({"task-0": kept(flow.query_directory)})
     finally:
         module.write_text(before)
 
 
 def _files(directory: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
+
+
+def kept(query: Path) -> QueryDirectory:
+    return QueryDirectory(LocalFileSystem(), str(query))

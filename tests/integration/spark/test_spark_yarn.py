@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import start_session
+from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 from scribengin_dev.servers.hadoop.yarn import YarnServers
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, running_cluster, start
+from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -41,6 +46,20 @@ PLACES = """
     def transform(inputs, context):
         numbers = inputs["src"]
         return numbers.select("log", "n", (numbers.n * 2).alias("double"), container("n").alias("container"))
+"""
+WINDOWS = """
+    import os
+    from pyspark.sql import functions as F
+
+    @F.udf("string")
+    def container(n):
+        return os.environ.get("CONTAINER_ID", "none")
+
+    def transform(inputs, context):
+        timed = inputs["src"].withColumn("at", F.timestamp_seconds("n")).withWatermark("at", "0 seconds")
+        counts = timed.groupBy(F.window("at", "10 seconds"), "log").agg(F.count("*").alias("many"))
+        start = F.unix_seconds("window.start").alias("n")
+        return counts.select("log", start, "many", container("many").alias("container"))
 """
 
 
@@ -86,6 +105,60 @@ def test_executors_are_containers_of_yarn(
     # Which of the two executors takes a task is Spark's business: one that is slow to start may find all of them done.
     containers = {row["container"] for row in rows}
     assert all(name.startswith("container_") for name in containers), containers
+
+
+@pytest.mark.full
+def test_state_is_kept_on_executors_of_yarn_and_outlives_them_and_the_worker(
+    zookeeper: EmbeddedZooKeeper,
+    yarn: YarnServers,
+    hdfs: HdfsServers,
+    tmp_path: Path,
+    package: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows of ten records each, whose state is on HDFS. An executor is killed, then the worker, which is the driver,
+    and with it all executors."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf_directory))
+    with running_cluster(zookeeper.hosts, tmp_path / "cluster") as cluster:
+        cluster.append("in/0", 95)
+        flow = start(
+            cluster,
+            name=f"state-on-yarn-{tmp_path.name}",
+            sources={"src": {"kind": "log", "logs": "in/*", "format": "json", "schema_ddl": "log STRING, n BIGINT"}},
+            sinks={"out": {"kind": "log", "log": "out", "format": "json"}},
+            transformation="windows:transform",
+            package=str(package(windows=WINDOWS)),
+            spark={"master": "yarn", "conf": LOOPBACK},
+            state={"checkpoints": f"{hdfs.url}/state-{tmp_path.name}", "partitions": 2},
+            session_timeout_s=10,
+        )
+        monkeypatch.setattr(flow, "patience_s", 3 * TIMEOUT_S)
+        flow.wait(lambda: flow.delivered()["out"].total() >= 9, "nine windows")
+        worker = flow.view.worker(flow.ready_workers()[0]).pid
+        executors(worker)[0].kill()
+        cluster.append("in/0", 100)
+        flow.wait(lambda: flow.delivered()["out"].total() >= 19, "ten more, without the executor")
+        os.kill(worker, signal.SIGKILL)
+        cluster.append("in/0", 100)
+        flow.wait(lambda: flow.delivered()["out"].total() >= 29, "ten more, of the next worker")
+        with cluster.namespace.open_reader("out/0") as reader:
+            batches = list(iter(reader.read_batch, None))
+    rows = [json.loads(payload) for batch in batches for payload in batch.column("payload").to_pylist()]
+    counted = sorted((row["n"], row["many"]) for row in rows)
+    expect_output(counted == [(first, 10) for first in range(0, 290, 10)], f"windows of ten: {counted}")
+    assert all(row["container"].startswith("container_") for row in rows), rows
+
+
+def executors(worker_pid: int) -> list[psutil.Process]:
+    """Those of the driver that is that worker's JVM, which they call by its port."""
+    jvms = psutil.Process(worker_pid).children(recursive=True)
+    ports = {one.laddr.port for jvm in jvms for one in jvm.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    drivers = tuple(f"CoarseGrainedScheduler@localhost:{port}" for port in ports)
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "name"])
+        if process.info["name"] == "java" and any(word.endswith(drivers) for word in process.info["cmdline"] or [])
+    ]
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from scribengin.dataflow.round.checkpoints import (
     HasMarker,
     ListPlaces,
     MoveTo,
+    RemoveStale,
     Step,
     Takeover,
     take_checkpoint,
@@ -112,6 +113,8 @@ def _after(world: World, index: int, step: Step) -> World:
             if answer:
                 assert place not in there, "a name is renamed to once"
                 there[place] = there.pop(earlier)
+        case RemoveStale(place):
+            answer = there.pop(place, None) and None
     answers = (*world.answers[:index], (*world.answers[index], answer), *world.answers[index + 1 :])
     return World(frozenset(there.items()), answers, world.recreated)
 
@@ -179,20 +182,20 @@ def checkpoints_of(home: Path) -> Checkpoints:
 
 def test_a_checkpoint_moves_to_its_new_owner_with_all_that_is_in_it(home: Path) -> None:
     first = checkpoints_of(home).begin(1, 4)
-    (Path(first.query_directory) / "offsets").write_text("the plans of its batches")
+    (Path(first.query.path) / "offsets").write_text("the plans of its batches")
     second = checkpoints_of(home).take(first.mark.name, 5)
     assert second.mark == first.mark
-    assert (Path(second.query_directory) / "offsets").read_text() == "the plans of its batches"
-    assert not Path(first.query_directory).exists()
+    assert (Path(second.query.path) / "offsets").read_text() == "the plans of its batches"
+    assert not Path(first.query.path).exists()
 
 
 def test_what_a_stale_query_has_made_anew_is_nobodys_and_a_later_owner_is_left_alone(home: Path) -> None:
     first = checkpoints_of(home).begin(1, 4)
     third = checkpoints_of(home).take(first.mark.name, 3)
-    Path(first.query_directory, "offsets").mkdir(parents=True)
+    Path(first.query.path, "offsets").mkdir(parents=True)
     with pytest.raises(StaleOwner, match="its later owner's, under epoch 3; this one has epoch 2"):
         checkpoints_of(home).take(first.mark.name, 2)
-    assert Path(third.query_directory).exists()
+    assert Path(third.query.path).exists()
     assert checkpoints_of(home).take(first.mark.name, 4).mark == first.mark
 
 
@@ -208,7 +211,7 @@ def test_a_checkpoint_of_an_earlier_dataflow_of_the_name_is_nobodys(home: Path) 
     earlier = checkpoints_of(home).begin(7, 4)
     mine = checkpoints_of(home).begin(2, 4)
     assert checkpoints_of(home).take(mine.mark.name, 3).mark == mine.mark
-    assert Path(earlier.query_directory).exists()
+    assert Path(earlier.query.path).exists()
 
 
 def test_an_owner_that_dies_at_any_step_leaves_the_checkpoint_to_the_next_one(home: Path) -> None:

@@ -109,13 +109,17 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     kept = load_config(stateful(state={"checkpoints": "/kept", "watermarks": {"src": {"column": "at"}}})).state
     assert kept is not None
     assert (kept.checkpoints, kept.partitions, kept.watermarks["src"].delay_s) == ("/kept", None, 0)
+    on_hdfs = load_config(stateful(launcher="yarn", state={"checkpoints": "HDFS://nameservice1/kept/"})).state
+    assert on_hdfs is not None
+    assert on_hdfs.checkpoints == "hdfs://nameservice1/kept"
     for changes, why in (
         ({"tasks": 2}, "sources.src has none: leave `tasks` out"),
         ({"sources": {"src": {"kind": "hdfs", "path": "/in"}}}, "reads logs and Kafka: have a dataflow without"),
         ({"sources": {"src": {**topic, "on_expired": "latest"}}}, "on_expired: latest does not go with state"),
         ({"state": {"watermarks": {"srk": {"column": "at"}}}}, "'srk', which is none of the sources"),
-        ({"state": {"checkpoints": "hdfs://there/kept"}}, "is no directory of this machine"),
-        ({"spark": {"master": "yarn"}}, "spark.master yarn does not go with state"),
+        ({"state": {"checkpoints": "s3://there/kept"}}, "'s3://there/kept' is neither a directory nor on hdfs://"),
+        ({"spark": {"master": "spark://h:7077"}}, "spark.master spark://h:7077 does not go with state: choose local"),
+        ({"spark": {"master": "yarn"}}, "state.checkpoints is needed on a cluster"),
         ({"launcher": "yarn"}, "state.checkpoints is needed on a cluster"),
     ):
         with pytest.raises(ConfigInvalid, match=why):

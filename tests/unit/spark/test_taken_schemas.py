@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.errors import CheckpointMismatch
 from scribengin.filesystems.local import LocalFileSystem
-from scribengin.spark.stateful.query_log import take_schemas_along
+from scribengin.spark.stateful.query_log import QueryDirectory, take_schemas_along
 from scribengin.testing.failpoints import at_failpoint, record_stops
 
 SCHEMAS = ("0_one", "7_two")
@@ -56,25 +56,25 @@ def expect_taken(query: Path) -> None:
 
 
 def test_each_file_names_the_schemas_where_they_are_and_then_stays(query: Path) -> None:
-    take_schemas_along(LocalFileSystem(), str(query))
+    take_schemas_along(QueryDirectory(LocalFileSystem(), str(query)))
     expect_taken(query)
     with record_stops() as passed:
-        take_schemas_along(LocalFileSystem(), str(query))
+        take_schemas_along(QueryDirectory(LocalFileSystem(), str(query)))
     assert not passed, "there was nothing to do"
 
 
 def test_it_may_end_anywhere_and_is_done_again(query: Path, tmp_path: Path) -> None:
     moved = query.rename(tmp_path / "moved")
     with record_stops() as passed:
-        take_schemas_along(LocalFileSystem(), str(moved))
+        take_schemas_along(QueryDirectory(LocalFileSystem(), str(moved)))
     query = moved
     for turn, stop in enumerate(dict.fromkeys(passed)):
         query = query.rename(tmp_path / str(turn))
         for number in ("0", "7"):
             (query / METADATA / f".{number}.crc").touch()
         with at_failpoint(stop, die), pytest.raises(Died):
-            take_schemas_along(LocalFileSystem(), str(query))
-        take_schemas_along(LocalFileSystem(), str(query))
+            take_schemas_along(QueryDirectory(LocalFileSystem(), str(query)))
+        take_schemas_along(QueryDirectory(LocalFileSystem(), str(query)))
         expect_taken(query)
 
 
@@ -84,4 +84,4 @@ def test_it_may_end_anywhere_and_is_done_again(query: Path, tmp_path: Path) -> N
 def test_what_is_damaged_is_refused_by_its_path(query: Path, text: str) -> None:
     (query / METADATA / "7").write_text(text)
     with pytest.raises(CheckpointMismatch, match=f"{METADATA}/7 is not as Spark writes it"):
-        take_schemas_along(LocalFileSystem(), str(query))
+        take_schemas_along(QueryDirectory(LocalFileSystem(), str(query)))

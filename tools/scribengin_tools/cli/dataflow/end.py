@@ -134,7 +134,12 @@ def release_holds(name: NameArgument, registry: RegistryOption = None) -> None:
 def delete(
     name: NameArgument,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if what it has committed last cannot be completed: it is lost then.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Also if what it has committed last cannot be completed: it is lost then. State that is out of reach "
+            "stays where it is.",
+        ),
     ] = False,
     registry: RegistryOption = None,
 ) -> None:
