@@ -153,7 +153,7 @@ class StateConfig(Config):
         return None if value is None else absolute(value)
 
 
-_READ_WITH_STATE = ("log", "kafka")
+_READ_WITH_STATE = ("log", "kafka", "hdfs")
 
 
 class DataflowConfig(Config):
@@ -297,8 +297,8 @@ class DataflowConfig(Config):
         for name, source in self.sources.items():
             if source.kind not in _READ_WITH_STATE:
                 raise ValueError(
-                    f"sources.{name} is of kind {source.kind}, and a dataflow with state reads logs and Kafka: have a "
-                    "dataflow without state write it to a log, and read that"
+                    f"sources.{name} is of kind {source.kind}, and a dataflow with state reads logs, Kafka and "
+                    "files: have a dataflow without state write it to a log, and read that"
                 )
             expired = getattr(source, "on_expired", "error")
             if source.kind == "kafka" and expired != "error":

@@ -104,6 +104,7 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     two = {"out": log, "other": {"kind": "log", "log": "other"}}
     both = stateful(sources={"src": topic}, sinks=two, sql=dict.fromkeys(two, "SELECT 1"))
     assert load_config(both).outputs == ["out", "other"]
+    assert load_config(stateful(sources={"src": {"kind": "hdfs", "path": "/in"}})).tasks == 1
     routed = {"sinks": {"out": log, "bad": {"kind": "log", "log": "bad"}}, "errors": {"action": "route", "sink": "bad"}}
     assert load_config(stateful(**routed)).outputs == ["out"]
     kept = load_config(stateful(state={"checkpoints": "/kept", "watermarks": {"src": {"column": "at"}}})).state
@@ -111,7 +112,7 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     assert (kept.checkpoints, kept.partitions, kept.watermarks["src"].delay_s) == ("/kept", None, 0)
     for changes, why in (
         ({"tasks": 2}, "sources.src has none: leave `tasks` out"),
-        ({"sources": {"src": {"kind": "hdfs", "path": "/in"}}}, "reads logs and Kafka: have a dataflow without"),
+        ({"sources": {"src": {"kind": "spark", "spark_format": "jdbc"}}}, "reads logs, Kafka and files: have a"),
         ({"sources": {"src": {**topic, "on_expired": "latest"}}}, "on_expired: latest does not go with state"),
         ({"state": {"watermarks": {"srk": {"column": "at"}}}}, "'srk', which is none of the sources"),
         ({"state": {"checkpoints": "hdfs://there/kept"}}, "is no directory of this machine"),
