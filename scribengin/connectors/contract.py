@@ -179,6 +179,10 @@ class SinkStreamDescriptor(Descriptor):
     resource: str
     name: str
     data: JsonObject = {}
+    number: int | None = None
+    """Which one it is of those among which the records are divided by their keys."""
+    among: int | None = None
+    """How many of these there are."""
 
 
 @dataclass(frozen=True, slots=True)

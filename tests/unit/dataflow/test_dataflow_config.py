@@ -150,6 +150,27 @@ def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
         assert "\n" not in str(refusal.value)
 
 
+def test_several_tasks_share_a_divided_sink_where_each_has_streams_of_its_own() -> None:
+    source = {"kind": "log", "logs": "in/*", "streams": 4, "partition_by": ["carrier"]}
+    sink = {"kind": "log", "log": "late", "streams": 8, "partition_by": ["code"]}
+
+    def stateful(tasks: int, read: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
+        return flow(sources={"a": read}, sinks={"late": written}, state={}, tasks=tasks)
+
+    assert load_config(stateful(2, source, sink)).tasks == 2
+    assert load_config(stateful(4, source, sink)).tasks == 4
+    assert load_config(stateful(1, source, {**sink, "streams": 3})).tasks == 1
+    uneven = "sinks.late has {} streams and sources.a {}: tasks: {} that write a divided sink must divide both numbers"
+    for refused_flow, why in (
+        (stateful(3, source, {**sink, "streams": 6}), uneven.format(6, 4, 3)),
+        (stateful(2, source, {**sink, "streams": 3}), uneven.format(3, 4, 2)),
+        (stateful(2, source, {**sink, "partition_by": ["a", "b"]}), "late is divided by a, b and sources.a by carrier"),
+    ):
+        with pytest.raises(ConfigInvalid, match=why) as refusal:
+            load_config(refused_flow)
+        assert "\n" not in str(refusal.value)
+
+
 def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:
     for content, why in (
         (None, "there is no such file"),
