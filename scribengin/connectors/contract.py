@@ -52,6 +52,9 @@ DIVIDED_BY = "scribengin divided by"
 RECORD_BYTES_MAX = 16 * 1024 * 1024
 """What a source takes of one record, unless its configuration says otherwise: a longer one could fill a worker."""
 
+BYTES_UNLIMITED = 1 << 62
+"""Of `RoundLimits`: the number of records is the limit."""
+
 Guarantee = Literal["exactly once", "at least once"]
 
 
@@ -182,6 +185,10 @@ class SinkStreamDescriptor(Descriptor):
     resource: str
     name: str
     data: JsonObject = {}
+    number: int | None = None
+    """Which one it is of those among which the records are divided by their keys."""
+    among: int | None = None
+    """How many of these there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +197,8 @@ class RoundLimits:
 
     records_max: int
     bytes_max: int
+    files_max: int | None = None
+    """So many files, where a stream is made of them."""
 
 
 class RecordSplit(Protocol):
@@ -253,6 +262,19 @@ class PlannedRange:
     end: Position
     records: int
     splits: tuple[ReadSplit, ...]
+    again: JsonObject | None = None
+    """What `plan_again` needs to find the same records, beside what every source has. None: it needs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAgain:
+    """What is kept of a planned range, to plan it again."""
+
+    start: Position
+    end: Position
+    records: int
+    again: JsonObject | None
+    """As `PlannedRange.again`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +301,14 @@ class SourceStreamReader(ABC):
 
         Raises when the position has expired (with the choices spelled out) or the data is damaged. Never skips.
         """
+
+    def plan_again(self, before: PlannedAgain) -> PlannedRange | None:
+        """A range that was planned before, by whatever process, whatever has come since: the very records of it, up
+        to the same end. None, or another end or number of records: they are not there any more.
+
+        Raises as `plan`. By default that many records from the same start are the same ones, as in a log.
+        """
+        return self.plan(before.start, RoundLimits(before.records, BYTES_UNLIMITED))
 
     @abstractmethod
     def wait(self, position: Position, timeout_s: float) -> bool:

@@ -154,7 +154,7 @@ class StateConfig(Config):
         return place
 
 
-_READ_WITH_STATE = ("log", "kafka")
+_READ_WITH_STATE = ("log", "kafka", "hdfs")
 
 
 class DataflowConfig(Config):
@@ -262,12 +262,13 @@ class DataflowConfig(Config):
                 f"errors.sink '{self.errors.sink}' is divided into streams, and error records have none of its keys: "
                 "leave `streams` and `partition_by` out"
             )
-        for name, sink in self.sinks.items():
-            if sink.division is not None and self.tasks != 1:
-                raise ValueError(
-                    f"sinks.{name}.streams goes with tasks: 1, which writes them all: leave `tasks` out, or `streams`, "
-                    "and each task writes one"
-                )
+        if self.state is None and self.tasks != 1:
+            for name, sink in self.sinks.items():
+                if sink.division is not None:
+                    raise ValueError(
+                        f"sinks.{name}.streams goes with tasks: 1, which writes them all: leave `tasks` out, or "
+                        "`streams`, and each task writes one"
+                    )
         for output in self.statements():
             if output not in self.outputs:
                 raise ValueError(f"sql names '{output}', which is none of the sinks ({', '.join(self.outputs)})")
@@ -282,6 +283,7 @@ class DataflowConfig(Config):
         self._refuse_unrepeatable_sources()
         if self.tasks is not None and self.tasks > 1:
             self._refuse_undivided_sources(self.tasks)
+            self._refuse_shared_sinks(self.tasks)
         for name in state.watermarks:
             if name not in self.sources:
                 raise ValueError(
@@ -304,8 +306,8 @@ class DataflowConfig(Config):
         for name, source in self.sources.items():
             if source.kind not in _READ_WITH_STATE:
                 raise ValueError(
-                    f"sources.{name} is of kind {source.kind}, and a dataflow with state reads logs and Kafka: have a "
-                    "dataflow without state write it to a log, and read that"
+                    f"sources.{name} is of kind {source.kind}, and a dataflow with state reads logs, Kafka and "
+                    "files: have a dataflow without state write it to a log, and read that"
                 )
             expired = getattr(source, "on_expired", "error")
             if source.kind == "kafka" and expired != "error":
@@ -347,6 +349,26 @@ class DataflowConfig(Config):
                 raise ValueError(
                     f"sources.{first[0]} is divided by {', '.join(first[1].columns)} and sources.{name} by "
                     f"{', '.join(division.columns)}: with tasks: {tasks} all are divided by the same key"
+                )
+
+    def _refuse_shared_sinks(self, tasks: int) -> None:
+        """Keys that are in task i must be those of the streams whose number is i modulo `tasks`, of a sink as of the
+        sources: `tasks` divides both numbers."""
+        source, read = next((name, one.division) for name, one in self.sources.items())
+        assert read is not None, "it is divided"
+        for name, sink in self.sinks.items():
+            if (written := sink.division) is None:
+                continue
+            if read.streams % tasks or written.streams % tasks:
+                raise ValueError(
+                    f"sinks.{name} has {written.streams} streams and sources.{source} {read.streams}: tasks: {tasks} "
+                    "that write a divided sink must divide both numbers, so that each has streams of its own"
+                )
+            if len(written.columns) != len(read.columns):
+                raise ValueError(
+                    f"sinks.{name} is divided by {', '.join(written.columns)} and sources.{source} by "
+                    f"{', '.join(read.columns)}: tasks: {tasks} share a divided sink by the key of the sources; say "
+                    "the same columns, or leave `streams` and `partition_by` out"
                 )
 
     @property

@@ -55,8 +55,8 @@ class OpenedDataflow:
         return {name: source.streams() for name, source in self.sources.items()}
 
     def sink_streams(self, count: int) -> dict[str, list[SinkStreamDescriptor]]:
-        """The first `count` streams of every sink, for as many tasks; of a divided one, which goes with one task, all
-        that it has."""
+        """The first `count` streams of every sink, for as many tasks; of a divided one all that it has, which they
+        share."""
         divisions = {name: sink.division for name, sink in self.config.sinks.items()}
         return {
             name: sink.streams(count if (division := divisions[name]) is None else division.streams)

@@ -2,8 +2,8 @@
 
 A task has at least one SourceStream and at least one SinkStream, several for a join or a split. Task k
 takes the k-th streams of every source (round robin where a source has more) and the k-th stream of every sink. A sink
-whose records are divided has more streams; then there is one task, which takes them all. The grouping may change at any
-time: positions belong to (dataflow, source stream), so a stream takes its position along.
+whose records are divided has more streams, which the tasks share in turn, as those of a source. The grouping may change
+at any time: positions belong to (dataflow, source stream), so a stream takes its position along.
 
 `missing_tasks` says which tasks are missing for the streams that there are. The first time all streams are grouped.
 Later ones, that appear while the dataflow runs, get tasks of their own behind those there are, so that nothing that

@@ -12,7 +12,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import RecordMisplaced, ScribenginError, TooManyBadRecords
+from scribengin.errors import DataflowError, RecordMisplaced, ScribenginError, TooManyBadRecords
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
 from scribengin.testing.memory.disk import MemoryDisk
@@ -124,6 +124,32 @@ class ByClock(Logs):
     """Logs, and a query that does not wait for an offer to run the batch that its state has due."""
 
     by_clock = True
+
+
+class Files(Logs):
+    """Files of lines, in one stream. Which one is next depends on what is there."""
+
+    def __init__(self, registry: Registry, directory: Path) -> None:
+        super().__init__(registry)
+        self._directory = directory
+        directory.mkdir(parents=True)
+        source = {"kind": "hdfs", "path": str(directory), "settle_s": 0}
+        self.described = {**self.described, "sources": {"src": source}}
+
+    def fill(self, number: int, keys: str) -> None:
+        with (self._directory / f"{number}.log").open("a") as file:
+            file.writelines(f"{key}\n" for key in keys)
+
+    def change(self) -> None:
+        """One file grows, one is rotated, another one has its name, and one comes that sorts before all."""
+        self.fill(1, "ea")
+        (self._directory / "0.log").rename(self._directory / "0.log.1")
+        self.fill(0, "gb")
+        (self._directory / "+.log").write_text("h\na\n")
+
+
+MORE = "eagbha"
+"""What files have more then."""
 
 
 class Topics:
@@ -391,6 +417,47 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     expected = ["a 1", "b 1", "closed 2", *["! is bad: no key"] * 2]
     assert first.delivered() == expected
     expect_taken_over(case, stops, expected)
+
+
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_died(
+    tmp_path: Path, again: bool
+) -> None:
+    """Before the next owner, or before the one after that, who died where the first one had."""
+    made = itertools.count()
+
+    def case() -> Case:
+        directory = tmp_path / str(next(made))
+        return Case(directory, lambda registry: Files(registry, directory / "in"))
+
+    for stop in passed_by(case()):
+        place = case()
+        assert isinstance(place.places, Files)
+        with at(stop, die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        place.places.change()
+        if again:
+            with at(("checkpoint.take_schemas:after", 1), die), suppress(Died):
+                place.own_to_the_end(2)
+        place.own_to_the_end(3)
+        *lines, closed = place.delivered()
+        keys = Counter("".join((*RECORDS, MORE)))
+        numbered = [f"{key} {number}" for key, many in keys.items() for number in range(1, many + 1)]
+        assert sorted(line for line in lines if "closed" not in line) == sorted(numbered), stop
+        assert closed == f"closed {keys.total()}", stop
+
+
+def test_a_file_that_is_gone_when_a_batch_reads_it_again_is_named(tmp_path: Path) -> None:
+    place = Case(tmp_path, lambda registry: Files(registry, tmp_path / "in"))
+    with at(("round.commit:after", 3), die), pytest.raises(Died):
+        place.own_to_the_end(1)
+    (tmp_path / "in/0.log").rename(tmp_path / "kept")
+    with pytest.raises(DataflowError, match=r"in/0[.]log is gone, .*: put it back to go on[.]") as found:
+        place.own_to_the_end(2)
+    assert remedy_for(found.value).remedy is Remedy.RETRY
+    (tmp_path / "kept").rename(tmp_path / "in/0.log")
+    place.own_to_the_end(3)
+    assert len(place.delivered()) == len("".join(RECORDS)) + 1
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ class LogSinkConfig(SinkConfig):
     """Create the logs that do not exist yet. False: they must be there."""
     streams: int | None = Field(default=None, ge=1, le=STREAMS_TRIED)
     """Divide the records among so many logs by `partition_by`: whoever reads one finds all records of a key there. It
-    goes with `tasks: 1`, which is the default then."""
+    goes with `tasks: 1`, which is the default then, and with several where they share keys by these very columns."""
     partition_by: tuple[str, ...] = ()
     """The columns of the output whose values say which log a record goes to, whatever machine or version writes it."""
 
@@ -110,7 +110,11 @@ class LogSink(Sink):
             )
 
     def streams(self, count: int) -> list[SinkStreamDescriptor]:
-        return [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
+        streams = [SinkStreamDescriptor(sink=self._name, resource=self.resource, name=str(k)) for k in range(count)]
+        division = self._config.division
+        if division is None:
+            return streams
+        return [one.model_copy(update={"number": k, "among": division.streams}) for k, one in enumerate(streams)]
 
     def create(self, streams: Sequence[SinkStreamDescriptor]) -> None:
         for stream in streams:

@@ -72,7 +72,7 @@ class TaskOwner:
             attempt = Attempt(self.ownership.owner, self.ownership.epoch, log_path, self.coordinator)
             with suppress(*gone):
                 writer = self._sinks[stream.sink].open_writer(stream, attempt)
-                self.writers.setdefault(stream.sink, TaskSink()).writers[log_path] = writer
+                self.writers.setdefault(stream.sink, TaskSink()).add(stream, log_path, writer)
                 writer.recover(self.logs[log_path].committed)
 
     @property

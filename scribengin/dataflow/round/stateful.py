@@ -27,15 +27,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Unpack, runtime_checkable
 
 import pyarrow as pa
 
 from scribengin.base.commit_log import CommitLog, QueryBatch
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PlannedRange, RoundLimits
-from scribengin.dataflow.config import StateConfig
+from scribengin.connectors.contract import PlannedAgain, PlannedRange
+from scribengin.dataflow.config import ErrorsConfig, RoundConfig, StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, failed_at, first_screened, screened
 from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
@@ -50,7 +50,8 @@ from scribengin.spark.stateful.query_log import QueryLog, take_schemas_along
 from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin_registry.contract import Registry
 
-_BYTES_UNLIMITED = 1 << 62
+FILES_MAX = 500
+"""So many files of a stream a round reads at most: its query keeps in its log where each of them was read."""
 _OLDER_COPY = "one of the two was brought back from an older copy; bring back the other one of that time, too"
 Offsets = Mapping[str, Offset]
 """By source."""
@@ -180,6 +181,10 @@ class StatefulRunner(TaskRounds):
         """Whether ranges are looked through before the query reads them."""
         self._bad: list[BadRecord] = []
         """What the range that was bound last is read without."""
+
+    def reconfigure(self, round_config: RoundConfig, errors: ErrorsConfig, paused: Collection[str]) -> None:
+        super().reconfigure(round_config, errors, paused)
+        self._limits = replace(self._limits, files_max=FILES_MAX)
 
     # -- owning
 
@@ -410,11 +415,10 @@ class StatefulRunner(TaskRounds):
         return [(one, plans[one.log_path]) for one in self._inputs if one.log_path in plans]
 
     def _exact(self, one: TaskInput, plan: PlannedRange) -> PlannedRange:
-        """The same range, with the end that its number of records gives: so planned again, it ends there again."""
-        return self._again(one, plan.start, plan.records) or plan
-
-    def _again(self, one: TaskInput, start: Position, records: int) -> PlannedRange | None:
-        return one.reader.plan(start, RoundLimits(records, _BYTES_UNLIMITED))
+        """The same range, with the end that it has when it is planned again."""
+        if plan.again is not None:
+            return plan
+        return one.reader.plan_again(PlannedAgain(plan.start, plan.end, plan.records, None)) or plan
 
     def _bound(self, starts: Offsets, ends: Offsets, planned: Mapping[str, PlannedRange]) -> list[BoundRange]:
         """What the sources' ranges read. Raises TooManyBadRecords, RecordMisplaced."""
@@ -492,7 +496,7 @@ class StatefulRunner(TaskRounds):
             start = _streams(starts, one.source).get(one.stream, {"at": self._start_of(one, number)})["at"]
             if end is None or end["at"] == start:
                 continue
-            plan = self._again(one, start, end["records"])
+            plan = one.reader.plan_again(PlannedAgain(start, end["at"], end["records"], end.get("again")))
             if plan is None or (plan.end, plan.records) != (end["at"], end["records"]):
                 raise CheckpointMismatch(
                     f"batch {number} in {self._log.directory} reads {end['records']} records of "
@@ -533,11 +537,19 @@ class StatefulRunner(TaskRounds):
     def _end(self, source: str, planned: Mapping[str, PlannedRange]) -> Offset:
         """Where a source's streams end once what is planned is read; as it is, if nothing is."""
         read = {
-            one.stream: {"at": plan.end, "records": plan.records}
+            one.stream: _ended(plan)
             for one in self._inputs
             if one.source == source and (plan := planned.get(one.log_path)) is not None
         }
-        return {"source": source, "streams": {**self._at[source]["streams"], **read}} if read else self._at[source]
+        if not read:
+            return self._at[source]
+        others = {s: {"at": at["at"], "records": at["records"]} for s, at in self._at[source]["streams"].items()}
+        return {"source": source, "streams": {**others, **read}}
+
+
+def _ended(plan: PlannedRange) -> dict[str, Any]:
+    """Where a stream ends, in an offset, and what it takes to plan what is read up to there again."""
+    return {"at": plan.end, "records": plan.records, **({} if plan.again is None else {"again": plan.again})}
 
 
 def _streams(offsets: Offsets, source: str) -> Mapping[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from scribengin.connectors.contract import DIVIDED_BY
+from scribengin.connectors.contract import DIVIDED_BY, Division
 from scribengin.errors import ConfigInvalid
 from scribengin.log.clients.partitioners import hash_partitioner
 from scribengin.spark.session.failures import SPARK_ERRORS, failure
@@ -84,6 +84,21 @@ def refuse_split(
                 f"{name} needs records that are in several tasks, among which they are divided by {' and '.join(by)}: "
                 "let its key have that, of each source that it reads, or leave `tasks` out"
             )
+
+
+def refuse_shared_streams(output: str, executed: Any, division: Division, inputs: Mapping[str, InputSpec]) -> None:
+    """Raises ConfigInvalid where two tasks could have records for one stream of a divided sink: unless the columns by
+    which it is divided, which are those of an `executed` plan, are the key of the sources."""
+    places = _places(executed)
+    found = [places.get(int(one.exprId().id())) for one in each(executed.output())]
+    if found == list(range(len(division.columns))):
+        return
+    by = dict.fromkeys(", ".join(spec.division.columns) for spec in inputs.values() if spec.division is not None)
+    raise ConfigInvalid(
+        f"sinks.{output}.partition_by: {', '.join(division.columns)} of the output is not the key by which sources are "
+        f"divided among tasks ({' and '.join(by)}), so that two of them would write one stream: name columns that are "
+        "that key, unchanged and in its order; or leave `streams` and `partition_by` out, and each task writes one"
+    )
 
 
 def _place_of(expressions: tuple[Any, ...], places: Places) -> int | None:

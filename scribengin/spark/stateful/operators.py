@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import scratch_directory
-from scribengin.spark.stateful.divided import refuse_split
+from scribengin.spark.stateful.divided import refuse_shared_streams, refuse_split
 from scribengin.spark.stateful.plan import each, kind, nodes
-from scribengin.spark.transform.spec import InputSpec, StateOperator
+from scribengin.spark.transform.encoding import quoted
+from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateOperator
 
 _WORDS = {
     "stateStoreSave": "aggregate",
@@ -73,6 +74,19 @@ def state_operators(frame: DataFrame, divided: Mapping[str, InputSpec] | None = 
         if divided is not None:
             refuse_split(zip(found, names, strict=True), _sides_of_key, divided)
         return tuple(_operator(frame, node, name, state) for node, name in zip(found, names, strict=True))
+
+
+def refuse_shared(
+    given: Mapping[str, DataFrame], outputs: Mapping[str, OutputSpec], inputs: Mapping[str, InputSpec]
+) -> None:
+    """As `refuse_shared_streams`, of each output that is divided; `given` are the outputs as the transformation has
+    them."""
+    for name, frame in given.items():
+        if (division := outputs[name].division) is None:
+            continue
+        key = frame.select([quoted(column) for column in division.columns])
+        with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="plan-") as directory:
+            refuse_shared_streams(name, planned(key, Path(directory) / "state").executedPlan(), division, inputs)
 
 
 def operator_names(spark: Sequence[str]) -> list[str]:

@@ -10,14 +10,16 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, struct, to_json
 from pyspark.sql.types import StructType
 
-from scribengin.errors import ConfigInvalid
-from scribengin.spark.session.failures import SPARK_ERRORS, failure
+from scribengin.errors import ConfigInvalid, DataflowBusy, ScribenginError
+from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_kinds
 from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
 
 TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
 _MAP_KEY = "user_map_key"
+_MOVED = frozenset({"FileNotFoundException", "StataDataSourceCommittedBatchUnavailable"})
+"""What Spark raises where a checkpoint, or what its metadata names by whole paths, is somewhere else by now."""
 STATE_STORE = "spark.sql.streaming.stateStore"
 STORED_AS = {
     # On disk: else state is in the heap.
@@ -64,13 +66,14 @@ class StoredState:
         self._doing = f"reading the state in {directory.removeprefix('file:')}"
 
     def stores(self) -> list[StateStore]:
-        """All of them, by operator; none before a batch is done. Raises TransformationFailed and SparkUnavailable, also
-        when the checkpoint is moved meanwhile."""
+        """All of them, by operator; none before a batch is done. Raises DataflowBusy while the checkpoint is moved to
+        its next owner, or was moved, and that one ended before it had named its files anew; TransformationFailed and
+        SparkUnavailable."""
         try:
             activate(self._session)
             rows = self._session.read.format("state-metadata").load(self._directory).collect()
         except SPARK_ERRORS as error:
-            raise failure(error, self._doing) from error
+            raise self._failure(error) from error
         operators = {row.operatorId: row.operatorName for row in rows}
         names = dict(zip(sorted(operators), operator_names([operators[one] for one in sorted(operators)]), strict=True))
         found = [store for row in rows for store in _stores_of(row, names[row.operatorId])]
@@ -86,7 +89,15 @@ class StoredState:
             chosen = _with_key(frame, store, key).select("partition_id", to_json("key"), to_json(_value(frame)))
             return [StateRow(*row) for row in chosen.limit(rows_max).collect()]
         except SPARK_ERRORS as error:
-            raise failure(error, self._doing) from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> ScribenginError:
+        if _MOVED.isdisjoint(java_kinds(error)):
+            return failure(error, self._doing)
+        return DataflowBusy(
+            f"{self._doing}: its task is being taken over, or whoever took it over ended in the middle of that: ask "
+            "again once it runs"
+        )
 
 
 def _stores_of(row: Row, operator: str) -> Iterator[StateStore]:

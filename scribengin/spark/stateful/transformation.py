@@ -23,7 +23,7 @@ from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
 from scribengin.spark.stateful.fitting import refuse_unfitting
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
-from scribengin.spark.stateful.operators import refuse_unbounded, state_operators
+from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.query_log import QueryDirectory
@@ -156,6 +156,8 @@ class StatefulTransformation:
             unioned = unite(built.encoded, self.spec.outputs)
             refuse_unread(unioned.frame, self.spec.inputs)
             operators = state_operators(unioned.frame, self.spec.inputs if state.tasks > 1 else None)
+            if state.tasks > 1:
+                refuse_shared(built.given, self.spec.outputs, self.spec.inputs)
             refuse_unbounded(operators, ", ".join(built.encoded), state.unbounded)
         return built, unioned, operators
 

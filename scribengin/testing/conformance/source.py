@@ -10,11 +10,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from scribengin.base.model import Position
+from scribengin.base.model import JsonObject, Position
 from scribengin.base.threads import background
 from scribengin.connectors.contract import (
     PAYLOAD,
     RECORD_SCHEMA,
+    PlannedAgain,
     PlannedRange,
     ReadSplit,
     RoundLimits,
@@ -45,6 +46,7 @@ def check_source(make_source: MakeSource, append: Append, *, seal: Callable[[str
         suite.an_end_has_nothing_to_read,
         suite.a_range_reads_what_was_appended,
         suite.a_range_reads_the_same_again,
+        suite.any_process_plans_a_range_again,
         suite.every_record_has_a_place_of_its_own,
         suite.limits_are_kept_and_nothing_is_skipped,
         suite.any_process_goes_on_from_a_position,
@@ -117,6 +119,25 @@ class _SourceSuite:
         expect_equal(_read(sent), first, "a range whose reader was closed")
         for split in sent:
             expect(split.size_bytes > 0 and split.records > 0, "splits say about how large they are")
+
+    def any_process_plans_a_range_again(self, stream: SourceStreamDescriptor) -> None:
+        with self._reader(stream) as reader:
+            start = _drain(reader, reader.initial_position())
+            self._append(stream.name, self._payloads(7))
+            plan = self._planned(reader, start, RoundLimits(4, 10**9))
+            again = PlannedAgain(plan.start, plan.end, plan.records, plan.again)
+            exact = plan if plan.again is not None else reader.plan_again(again)
+            if exact is None:
+                raise AssertionError("plan_again() returned None for a range that is there")
+            before = PlannedAgain(exact.start, exact.end, exact.records, _through_json(exact.again))
+        self._append(stream.name, self._payloads(3))
+        with self._reader(stream) as other:
+            found = other.plan_again(before)
+        if found is None:
+            raise AssertionError("plan_again() returned None after more was appended")
+        expect_equal(found.end, exact.end, "the end of a range that is planned again, after more was appended")
+        expect_equal(found.records, exact.records, "the number of records of a range that is planned again")
+        expect_equal(_read(found.splits), _read(exact.splits), "the records of a range that is planned again")
 
     def every_record_has_a_place_of_its_own(self, stream: SourceStreamDescriptor) -> None:
         told: list[str] = []
@@ -262,6 +283,12 @@ def _drain(reader: SourceStreamReader, position: Position) -> Position:
 def _read(splits: Sequence[ReadSplit]) -> list[bytes]:
     batches: list[pa.RecordBatch] = [batch for split in splits for batch in split.read()]
     return [payload for batch in batches for payload in batch.column(PAYLOAD).to_pylist()]
+
+
+def _through_json(again: JsonObject | None) -> JsonObject | None:
+    found: JsonObject | None = json.loads(json.dumps(again))
+    expect_equal(found, again, "PlannedRange.again after a round trip through JSON")
+    return found
 
 
 def _expect_json(position: Position) -> None:

@@ -4,6 +4,7 @@ owner dies at any of a round's effects, and when a stale one goes on.
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,7 +17,18 @@ from pyspark.sql import SparkSession
 from scribengin.errors import CheckpointMismatch, StaleOwner, TransformationFailed
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
-from tests.integration.state_flow import FAR, Died, Event, StateFlow, at, die, drain, own_to_the_end
+from tests.integration.state_flow import (
+    FAR,
+    SCHEMA,
+    Died,
+    Event,
+    StateFlow,
+    at,
+    die,
+    drain,
+    own_to_the_end,
+    payloads_of,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -73,6 +85,35 @@ def test_windows_over_several_streams_and_owners_equal_one_computation(counting:
     with counting.owner() as third:
         third.take_over()
         assert third.run_round() is None, "what is done is not done again"
+
+
+def test_windows_over_files_equal_one_computation_whoever_dies_and_whatever_comes_meanwhile(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Plain files, one of which grows and is rotated while nobody reads it, and a compressed one."""
+    events = EVENTS[:24]
+    files = tmp_path / "in"
+    files.mkdir()
+    source = {"kind": "hdfs", "path": str(files), "settle_s": 0, "format": "json", "schema_ddl": SCHEMA}
+    reading = {"sources": {"src": source}, "round": {"records_max": 12}}
+    flow = StateFlow(memory_registry, spark, tmp_path, delay_s=500, sql=COUNTS, **reading)
+    append(files / "b.log", events[:9])
+    (files / "c.gz").write_bytes(gzip.compress(b"".join(one + b"\n" for one in payloads_of(events[9:18]))))
+    with flow.owner() as first:
+        first.take_over()
+        with at_failpoint("round.commit:after", die), pytest.raises(Died):
+            first.run_round()
+    append(files / "b.log", events[18:20])
+    (files / "b.log").rename(files / "b.log.1")
+    append(files / "b.log", [*events[20:], *END])
+    append(files / "a.log", events[:3])
+    flow.run_to_the_end()
+    assert told(flow.delivered()) == windows([*events, *events[:3]])
+
+
+def append(path: Path, events: Sequence[Event]) -> None:
+    with path.open("ab") as file:
+        file.writelines(payload + b"\n" for payload in payloads_of(events))
 
 
 @pytest.mark.full

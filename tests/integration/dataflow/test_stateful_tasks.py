@@ -38,7 +38,8 @@ OTHERS: list[Event] = [(second, NAMES[second % 7], second) for second in range(2
 
 
 class TwoTasks:
-    """A dataflow that counts windows of `src`, and joins it with `other`, in two tasks, and their owners."""
+    """A dataflow that counts windows of `src`, and joins it with `other`, in two tasks, and their owners. The windows
+    go to logs among which they are divided as the sources are."""
 
     def __init__(self, registry: Registry, spark: SparkSession, directory: Path) -> None:
         logs = [f"{name}/{number}" for name in ("in", "ot") for number in range(STREAMS)]
@@ -46,11 +47,15 @@ class TwoTasks:
         self.spark = spark
         self.namespace = bound_namespace(registry, directory / "store", *logs)
         log = {"kind": "log", "format": "json", "schema_ddl": SCHEMA, "streams": STREAMS, "partition_by": ["who"]}
+        sink = {"kind": "log", "format": "json"}
         self.config = DataflowConfig.parse(
             {
                 "name": "flow",
                 "sources": {"src": {**log, "logs": "in/*"}, "other": {**log, "logs": "ot/*"}},
-                "sinks": {name: {"kind": "log", "log": name, "format": "json"} for name in ("counts", "met")},
+                "sinks": {
+                    "counts": {**sink, "log": "counts", "streams": STREAMS, "partition_by": ["who"]},
+                    "met": {**sink, "log": "met"},
+                },
                 "sql": {"counts": COUNTS, "met": MEETINGS},
                 "tasks": TASKS,
                 "round": {"records_max": 3},
@@ -88,8 +93,8 @@ class TwoTasks:
                 for owner in owners:
                     owner.close()
 
-    def delivered(self, sink: str, task: int) -> list[dict[str, Any]]:
-        with self.namespace.open_reader(f"{sink}/{task}") as reader:
+    def delivered(self, sink: str, number: int) -> list[dict[str, Any]]:
+        with self.namespace.open_reader(f"{sink}/{number}") as reader:
             batches = iter(reader.read_batch, None)
             return [json.loads(one) for batch in batches for one in batch.column("payload").to_pylist()]
 
@@ -126,10 +131,10 @@ def test_two_tasks_give_out_what_one_computation_does_also_when_one_is_taken_ove
         for owner in owners:
             drain(owner)
             owner.release()
-    counts = [flow.delivered("counts", task) for task in range(TASKS)]
-    assert told([one for of_task in counts for one in of_task]) == windows(EVENTS)
-    keys = [{one["who"] for one in of_task} for of_task in counts]
-    assert keys == [{who for who in NAMES if stream_of(who) % TASKS == task} for task in range(TASKS)]
+    counts = [flow.delivered("counts", stream) for stream in range(STREAMS)]
+    assert told([one for of_stream in counts for one in of_stream]) == windows(EVENTS)
+    keys = [{one["who"] for one in of_stream} for of_stream in counts]
+    assert keys == [{who for who in NAMES if stream_of(who) == stream} for stream in range(STREAMS)]
     met = sorted((one["n"], one["m"]) for task in range(TASKS) for one in flow.delivered("met", task))
     assert met == meetings([*EVENTS, *ends], [*OTHERS, *ends])
 

@@ -139,6 +139,50 @@ def test_sources_whose_keys_are_no_keys_or_of_two_kinds_are_refused(spark: Spark
 
 
 @pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        (f"SELECT id, who, count(*) AS many FROM src GROUP BY {HOURS}, who, id", ("who", "id")),
+        (f"SELECT who AS w, cast(id AS BIGINT) AS i, max(n) AS n FROM src GROUP BY {HOURS}, who, id", ("w", "i")),
+        (f"SELECT l.* FROM src l LEFT JOIN src r ON l.who = r.who AND l.id = r.id AND {SOON}", ("who", "id")),
+        ("SELECT who, id, n FROM src UNION ALL SELECT who, id, -n FROM src", ("who", "id")),
+    ],
+)
+def test_several_tasks_share_a_sink_that_is_divided_by_the_key_of_the_sources(
+    spark: SparkSession, sql: str, columns: tuple[str, ...]
+) -> None:
+    assert sharing(spark, sql, *columns).check().outputs
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("SELECT who, id, n FROM src", ("id", "who")),
+        ("SELECT who, id, n FROM src", ("who", "n")),
+        ("SELECT upper(who) AS who, id, n FROM src", ("who", "id")),
+        ("SELECT who, cast(id AS STRING) AS id FROM src", ("who", "id")),
+        ("SELECT who, id FROM src UNION ALL SELECT who, n FROM src", ("who", "id")),
+        (f"SELECT r.who, r.id FROM src l LEFT JOIN src r ON l.who = r.who AND l.id = r.id AND {SOON}", ("who", "id")),
+    ],
+)
+def test_a_sink_that_is_divided_by_anything_else_has_one_task(
+    spark: SparkSession, sql: str, columns: tuple[str, ...]
+) -> None:
+    by = ", ".join(columns)
+    said = rf"sinks.out.partition_by: {by} of the output is not the key by which sources are divided .* \(who, id\)"
+    with pytest.raises(ConfigInvalid, match=said) as refused:
+        sharing(spark, sql, *columns).check()
+    assert "\n" not in str(refused.value)
+    assert sharing(spark, sql, *columns, tasks=1).check().outputs
+
+
+def sharing(spark: SparkSession, sql: str, *columns: str, tasks: int = 2) -> StatefulTransformation:
+    outputs = [OutputSpec("out", "json", division=Division(8, columns))]
+    made = spec(sql={"out": sql}, inputs=[source("src", "who", "id")], outputs=outputs)
+    state = StateSpec(2, 64, {"src": WatermarkSpec("at", 1)}, tasks=tasks)
+    return StatefulTransformation.load(replace(made, state=state), spark)
+
+
+@pytest.mark.parametrize(
     ("columns", "key"), [(("who",), "a{}"), (("id", "who"), "{}\x1fa{}"), (("_key",), "k{}"), (("id",), "{}")]
 )
 def test_the_first_record_in_a_wrong_stream_is_found(spark: SparkSession, columns: tuple[str, ...], key: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.errors import CheckpointMismatch
+from scribengin.errors import CheckpointMismatch, DataflowBusy
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin.spark.stateful.stored import TIMERS, StoredState
@@ -115,6 +115,12 @@ def test_a_processor_is_compared_variable_by_variable_and_read(
         "rows": ['{"second":31,"n":4}'],
         TIMERS: ['{"expiration_timestamp_ms":40000}'],
     }
+    moved = StoredState(str(query.rename(tmp_path / "moved")), spark)  # as by an owner who came no further than that
+    assert {(store.operator, store.name) for store in moved.stores()} == set(kept)
+    for state in (moved, stored):
+        with pytest.raises(DataflowBusy, match="its task is being taken over, or whoever") as refused:
+            state.rows(kept["processor", "kept"], {"who": "a"}, 9)
+        assert "\n" not in str(refused.value)
 
 
 def test_where_nothing_is_kept_yet_everything_fits(

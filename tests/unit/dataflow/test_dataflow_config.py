@@ -104,6 +104,7 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     two = {"out": log, "other": {"kind": "log", "log": "other"}}
     both = stateful(sources={"src": topic}, sinks=two, sql=dict.fromkeys(two, "SELECT 1"))
     assert load_config(both).outputs == ["out", "other"]
+    assert load_config(stateful(sources={"src": {"kind": "hdfs", "path": "/in"}})).tasks == 1
     routed = {"sinks": {"out": log, "bad": {"kind": "log", "log": "bad"}}, "errors": {"action": "route", "sink": "bad"}}
     assert load_config(stateful(**routed)).outputs == ["out"]
     kept = load_config(stateful(state={"checkpoints": "/kept", "watermarks": {"src": {"column": "at"}}})).state
@@ -114,7 +115,7 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
     assert on_hdfs.checkpoints == "hdfs://nameservice1/kept"
     for changes, why in (
         ({"tasks": 2}, "sources.src has none: leave `tasks` out"),
-        ({"sources": {"src": {"kind": "hdfs", "path": "/in"}}}, "reads logs and Kafka: have a dataflow without"),
+        ({"sources": {"src": {"kind": "spark", "spark_format": "jdbc"}}}, "reads logs, Kafka and files: have a"),
         ({"sources": {"src": {**topic, "on_expired": "latest"}}}, "on_expired: latest does not go with state"),
         ({"state": {"watermarks": {"srk": {"column": "at"}}}}, "'srk', which is none of the sources"),
         ({"state": {"checkpoints": "s3://there/kept"}}, "'s3://there/kept' is neither a directory nor on hdfs://"),
@@ -147,6 +148,27 @@ def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
         (stateful(a={**divided, "partition_by": ["day", "day"]}), "partition_by names a column twice: day, day"),
         (stateful(a={**divided, "streams": None}), "streams and partition_by go together"),
         (flow(sources={"a": divided}), "sources.a.partition_by goes with `state`"),
+    ):
+        with pytest.raises(ConfigInvalid, match=why) as refusal:
+            load_config(refused_flow)
+        assert "\n" not in str(refusal.value)
+
+
+def test_several_tasks_share_a_divided_sink_where_each_has_streams_of_its_own() -> None:
+    source = {"kind": "log", "logs": "in/*", "streams": 4, "partition_by": ["carrier"]}
+    sink = {"kind": "log", "log": "late", "streams": 8, "partition_by": ["code"]}
+
+    def stateful(tasks: int, read: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
+        return flow(sources={"a": read}, sinks={"late": written}, state={}, tasks=tasks)
+
+    assert load_config(stateful(2, source, sink)).tasks == 2
+    assert load_config(stateful(4, source, sink)).tasks == 4
+    assert load_config(stateful(1, source, {**sink, "streams": 3})).tasks == 1
+    uneven = "sinks.late has {} streams and sources.a {}: tasks: {} that write a divided sink must divide both numbers"
+    for refused_flow, why in (
+        (stateful(3, source, {**sink, "streams": 6}), uneven.format(6, 4, 3)),
+        (stateful(2, source, {**sink, "streams": 3}), uneven.format(3, 4, 2)),
+        (stateful(2, source, {**sink, "partition_by": ["a", "b"]}), "late is divided by a, b and sources.a by carrier"),
     ):
         with pytest.raises(ConfigInvalid, match=why) as refusal:
             load_config(refused_flow)

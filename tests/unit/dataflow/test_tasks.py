@@ -39,6 +39,12 @@ def test_the_one_task_of_a_divided_sink_takes_all_its_streams() -> None:
     assert [s.name for s in task.sinks] == [str(k) for k in range(8)]
 
 
+def test_several_tasks_share_the_streams_of_a_divided_sink_as_those_of_a_source() -> None:
+    tasks = split_into_tasks(sources(a=4), sinks(8), 2)
+    assert [[s.name for s in task.sources] for task in tasks] == [["a-0", "a-2"], ["a-1", "a-3"]]
+    assert [[s.name for s in task.sinks] for task in tasks] == [["0", "2", "4", "6"], ["1", "3", "5", "7"]]
+
+
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 40))
 def test_every_source_stream_is_in_exactly_one_task(a: int, b: int, wanted: int) -> None:
     streams = sources(a=a, b=b)

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from scribengin.base.clock import Clock
 from scribengin.base.model import Position
-from scribengin.connectors.contract import PlannedRange, ReadSplit, RoundLimits, SourceStreamReader
+from scribengin.connectors.contract import PlannedAgain, PlannedRange, ReadSplit, RoundLimits, SourceStreamReader
 from scribengin.connectors.files.formats.reading import MARK_BYTES, FileReading, FileToRead, Scanned, mark_of
 from scribengin.connectors.files.matching import Question, match
+from scribengin.connectors.files.source.again import ReadFile, kept, read_before
 from scribengin.connectors.files.source.finished import FinishedFiles, fold
 from scribengin.connectors.files.source.listing import Listed, Listing, Stillness
 from scribengin.connectors.files.source.position import INLINE_BYTES_MAX, FilePosition, SeenFile, Unread
@@ -58,6 +59,8 @@ class _Picked:
     read: dict[str, SeenFile] = field(default_factory=dict)
     done: dict[str, SeenFile] = field(default_factory=dict)
     splits: list[ReadSplit] = field(default_factory=list)
+    pieces: list[ReadFile] = field(default_factory=list)
+    """Where that is found again."""
     records: int = 0
     size_bytes: int = 0
 
@@ -120,7 +123,34 @@ class FileStreamReader(SourceStreamReader):
         given = end.to_position(what=self._what)
         self._go_on(standing, end, given)
         self._ours = (position, given)
-        return PlannedRange(position, given, picked.records, tuple(picked.splits))
+        return PlannedRange(position, given, picked.records, tuple(picked.splits), kept(picked.pieces))
+
+    def plan_again(self, before: PlannedAgain) -> PlannedRange | None:
+        """As of any source. Of the files nothing but what `before.again` names is looked at."""
+        if before.again is None:
+            return super().plan_again(before)
+        splits: list[ReadSplit] = []
+        records = 0
+        for piece in read_before(before.again, what=self._what):
+            scanned = self._scan_again(piece)
+            splits += scanned.splits
+            records += scanned.records
+        return PlannedRange(before.start, before.end, records, tuple(splits), before.again)
+
+    def _scan_again(self, piece: ReadFile) -> Scanned:
+        file = piece.to_read()
+        reading = self._readings.of(piece.url)
+        limits = RoundLimits(_MANY if reading.grows else piece.end - piece.first, _MANY)
+        try:
+            scanned = reading.scan(file, piece.first, limits, alone=True)
+        except FileNotFoundError:
+            raise DataflowError(f"{file.url} was deleted while it was read; put it back to go on") from None
+        if scanned.end != piece.end:
+            raise DataflowError(
+                f"{file.url} was read from {piece.first} to {piece.end}, and what is there now ends at {scanned.end}: "
+                "it was changed; put it back as it was"
+            )
+        return scanned
 
     def wait(self, position: Position, timeout_s: float) -> bool:
         deadline_s = self._clock.monotonic_s() + timeout_s
@@ -289,7 +319,7 @@ class FileStreamReader(SourceStreamReader):
         picked = _Picked()
         for unread in standing.unread:
             left = RoundLimits(limits.records_max - picked.records, limits.bytes_max - picked.size_bytes)
-            if left.records_max < 1 or left.bytes_max < 1:
+            if left.records_max < 1 or left.bytes_max < 1 or len(picked.pieces) == limits.files_max:
                 break
             self._pick_file(picked, unread, standing.listed, left)
         return picked
@@ -300,15 +330,17 @@ class FileStreamReader(SourceStreamReader):
         if found is None:
             return
         file, scanned = found
-        modified_ms = 0 if self._is_just_written(info) else info.modified_ms  # 0: to be looked at again
-        known = partial(SeenFile, modified_ms=modified_ms, identity=info.identity)
-        if self._grows(info.name):
+        grows = self._grows(info.name)
+        size = scanned.end if grows else info.size_bytes
+        is_done = scanned.complete and not grows
+        if scanned.records or is_done:
+            modified_ms = 0 if self._is_just_written(info) else info.modified_ms  # 0: to be looked at again
+            mark = file.mark(size)
+            half_read = None if grows or is_done else scanned.end
+            known = SeenFile(size, modified_ms, mark, info.identity, half_read)
+            (picked.done if is_done else picked.read)[info.name] = known
             if scanned.records:
-                picked.read[info.name] = known(scanned.end, mark=file.mark(scanned.end))
-        elif scanned.complete:
-            picked.done[info.name] = known(info.size_bytes, mark=file.mark(info.size_bytes))
-        elif scanned.records:
-            picked.read[info.name] = known(info.size_bytes, mark=file.mark(info.size_bytes), records=scanned.end)
+                picked.pieces.append(ReadFile(file.url, info.identity, mark, size, unread.offset, scanned.end))
         picked.splits += scanned.splits
         picked.records += scanned.records
         picked.size_bytes += scanned.size_bytes
