@@ -6,14 +6,17 @@ Clients of other people have no limit of their own, or do not keep it: `call_wit
 Its thread lives only while there is something to do, so many idle writers cost nothing, and appends never wait for it.
 It needs no lock of the log's: every step is safe at any time, by anybody. What fails does not fail the writer; it is
 kept where the operator sees it (`LogWriter.maintenance_failure` and a counter) and tried again after the next segment.
+
+`LightFuture` is a future of which there may be very many: one for each record that waits for the disk.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import TypeVar
+from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures._base import FINISHED, RUNNING
+from typing import Any, TypeVar
 
 from scribengin_registry.threads import background as background
 from scribengin_registry.threads import delayed as delayed
@@ -37,6 +40,76 @@ def call_with_limit(call: Callable[[], _T], limit_s: float) -> _T:
     if not wait([outcome], limit_s).done:
         raise TimeoutError(f"no answer for {limit_s:g} s")
     return outcome.result()
+
+
+_MAKING = threading.Lock()
+"""Held for as long as it takes to see whether somebody waits for a future."""
+_NO_CALLBACKS: list[Callable[[Future[Any]], object]] = []
+"""Of every future that has none. Nobody adds to it."""
+
+
+class LightFuture(Future[_T]):
+    """As Future, once it runs: it cannot be cancelled. What waiting takes (a condition, its lock, a queue) is made when
+    somebody waits. So one that is only called back takes 120 bytes and not 1,600, and is one object for Python's
+    collector. With 10,000 futures under way that collector took more time than all else that a client does.
+    """
+
+    def __init__(self) -> None:
+        self._state = RUNNING
+        self._result = None
+        self._exception = None
+        self._waited: threading.Condition | None = None
+        self._done_callbacks: list[Callable[[Future[_T]], object]] = _NO_CALLBACKS
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]  # whoever asks for it waits
+        with _MAKING:
+            if self._waited is None:
+                self._waiters = []
+                self._done_callbacks = list(self._done_callbacks)
+                self._waited = threading.Condition()
+            return self._waited
+
+    def done(self) -> bool:
+        return self._state == FINISHED
+
+    def result(self, timeout: float | None = None) -> _T:
+        if self._state == FINISHED and self._exception is None:
+            return self._result  # type: ignore[return-value]  # it has one
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return self._exception if self._state == FINISHED else super().exception(timeout)
+
+    def add_done_callback(self, fn: Callable[[Future[_T]], object]) -> None:
+        with _MAKING:
+            light = self._waited is None and self._state != FINISHED
+            if light:
+                self._done_callbacks = [*self._done_callbacks, fn]
+        if not light:
+            super().add_done_callback(fn)
+
+    def set_result(self, result: _T) -> None:
+        if not self._finish(result, None):
+            super().set_result(result)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        if not self._finish(None, exception):
+            super().set_exception(exception)
+
+    def _finish(self, result: _T | None, exception: BaseException | None) -> bool:
+        """False: somebody waits, and is to be told."""
+        with _MAKING:
+            if self._waited is not None:
+                return False
+            if self._state == FINISHED:
+                raise InvalidStateError("it has finished before")
+            self._result = result
+            self._exception = exception
+            self._state = FINISHED
+        if self._done_callbacks:
+            self._invoke_callbacks()  # type: ignore[attr-defined]  # of Future, which keeps it to itself
+        return True
 
 
 class BackgroundWork:

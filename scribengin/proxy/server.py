@@ -22,6 +22,8 @@ from scribengin.proxy.wire.requests import TLS_SCHEME, TOKEN_HEADER
 from scribengin_registry.contract import Registry
 
 _BEARER = "Bearer "
+_LOGS_AT_ONCE = 4
+"""So many logs are written at the same time: the disk syncs as many files in the time of one or two."""
 
 
 class _SentToken(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
@@ -62,7 +64,7 @@ class ProxyServer(ClosedAtExit):
         config = config or ProxyConfig()
         access = rules_of(config.access)
         self._server = _listening(config)
-        self._threads = CommitThread()
+        self._threads = CommitThread(threads_max=_LOGS_AT_ONCE)
         try:
             self._namespace = LogNamespace.open(uri, registry=registry, commit_thread=self._threads)
         except BaseException:

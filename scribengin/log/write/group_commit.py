@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from scribengin.base.clock import Clock
-from scribengin.base.threads import background
+from scribengin.base.threads import LightFuture, background
 from scribengin.errors import LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -30,7 +30,7 @@ from scribengin.log.write.senders import PendingShared, Senders
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
 """A larger group would write no faster, and its first record would wait longer. A single batch may be larger."""
-_FUTURE_BYTES = 1536
+_FUTURE_BYTES = 512
 """What a record that was written by itself takes in memory while it waits: its future, mostly."""
 
 
@@ -76,8 +76,8 @@ class GroupCommit:
         self._failure: BaseException | None = None
         self._failure_raised = self._stopping = self._held = False
         self._commit_thread = commit_thread
-        self._writing = False
-        """Whether the commit thread is writing a group."""
+        self._writing: threading.Thread | None = None
+        """The thread of the commit thread's that is writing a group of this log."""
         self._thread: threading.Thread | None = None
         if self._keep_alive_s:
             with self._changed:
@@ -202,9 +202,9 @@ class GroupCommit:
         self._drop(dropped, self._closed())
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
-        if self._commit_thread is not None and not self._commit_thread.is_current:
+        if self._writing is not threading.current_thread():
             with self._changed:
-                self._changed.wait_for(lambda: not self._writing)
+                self._changed.wait_for(lambda: self._writing is None)
 
     def turn(self) -> float | None:
         """On the commit thread: write the group that is due now, if one is. As `TakesTurns.turn`."""
@@ -215,12 +215,12 @@ class GroupCommit:
             if wait_s != 0:
                 return wait_s
             group = self._group()
-            self._writing = True
+            self._writing = threading.current_thread()
         try:
             return 0.0 if self._commit(group) else None
         finally:
             with self._changed:
-                self._writing = False
+                self._writing = None
                 self._changed.notify_all()
 
     def _admit(self, records: int) -> None:
@@ -482,8 +482,7 @@ class PendingRecords:
 
     def add(self, record: Record, body_bytes: int) -> tuple[Future[DLSN], int]:
         """Take a record of that size. Its future, and how many bytes of memory it holds until it is written."""
-        future: Future[DLSN] = Future()
-        future.set_running_or_notify_cancel()  # what is on its way to the disk cannot be called back
+        future: Future[DLSN] = LightFuture()
         if self._durable:
             self._futures.append(future)
         else:

@@ -15,6 +15,7 @@ from scribengin.log.store.opening import open_store
 from scribengin.proxy.client.credentials import ProxyCredentials, says_token
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.segments import ProxiedSegmentStore, SegmentQuestions
+from scribengin.proxy.client.sending import LogSenders
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.client.writer import ProxiedWriter
 from scribengin.proxy.config import ProxyClientConfig
@@ -52,6 +53,7 @@ class ProxiedNamespace(LogNamespace):
             registry, path, descriptor, config, clock, own=own, create_if_missing=create_if_missing, store=store
         )
         self._delivery = delivery
+        self._senders = LogSenders(delivery)
         self._questions = questions
         self._names_by_proxies = names_by_proxies
 
@@ -130,7 +132,7 @@ class ProxiedNamespace(LogNamespace):
             self._create_missing(name)
         pause = threading.Event() if cancel is None else cancel
         self._delivery.ask(AskRequest("open", metadata.log), pause=pause.wait, patience_s=timeout_s)
-        return ProxiedWriter(self._delivery, metadata.log, metadata.descriptor().config)
+        return ProxiedWriter(self._senders, self._delivery, metadata.log, metadata.descriptor().config)
 
     def create(self, name: str, config: LogConfig | None = None) -> LogDescriptor:
         """As LogNamespace.create. Raises ProxyUnreachable, too."""

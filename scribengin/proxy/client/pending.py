@@ -1,49 +1,69 @@
-"""What waits in a client's writer to be sent, and who is told what became of it."""
+"""What waits in a client to be sent, and who is told what became of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from scribengin.base.threads import LightFuture
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.records import Record, body_of_records
 from scribengin.log.write.results import Ack, SlotRange
 
-FUTURE_BYTES = 1536
+FUTURE_BYTES = 512
 """What a record that was written by itself takes in memory while it waits: its future, mostly."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class WriterShare:
+    """What one of the writers that send together has under way, and how it stands. Guarded by the sender's lock."""
+
+    durable: bool
+    """Whether futures wait until records are durable. Else the first error ends the writer: nobody else hears of it."""
+    pending_bytes: int = 0
+    pending_units: int = 0
+    last_dlsn: DLSN = DLSN.INVALID
+    failure: BaseException | None = None
+    failure_raised: bool = False
+    closed: bool = False
+
+
 class SingleRecord:
     """A record that was written by itself. With `txids` it has a transaction id of its own."""
 
-    record: Record
-    txids: bool
-    future: Future[DLSN] = field(default_factory=Future)
+    __slots__ = ("future", "held_bytes", "owner", "record", "size_bytes", "txids")
     records = 1
     alone = False
 
-    @property
-    def size_bytes(self) -> int:
-        return self.record.size_bytes
+    def __init__(self, owner: WriterShare, record: Record, txids: bool) -> None:
+        self.owner = owner
+        self.record = record
+        self.txids = txids
+        self.future: Future[DLSN] = LightFuture()
+        self.size_bytes = record.size_bytes
+        self.held_bytes = self.size_bytes + FUTURE_BYTES
 
     def written(self, runs: Sequence[SlotRange]) -> None:
         if not self.future.done():
-            self.future.set_result(runs[0].first)
+            with suppress(InvalidStateError):  # its writer is being aborted by another thread
+                self.future.set_result(runs[0].first)
 
     def fail(self, error: BaseException) -> None:
         if not self.future.done():
-            self.future.set_exception(error)
+            with suppress(InvalidStateError):
+                self.future.set_exception(error)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BatchPart:
     """Records of a batch that go together. `alone`: in a request of their own. `last`: the batch ends with them."""
 
+    owner: WriterShare
     body: pa.RecordBatch
     txids: bool
     ack: Ack[Any]
@@ -54,6 +74,10 @@ class BatchPart:
     @property
     def records(self) -> int:
         return int(self.body.num_rows)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.size_bytes
 
     def written(self, runs: Sequence[SlotRange]) -> None:
         self.ack.written(runs, last=self.last)
@@ -85,14 +109,23 @@ def body_of(units: Sequence[Unit]) -> pa.RecordBatch:
 
 def places_of(units: Sequence[Unit], runs: Sequence[SlotRange]) -> Iterator[tuple[Unit, list[SlotRange]]]:
     """Where the records of each stand, if those of all stand in `runs`, in order."""
-    left = list(reversed(runs))
+    left = iter(runs)
+    (segment, entry, slot), unused = next(left)
     for unit in units:
-        found, missing = [], unit.records
+        found = []
+        missing = unit.records
         while missing:
-            run = left.pop()
-            taken = min(missing, run.records)
-            found.append(SlotRange(run.first, taken))
-            if taken < run.records:
-                left.append(SlotRange(run.first._replace(slot=run.first.slot + taken), run.records - taken))
+            if not unused:
+                (segment, entry, slot), unused = next(left)
+            taken = min(missing, unused)
+            found.append(SlotRange(DLSN(segment, entry, slot), taken))
+            slot += taken
+            unused -= taken
             missing -= taken
         yield unit, found
+
+
+def rest_of(queue: Iterable[Unit], units: Iterable[Unit]) -> list[Unit]:
+    """What the queue holds of the batches that the units are of."""
+    acks = {id(unit.ack) for unit in units if isinstance(unit, BatchPart)}
+    return [unit for unit in queue if isinstance(unit, BatchPart) and id(unit.ack) in acks] if acks else []

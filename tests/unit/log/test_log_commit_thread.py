@@ -56,6 +56,61 @@ def test_what_said_a_time_gets_a_turn_then_and_one_only() -> None:
     assert done == ["timed"] * 3
 
 
+def test_a_few_threads_give_turns_at_the_same_time_but_never_to_the_same_log() -> None:
+    together = threading.Barrier(2)
+    overlapping: list[str] = []
+
+    class Taking:
+        def __init__(self) -> None:
+            self.turns = 0
+            self._taking = threading.Lock()
+            self.ended = threading.Event()
+
+        def turn(self) -> float | None:
+            if not self._taking.acquire(blocking=False):
+                overlapping.append("two turns of one log")
+                return None
+            self.turns += 1
+            if self.turns == 1:
+                together.wait(120)
+                thread.wake(self)  # while it takes its turn: it gets another one afterwards
+            else:
+                self.ended.set()
+            self._taking.release()
+            return None
+
+    with CommitThread(threads_max=2) as thread:
+        logs = [Taking() for _ in range(2)]
+        for log in logs:
+            thread.wake(log)
+        assert all(log.ended.wait(120) for log in logs)
+    assert not overlapping
+    assert [log.turns for log in logs] == [2, 2]
+
+
+def test_no_more_threads_begin_than_are_allowed() -> None:
+    before = set(threading.enumerate())
+    gate = threading.Event()
+    with CommitThread(threads_max=3) as thread:
+        waiting = [threading.Event() for _ in range(10)]
+
+        class Waits:
+            def __init__(self, begun: threading.Event) -> None:
+                self._begun = begun
+
+            def turn(self) -> None:
+                self._begun.set()
+                assert gate.wait(120)
+
+        for begun in waiting:
+            thread.wake(Waits(begun))
+        assert all(begun.wait(120) for begun in waiting[:3])
+        names = [one.name for one in set(threading.enumerate()) - before]
+        assert names.count("log-commit") == 3
+        gate.set()
+        assert all(begun.wait(120) for begun in waiting)
+
+
 def test_a_thread_that_never_gave_a_turn_ends() -> None:
     thread = CommitThread()
     thread.close()

@@ -13,7 +13,7 @@ from scribengin.errors import Fenced, LogNotFound, OverCapacity, ProxyUnreachabl
 from scribengin.log import DLSN
 from scribengin.log.format.records import Record
 from scribengin.log.write.results import SlotRange
-from scribengin.proxy.client.pending import SingleRecord, places_of
+from scribengin.proxy.client.pending import SingleRecord, WriterShare, places_of
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
 from scribengin.proxy.state.resend import Lost, NotSent, SendAgain, SenderState, Sent
 from scribengin.proxy.state.routes import ProxyRoutes
@@ -161,6 +161,6 @@ def test_places_are_dealt_out_in_order(counts: list[int], cuts: set[int]) -> Non
     total = sum(counts)
     edges = sorted({0, total, *(cut for cut in cuts if cut < total)})
     runs = [SlotRange(DLSN(1, start, 0), end - start) for start, end in itertools.pairwise(edges)]
-    units = [SingleRecord(Record(0, None, None, b"x"), False) for _ in range(total)]
+    units = [SingleRecord(WriterShare(True), Record(0, None, None, b"x"), False) for _ in range(total)]
     dealt = [places[0].first for _unit, places in places_of(units, runs)]
     assert dealt == [DLSN(1, run.first.entry, slot) for run in runs for slot in range(run.records)]

@@ -1,0 +1,171 @@
+"""One sender for all writers of a log in a client: what goes together, and whose the errors are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from scribengin.errors import LogClosed, OverCapacity, ProxyUnreachable, ScribenginError, TransactionIdOutOfOrder
+from scribengin.log import DLSN, LogConfig
+from scribengin.log.write.results import SlotRange
+from scribengin.proxy import ProxiedWriter, ProxyClientConfig
+from scribengin.proxy.client.delivery import ProxyDelivery
+from scribengin.proxy.client.sending import LogSenders
+from scribengin.proxy.state.resend import Lost, NotSent, SenderState, Sent
+from scribengin.testing.clocks import ManualClock
+from scribengin.testing.log_samples import payload_batch
+
+LOG = "flights"
+
+
+class Proxy:
+    """Takes requests when it is let, and answers as `fate` says of their payloads."""
+
+    def __init__(self) -> None:
+        self.config = ProxyClientConfig()
+        self.clock = ManualClock()
+        self.open = threading.Event()
+        self.came = threading.Event()
+        self.requests: list[list[bytes]] = []
+        self.senders: list[bytes] = []
+        self.fate: Callable[[list[bytes]], ScribenginError | None] = lambda _payloads: None
+        self.lost = False
+
+    def send(
+        self, state: SenderState, log: str, body: pa.RecordBatch, *, txids: bool, pause: Callable[[float], object]
+    ) -> Sent | NotSent | Lost:
+        assert log == LOG
+        self.came.set()
+        while not self.open.wait(0.01):
+            if pause(0.0):
+                return Lost(LogClosed("nobody waits"))
+        payloads = body.column("payload").to_pylist()
+        self.requests.append(payloads)
+        self.senders.append(state.sender)
+        error = self.fate(payloads)
+        if error is None:
+            return Sent((SlotRange(DLSN(1, len(self.requests), 0), body.num_rows),))
+        return Lost(error) if self.lost else NotSent(error)
+
+
+class Place:
+    def __init__(self) -> None:
+        self.proxy = Proxy()
+        self.delivery = cast("ProxyDelivery", self.proxy)
+        self.senders = LogSenders(self.delivery)
+
+    def writer(self, **config: object) -> ProxiedWriter:
+        parsed = LogConfig.parse(config, source="a test")
+        return ProxiedWriter(self.senders, self.delivery, LOG, parsed)
+
+    def held(self, writer: ProxiedWriter) -> None:
+        """A request of that writer is under way, and stays so until the proxy is opened."""
+        writer.write(b"first")
+        assert self.proxy.came.wait(60)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_what_is_written_while_a_request_is_under_way_goes_together_whosever_it_is(place: Place) -> None:
+    one, other = place.writer(), place.writer()
+    place.held(one)
+    futures = [writer.write(b"%d" % n) for n in range(10) for writer in (one, other)]
+    place.proxy.open.set()
+    assert [future.result(60) for future in futures] == [DLSN(1, 2, slot) for slot in range(20)]
+    assert place.proxy.requests == [[b"first"], [b"%d" % n for n in range(10) for _ in range(2)]]
+    assert len(set(place.proxy.senders)) == 1
+    assert one.flush() == DLSN(1, 2, 18)
+    assert other.flush() == DLSN(1, 2, 19)
+
+
+def test_what_is_refused_is_refused_to_whose_it_is(place: Place) -> None:
+    """Of 33 records, the one is found in a few requests, and the others keep their order."""
+    one, other = place.writer(), place.writer()
+    place.proxy.fate = lambda payloads: TransactionIdOutOfOrder("no") if b"bad" in payloads else None
+    place.held(one)
+    good = [one.write(b"%d" % n) for n in range(16)]
+    bad = other.write(b"bad")
+    good += [one.write(b"%d" % n) for n in range(16, 32)]
+    place.proxy.open.set()
+    places = [future.result(60) for future in good]
+    assert isinstance(bad.exception(60), TransactionIdOutOfOrder)
+    assert places == sorted(places)
+    written = [payload for request in place.proxy.requests if b"bad" not in request for payload in request]
+    assert written == [b"first", *(b"%d" % n for n in range(32))]
+    assert len(place.proxy.requests) < 16
+    assert not other.failed
+    other.write(b"good").result(60)
+
+
+def test_what_all_are_refused_for_is_not_tried_one_by_one(place: Place) -> None:
+    writer = place.writer()
+    place.held(writer)
+    futures = [writer.write(b"x") for _ in range(100)]
+    batch = writer.write_bulk(payload_batch([b"y"] * 10))
+    place.proxy.fate = lambda _payloads: OverCapacity("too fast")
+    place.proxy.open.set()
+    assert all(isinstance(future.exception(60), OverCapacity) for future in futures)
+    assert isinstance(batch.exception(60), OverCapacity)
+    assert len(place.proxy.requests) == 2
+
+
+def test_what_nobody_knows_the_fate_of_ends_its_writers_and_no_others(place: Place) -> None:
+    one, other = place.writer(), place.writer()
+    place.proxy.lost = True
+    place.proxy.fate = lambda payloads: ProxyUnreachable("gone") if b"first" in payloads else None
+    place.held(one)
+    behind = one.write(b"behind")
+    goes_on = other.write(b"goes on")
+    place.proxy.open.set()
+    assert goes_on.result(60)
+    assert isinstance(behind.exception(60), ProxyUnreachable)
+    with pytest.raises(ProxyUnreachable):
+        one.write(b"more")
+    one.close()
+    other.close()
+    assert place.proxy.requests == [[b"first"], [b"goes on"]]
+    assert len(set(place.proxy.senders)) == 2, "the others go on as a new sender"
+
+
+def test_a_writer_that_is_aborted_takes_only_its_own_records_along(place: Place) -> None:
+    one, other = place.writer(), place.writer()
+    place.held(other)
+    dropped = one.write(b"dropped")
+    stays = other.write(b"stays")
+    one.abort()
+    assert isinstance(dropped.exception(60), LogClosed)
+    place.proxy.open.set()
+    assert stays.result(60)
+    other.close()
+    assert place.proxy.requests == [[b"first"], [b"stays"]]
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_given_up(place: Place) -> None:
+    writer = place.writer()
+    place.held(writer)
+    writer.abort()
+    other = place.writer()
+    place.proxy.open.set()
+    assert other.write(b"after it").result(60)
+    other.close()
+
+
+def test_a_writer_waits_for_room_of_its_own(place: Place) -> None:
+    one, other = place.writer(pending_bytes_max=1024), place.writer(pending_bytes_max=1024)
+    place.held(one)
+    full = threading.Thread(target=lambda: [one.write(bytes(600)).done() for _ in range(3)])
+    full.start()
+    future = other.write(bytes(10))
+    assert not future.done()
+    place.proxy.open.set()
+    full.join(60)
+    one.close()
+    other.close()
+    assert sum(len(request) for request in place.proxy.requests) == 5
