@@ -1,6 +1,8 @@
 """Fixtures for all folders of tests. Each server has its module in `tests/servers`."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,7 +12,7 @@ from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
 from tests.servers.cold import cold_log
 from tests.servers.hadoop import hdfs, own_hdfs, own_yarn, yarn
-from tests.servers.jvms import start_jvms_lightly
+from tests.servers.jvms import start_jvms_lightly, start_servers_lightly
 from tests.servers.kafka import kafka, kafka_brokers
 from tests.servers.memory import SERVED_STORES, log_place, memory_registry
 from tests.servers.provider import (
@@ -54,6 +56,22 @@ pytest_plugins = ["tests.order", "tests.stalls"]
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ours")
 
+# What stands in a process of a run, modules and tests, is never garbage. To look through it again and again has cost a
+# third of the processor's time to collect, and a fifth of that of tests in one process.
+GARBAGE_EVERY = (20_000, 20, 50)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage afterwards only, seldom, and among what is made from then on."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(*GARBAGE_EVERY)
+        gc.enable()
+
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,9 +92,24 @@ def _is_of_a_served_store(item: pytest.Item) -> bool:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What starts JVMs starts them lightly. A process of a run that shares its tests out has none itself."""
-    marks = {mark.name for item in session.items for mark in item.iter_markers()}
-    if marks & {"spark", "servers"} and not session.config.option.collectonly:
-        start_jvms_lightly()
+    if any(_starts_jvms(item) for item in session.items) and not session.config.option.collectonly:
+        start_servers_lightly()
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The archive of Spark's classes is waited for when it is wanted: it is made beside the first tests."""
+    if _starts_jvms(item):
+        _spark_starts_lightly()
+
+
+@cache
+def _spark_starts_lightly() -> None:
+    start_jvms_lightly()
+
+
+def _starts_jvms(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("spark", "servers"))
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, NamedTuple
@@ -63,6 +63,7 @@ SIDE_BY_SIDE = (
     *("-n", str(min((os.cpu_count() or 1) + 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder"),
     "--max-worker-restart=0",  # a process that crashes ends the run: xdist hangs, or breaks, where it starts another
 )
+MEANWHILE = (("scribengin_dev.servers", "fetch"), ("tests.servers.jvms",))
 LOG_LINES_SHOWN = 40
 RUN_VARIABLE, PATIENCE_VARIABLE = "SCRIBENGIN_TEST_RUN", "SCRIBENGIN_REGISTRY_PATIENCE_S"
 TESTS_PATIENCE_S = 900  # what outlives even this script ends by itself once its registry has been gone for so long
@@ -113,7 +114,7 @@ def run_tests(arguments: Sequence[str]) -> int:
     # Tests start thousands of processes. Where Python is told to write no bytecode, each would compile what it imports.
     run([str(VENV_PYTHON), "-m", "compileall", "-q", *COMPILED], folder=ROOT)
     of_pytest, everything = pytest_arguments(kind, arguments)
-    with nothing_left_running(), jars_fetched_meanwhile() if everything else nullcontext():
+    with nothing_left_running(), prepared_meanwhile() if everything else nullcontext():
         return run([str(VENV_PYTHON), "-m", "pytest", *of_pytest], folder=ROOT)
 
 
@@ -159,15 +160,19 @@ def _marked(word: bytes) -> set[int]:
 
 
 @contextmanager
-def jars_fetched_meanwhile() -> Iterator[None]:
-    """The servers' jars come over the network while the first tests compute. Where it fails, a test says why."""
+def prepared_meanwhile() -> Iterator[None]:
+    """The servers' jars come over the network, and Spark's classes are packed, while the first tests compute. Where it
+    fails, a test says why."""
     FETCH_LOG.parent.mkdir(exist_ok=True)
-    fetch = [str(VENV_PYTHON), "-m", "scribengin_dev.servers", "fetch"]
-    with FETCH_LOG.open("wb") as log, stopped_with_us(start(fetch, ROOT, log)) as process:
+    with ExitStack() as stack:
+        log = stack.enter_context(FETCH_LOG.open("wb"))
+        commands = [[str(VENV_PYTHON), "-m", *words] for words in MEANWHILE]
+        processes = [stack.enter_context(stopped_with_us(start(command, ROOT, log))) for command in commands]
         yield
-        if process.poll() is None:
-            say("waiting for the servers' jars, which the next run needs")
-        process.wait()
+        if any(process.poll() is None for process in processes):
+            say("waiting for the servers' jars and Spark's classes, which the next run needs")
+        for process in processes:
+            process.wait()
 
 
 def pytest_arguments(kind: str, arguments: Sequence[str]) -> tuple[list[str], bool]:

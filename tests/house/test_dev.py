@@ -99,7 +99,7 @@ def test_each_kind_of_test_run_leaves_out_what_it_says(dev: ModuleType) -> None:
 @pytest.mark.parametrize("code", [0, 1, 2, 5])
 def test_the_code_of_the_tests_is_pytests(dev: ModuleType, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(dev, "run", lambda command, folder: 0 if "compileall" in command else code)
-    monkeypatch.setattr(dev, "jars_fetched_meanwhile", nullcontext)
+    monkeypatch.setattr(dev, "prepared_meanwhile", nullcontext)
     assert dev.run_tests([]) == code
 
 

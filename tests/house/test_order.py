@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.conftest import GARBAGE_EVERY
 from tests.order import ON_YARN, pytest_collection_modifyitems, pytest_xdist_make_scheduler, together
 
 
@@ -55,3 +57,9 @@ def test_what_needs_nothing_runs_first_and_servers_last_and_yarn_before_spark() 
 def test_a_file_that_needs_yarn_must_be_known_to_who_shares_tests_out() -> None:
     with pytest.raises(pytest.UsageError, match="needs YARN: add it to ON_YARN"):
         pytest_collection_modifyitems([item("tests/test_new.py", "yarn")])
+
+
+def test_garbage_is_looked_for_seldom_and_not_among_what_was_collected() -> None:
+    assert gc.isenabled()
+    assert gc.get_threshold() == GARBAGE_EVERY
+    assert gc.get_freeze_count() > 100_000, "modules and tests are looked through, again and again"

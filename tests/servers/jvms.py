@@ -2,9 +2,10 @@
 
 So they are compiled lightly, and Spark's take their classes from an archive that the first run makes: a session has
 started in 2.3 s instead of 5.5, and takes a third of the processor's time. Plans are interpreted: to have Java compiled
-for a handful of records costs a quarter of a test's time. All of it reaches them by the environment: what is tested
-starts them as it always does. The demo and what looks for bad records run with compiled plans, as users' do
-(`with_compiled_plans`, `compiled_plans`).
+for a handful of records costs a quarter of a test's time. The archive costs 40 s of the processor's time, and is made
+beside the first tests (`python -m tests.servers.jvms`); the first test that needs Spark waits for it. All of it reaches
+them by the environment: what is tested starts them as it always does. The demo and what looks for bad records run with
+compiled plans, as users' do (`with_compiled_plans`, `compiled_plans`).
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMo
 CACHE = Path(__file__).parents[2] / ".cache"
 
 
-def start_jvms_lightly(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set what `spark-submit` and our servers read of `environ`, after what stands there.
-
-    Makes the archive when there is none of this Java and this Spark, unless that Java cannot use one. Raises
-    JavaMissing.
-    """
+def start_servers_lightly(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set what our servers read of `environ`, after what stands there, and have sessions make no archive."""
     environ[ARCHIVE_VARIABLE] = "off"  # one that is made beside tests costs them the processor
     # The archive is good for one home of Spark, which is in the cache: a test's user with a home of his own has ours.
     environ.setdefault("XDG_CACHE_HOME", str(cache_directory().parent))
+    _add(environ, OPTIONS_VARIABLE, _LIGHT)
+
+
+def start_jvms_lightly(environ: MutableMapping[str, str] = os.environ) -> None:
+    """The same, and what `spark-submit` reads.
+
+    Makes the archive when there is none of this Java and this Spark, unless that Java cannot use one; where somebody
+    makes it, waits for that. Raises JavaMissing.
+    """
+    start_servers_lightly(environ)
     archive = _archive(find_java())
     shared = f" {using(archive)}" if archive else ""
-    for name, options in {
-        "SPARK_LAUNCHER_OPTS": _LIGHT,
-        "SPARK_SUBMIT_OPTS": f"{_LIGHT}{shared} {_INTERPRETED}",
-        OPTIONS_VARIABLE: _LIGHT,
-    }.items():
-        before = environ.get(name, "")
-        if options not in before:
-            environ[name] = f"{before} {options}".strip()
+    _add(environ, "SPARK_LAUNCHER_OPTS", _LIGHT)
+    _add(environ, "SPARK_SUBMIT_OPTS", f"{_LIGHT}{shared} {_INTERPRETED}")
 
 
 def with_compiled_plans(options: str) -> str:
@@ -50,8 +51,18 @@ def with_compiled_plans(options: str) -> str:
     return options.replace(_INTERPRETED, "")
 
 
+def _add(environ: MutableMapping[str, str], name: str, options: str) -> None:
+    before = environ.get(name, "")
+    if options not in before:
+        environ[name] = f"{before} {options}".strip()
+
+
 def _archive(java: JavaRuntime) -> Path | None:
     path = CACHE / f"spark-classes-{mark(java)}.jsa"
     if not path.is_file():
         make(path, java, _LIGHT)
     return path if path.stat().st_size else None
+
+
+if __name__ == "__main__":  # `tools/dev.py test` has the archive made while the first tests run, which need none
+    start_jvms_lightly({})
