@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scribengin.connectors import AnySourceConfig
 from scribengin.connectors.contract import Endpoint
+from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import Edge, edges_of
 from scribengin.operations.chain.config import ChainConfig
@@ -117,3 +118,11 @@ def _unused(chain: ChainConfig) -> Iterator[str]:
 def declares(chain: ChainConfig, source: AnySourceConfig) -> bool:
     """Whether the chain creates what the source reads."""
     return any(any(source.reads(thing) for thing in between.things(name)) for _, name, between in chain.between())
+
+
+def written_or_made(chain: ChainConfig) -> list[str]:
+    """What a source may name within the chain: what its dataflows write, and what it creates."""
+    sinks = [sink.endpoint() for flow in chain.dataflows.values() for sink in flow.sinks.values()]
+    written = [f"{thing.name}/*" if thing.noun == LOG else thing.name for thing in sinks]
+    logs = [f"{name}/*" if log.streams is not None else name for name, log in chain.logs.items()]
+    return list(dict.fromkeys([*written, *logs, *chain.topics]))
