@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from scribengin.base.text.counting import many
 from scribengin.connectors import AnySourceConfig
 from scribengin.connectors.contract import Endpoint
 from scribengin.connectors.log.source import NOUN as LOG
@@ -101,8 +102,8 @@ def _divided_otherwise(flows: Mapping[str, DataflowConfig], edges: tuple[Edge, .
         read = flows[edge.reader].sources[edge.source].division
         if written is not None and read is not None and written.streams != read.streams:
             yield (
-                f"{edge.writer}.{edge.sink} divides its records among {written.streams} streams, and {edge.reader}."
-                f"{edge.source} says {read.streams}: say the same number"
+                f"{edge.writer}.{edge.sink} divides its records among {many(written.streams, 'stream')}, and "
+                f"{edge.reader}.{edge.source} says {read.streams}: say the same number"
             )
 
 

@@ -38,6 +38,11 @@ def test_what_is_there_is_counted_and_what_is_not_is_not_told(
     assert progress_of(status) == said
 
 
+def test_what_is_waited_for_when_it_runs_already_is_told() -> None:
+    status = DataflowStatus(dataflow="hot", state="running", config_version=0, workers=("worker-1",))
+    assert progress_of(status) == "running, 1 worker, first rounds are under way"
+
+
 @pytest.fixture
 def view(monkeypatch: pytest.MonkeyPatch) -> Iterator[DataflowView]:
     """A dataflow that stands for election, for commands that launch nothing: its one task runs, and has no round."""

@@ -303,11 +303,13 @@ def follow(view: DataflowView, *, wait: bool) -> None:
 
 def progress_of(status: DataflowStatus) -> str:
     """The state, how many workers there are, and how many tasks have none, in a few words. A worker is there before
-    its Spark is, and gets no task until then."""
+    its Spark is, and gets no task until then. Who waits after that waits for the first rounds."""
     workers, waiting = len(status.workers), len(status.tasks_unassigned)
     parts: list[str] = [status.state]
     if workers:
         parts.append(many(workers, "worker") + (f" {which(workers, 'starts', 'start')} Spark" if waiting else ""))
     if waiting:
         parts.append(f"{many(waiting, 'task')} {which(waiting, 'waits', 'wait')} for a worker")
+    if status.state == "running" and workers and not waiting:
+        parts.append("first rounds are under way")
     return ", ".join(parts)
