@@ -114,6 +114,11 @@ class LogNotFound(LogError):
 
     exit_code = 2
 
+    def __init__(self, message: str, *, log: str | None = None) -> None:
+        """`log`: the name that was asked for, where no log has it."""
+        super().__init__(message)
+        self.log = log
+
 
 class ColdSegmentMissing(LogNotFound):
     """A file in cold storage is not there. `segment` is the number of the log's segment that it holds."""

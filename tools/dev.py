@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The one script that a fresh machine needs: it sets the project up, then runs a command in it.
 
+    python3 tools/dev.py setup                              what the demo and the tour of the README need, no more
     python3 tools/dev.py demo  [ARGS ...]                   the demo on real flights (--help: its options)
     python3 tools/dev.py test  [--fast|--full] [ARGS ...]   the tests; ARGS go to pytest
                                                             --fast: without Spark and servers, under 90 seconds
@@ -218,6 +219,14 @@ def docs(arguments: Sequence[str]) -> int:
     return code
 
 
+def tell_what_is_next(arguments: Sequence[str]) -> int:
+    """The set-up is all that was asked for, and it is done."""
+    if arguments:
+        return refuse(f"setup takes no arguments, and got {' '.join(arguments)}")
+    say("ready: `source .venv/bin/activate`, then `scribengin sandbox`; README.md goes on from there")
+    return 0
+
+
 def clean(arguments: Sequence[str]) -> int:
     """Remove what the set-up, the tests and the builds have made. What a user made (a sandbox's data) stays."""
     if arguments:
@@ -232,7 +241,14 @@ def clean(arguments: Sequence[str]) -> int:
 
 
 PROGRAMS = ("demo", "bench", "soak", "simulate", "cluster")
-COMMANDS = {"test": run_tests, "lint": lint, "docs": docs, "clean": clean, **{name: program(name) for name in PROGRAMS}}
+COMMANDS = {
+    "setup": tell_what_is_next,
+    "test": run_tests,
+    "lint": lint,
+    "docs": docs,
+    "clean": clean,
+    **{name: program(name) for name in PROGRAMS},
+}
 
 
 # -- set-up
@@ -259,7 +275,9 @@ def set_up(extras: str = EVERYTHING) -> None:
 def extras_for(command: str, arguments: Sequence[str]) -> str:
     """What a command needs. The demo needs little, and the tour after it `scribengin web` besides, unless its
     processes are to run on YARN, or its flights come over Dafka."""
-    if command != "demo" or any(word in argument for argument in arguments for word in ("yarn", "skein", "dafka")):
+    if command not in ("demo", "setup") or any(
+        word in argument for argument in arguments for word in ("yarn", "skein", "dafka")
+    ):
         return EVERYTHING
     return "demo,web" if find_java() else "demo,web,java"
 

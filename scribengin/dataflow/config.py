@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
 from scribengin.base.names import a_few
+from scribengin.base.text.refusals import did_you_mean
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
 from scribengin.connectors.contract import Division, RoundLimits
@@ -413,7 +414,9 @@ def _descriptor_path(path: Path) -> Path:
             raise ConfigInvalid(f"{path} has no {candidates[0].name}{there}; name the descriptor itself")
         return found
     if not path.is_file():
-        raise ConfigInvalid(f"{path}: there is no such file; name a dataflow descriptor (YAML or JSON)")
+        others = sorted(file.name for file in path.parent.glob("*.*") if file.suffix in _SUFFIXES)
+        meant = did_you_mean(path.name, others)
+        raise ConfigInvalid(f"{path}: there is no such file; name a dataflow descriptor (YAML or JSON){meant}")
     return path
 
 

@@ -18,6 +18,7 @@ from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
+from scribengin.base.text.counting import many
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import SourceStreamDescriptor, StartAt
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
@@ -258,8 +259,8 @@ class Rewind:
         if len(sources) == 1 or self._state is not None:
             step = "submit another dataflow that begins there"
         raise CommitTooLarge(
-            f"the positions of a rewind of {len(self._moves):,} streams are {size:,} bytes with what is checked beside "
-            f"them, and they move in one transaction of {TRANSACTION_BYTES_MAX:,} at most: {step}"
+            f"the positions of a rewind of {many(len(self._moves), 'stream')} are {size:,} bytes with what is checked "
+            f"beside them, and they move in one transaction of {TRANSACTION_BYTES_MAX:,} at most: {step}"
         )
 
     def _make_room(self, path: str) -> None:

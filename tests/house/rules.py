@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from tests.house.tree import CODE_ROOTS, SourceFile, called_name, dotted, enclosing, functions, imported_names, resolved
 
@@ -18,6 +19,7 @@ TIME_READERS = frozenset(
     + [f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")]
     + ["datetime.date.today"]
 )
+_COUNTED = re.compile(r" (?:records|tasks|workers|logs|segments|streams|rounds|dataflows|chains|masters)\b")
 STARTERS = frozenset({"threading.Thread", "threading.Timer", "threading.Event().wait"})
 SKIPPING = frozenset({"skip", "skipif", "skipUnless", "skipIf", "xfail", "importorskip", "expectedFailure"})
 
@@ -62,6 +64,23 @@ def crowded_assignments(file: SourceFile) -> list[str]:
         for node in ast.walk(file.tree)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and _crowded(node.targets[0], node.value)
     ]
+
+
+def bare_counts(file: SourceFile) -> list[str]:
+    """`f"{n} records"`: with one there would be `1 records`. What is asked for another number than 1 is not meant."""
+    guarded = {
+        part
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.IfExp) or (isinstance(node, ast.Call) and called_name(node) == "which")
+        for part in ast.walk(node)
+    }
+    found = []
+    for node in ast.walk(file.tree):
+        for value, text in pairwise(node.values) if isinstance(node, ast.JoinedStr) and node not in guarded else ():
+            said = text.value if isinstance(text, ast.Constant) else ""
+            if isinstance(value, ast.FormattedValue) and isinstance(said, str) and _COUNTED.match(said):
+                found.append(f"{file.path}:{value.lineno} {ast.unparse(value.value)}{said[:40]}")
+    return found
 
 
 def unfinished(text: str) -> list[str]:

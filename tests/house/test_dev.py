@@ -125,6 +125,7 @@ def test_the_demo_installs_only_what_it_needs(dev: ModuleType, tmp_path: Path, m
     monkeypatch.setattr(dev, "find_java", lambda: dev.Java("java", 17))
     for _ in range(2):
         dev.set_up(dev.extras_for("demo", ["--records", "5"]))
+    dev.set_up(dev.extras_for("setup", []))
     assert installed == [".[demo,web]"]
     monkeypatch.setattr(dev, "find_java", lambda: None)
     dev.set_up(dev.extras_for("demo", []))
@@ -134,6 +135,15 @@ def test_the_demo_installs_only_what_it_needs(dev: ModuleType, tmp_path: Path, m
     for command in ("demo", "test", "lint", "bench", "soak", "cluster"):
         dev.set_up(dev.extras_for(command, []))
     assert len(installed) == 3
+
+
+def test_the_set_up_alone_says_what_is_next(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "set_up", lambda _extras: None)
+    assert dev.main(["setup"]) == 0
+    assert "`scribengin sandbox`" in capsys.readouterr().out
+    assert dev.main(["setup", "all"]) == 2
 
 
 def test_a_python_that_cannot_make_environments_names_the_package_to_install(

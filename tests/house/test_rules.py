@@ -104,6 +104,28 @@ def test_only_tools_and_entry_points_print() -> None:
     expect_none(f"{module} is excused and does not print" for module in PRINTERS if not found.get(module))
 
 
+def test_commands_count_in_the_words_of_one_helper() -> None:
+    """So do the operations behind them, whose errors commands print."""
+    said = [file for file in shipped_files() if file.module.startswith(("scribengin_tools", "scribengin.operations"))]
+    assert said
+    expect_none(line for file in said for line in rules.bare_counts(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('f"{n} records"', 1),
+        ('f"{len(found):,} logs of {name}"', 1),
+        ("f\"{name}: {many(n, 'record')}\"", 0),
+        ('"one log" if n == 1 else f"{n} logs"', 0),
+        ('which(n, "its task", f"its {n} tasks")', 0),
+        ('f"{n} recordings of {seconds} s"', 0),
+    ],
+)
+def test_the_rule_sees_what_is_counted_without_the_helper(text: str, lines: int) -> None:
+    assert len(rules.bare_counts(parse(text))) == lines
+
+
 def test_races_are_won_in_one_place() -> None:
     found = [race for file in shipped_files() for race in rules.hand_made_races(file)]
     expect_none(f"{place}: use scribengin_registry.compare_and_set" for name, place in found if name not in OWN_RACES)

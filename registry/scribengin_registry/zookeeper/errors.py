@@ -38,12 +38,16 @@ BROKEN = (ConnectionLoss, OperationTimeoutError, SessionMovedError, KazooTimeout
 BYSTANDER = (RolledBackError, RuntimeInconsistency)
 """How a transaction's result marks the operations that did not fail, and were undone or not tried."""
 
+NO_RIGHT = (
+    "this user has no right to; set SCRIBENGIN_REGISTRY_AUTH to the user who created it (`scribengin sandbox` has "
+    "printed the line for what is its own)"
+)
 _TRANSLATIONS: dict[type[Exception], tuple[type[RegistryError], str]] = {
     NoNodeError: (NodeMissing, "there is no such node, or no parent for it; create that first"),
     NodeExistsError: (NodeExists, "it exists already; read it, or choose another name"),
     NotEmptyError: (NodeNotEmpty, "it has children; delete them first"),
     BadVersionError: (VersionConflict, "somebody else changed it since it was read; read it again"),
-    NoAuthError: (NotAuthorised, "this user has no right to; set SCRIBENGIN_REGISTRY_AUTH to the user who created it"),
+    NoAuthError: (NotAuthorised, NO_RIGHT),
     AuthFailedError: (NotAuthorised, "the registry refused the user's credentials; check them"),
     SessionExpiredError: (SessionLost, "the session expired, and nothing was done; wait for the new session"),
     ConnectionClosedError: (RegistryClosed, "this registry client is closed; connect again"),

@@ -34,6 +34,21 @@ def parse_yaml(text: str, *, source: str, aliases: bool = False) -> Any:
     try:
         return yaml.load(text, yaml.SafeLoader if aliases else _WithoutAliases)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not, a number of too many digits
-        raise ConfigInvalid(f"{source} is no YAML: {' '.join(str(error).split())}") from None
+        raise ConfigInvalid(f"{source} is no YAML: {_in_a_line(error)}") from None
     except RecursionError:
         raise ConfigInvalid(f"{source} is no YAML: it is nested too deeply") from None
+
+
+def _in_a_line(error: yaml.YAMLError | ValueError) -> str:
+    """What is wrong and where, in a line."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return " ".join(str(error).split())
+    said = f"{_place(error.problem_mark)}: {error.problem}"
+    if error.context is not None:
+        begun = f" that begins in {_place(error.context_mark)}" if error.context_mark is not None else ""
+        said = f"{said}, {error.context}{begun}"
+    return f"{said}; is it indented as what belongs with it?" if "<block end>" in said else said
+
+
+def _place(mark: yaml.Mark) -> str:
+    return f"line {mark.line + 1}, column {mark.column + 1}"

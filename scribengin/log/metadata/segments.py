@@ -145,8 +145,7 @@ class SegmentsHead(Descriptor):
 
 
 class CopyDescriptor(Descriptor):
-    """A compressed copy of a completed segment (retention/compression.py). `token` makes the name of its file like
-    no other."""
+    """A compressed copy of a completed segment (retention/compression.py). `token` makes its file's name unique."""
 
     codec: Literal["lz4", "zstd"]
     token: str
@@ -344,7 +343,8 @@ class LogMetadata:
         return None if node is None else (LogDescriptor.from_bytes(node.data, path=self.path), node.version)
 
     def not_found(self) -> LogNotFound:
-        return LogNotFound(f"there is no log '{self.log}' in {self.namespace}; `scribengin log list` names all")
+        told = f"there is no log '{self.log}' in {self.namespace}; `scribengin log list` names all"
+        return LogNotFound(told, log=self.log)
 
     def head(self, watch: Watch | None = None) -> tuple[SegmentsHead, int]:
         """The head and its version. Raises LogNotFound."""

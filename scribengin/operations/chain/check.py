@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from scribengin.operations.chain.config import ChainConfig
 from scribengin.operations.chain.graph import ChainGraph, graph_of
 from scribengin.operations.chain.submit import begun_before, problems_of
 from scribengin.operations.submit.check import check
-from scribengin.operations.submit.explain import Explanation
+from scribengin.operations.submit.explain import Explanation, problems_of_files
 from scribengin_registry.contract import Registry
 
 _TOLD_OF_THE_CHAIN = (SourceMissing, DataflowExists)
@@ -41,20 +42,36 @@ class ChainCheck:
         }
 
 
-def check_chain(registry: Registry, chain: ChainConfig, *, transformations: bool = True) -> ChainCheck:
+def problems_of_chain_files(chain: ChainConfig, *, code: bool = True) -> list[ScribenginError]:
+    """What is wrong with the dataflows of a chain by its file and their transformations' files alone; without `code`,
+    by its file. It asks neither the registry nor Spark."""
+    return [
+        _of_dataflow(key, error)
+        for key in graph_of(chain).order
+        for error in problems_of_files(chain.dataflows[key], code=code)
+    ]
+
+
+def check_chain(
+    registry: Registry,
+    chain: ChainConfig,
+    *,
+    transformations: bool = True,
+    saying: Callable[[str], None] = lambda _: None,
+) -> ChainCheck:
     """Check everything that can be checked without running it; `transformations` with Spark, once the rest is right.
-    Changes nothing."""
+    `saying` is told of each that Spark is asked about, which takes long. Changes nothing."""
     graph = graph_of(chain)
     errors = problems_of(registry, chain)
-    found, of_flows = _of_dataflows(registry, chain, transformations=False)
+    found, of_flows = _of_dataflows(registry, chain, transformations=False, saying=saying)
     errors += of_flows
     if transformations and not errors:
-        found, errors = _of_dataflows(registry, chain, transformations=True)
+        found, errors = _of_dataflows(registry, chain, transformations=True, saying=saying)
     return ChainCheck(chain, graph, found, tuple(errors))
 
 
 def _of_dataflows(
-    registry: Registry, chain: ChainConfig, *, transformations: bool
+    registry: Registry, chain: ChainConfig, *, transformations: bool, saying: Callable[[str], None]
 ) -> tuple[dict[str, Explanation], list[ScribenginError]]:
     begun = _begun(registry, chain)
     found: dict[str, Explanation] = {}
@@ -63,10 +80,22 @@ def _of_dataflows(
         config = chain.dataflows[key]
         exists = begun and config.name in dataflow_names(registry)
         found[key], of_flow = check(
-            registry, config, exists=exists, transformation=transformations, expected=_TOLD_OF_THE_CHAIN
+            registry,
+            config,
+            exists=exists,
+            transformation=transformations,
+            expected=_TOLD_OF_THE_CHAIN,
+            saying=saying,
         )
-        errors += [error for error in of_flow if not isinstance(error, _TOLD_OF_THE_CHAIN)]
+        errors += [_of_dataflow(key, error) for error in of_flow if not isinstance(error, _TOLD_OF_THE_CHAIN)]
     return found, errors
+
+
+def _of_dataflow(key: str, error: ScribenginError) -> ScribenginError:
+    """The error, which says whose it is now. Behind a user's traceback that stands in the line that sums it up."""
+    body, newline, last = str(error).rpartition("\n") if "Traceback (most" in str(error) else ("", "", str(error))
+    error.args = (f"{body}{newline}dataflow '{key}': {last}",)
+    return error
 
 
 def _begun(registry: Registry, chain: ChainConfig) -> bool:

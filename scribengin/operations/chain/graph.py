@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from scribengin.base.text.counting import many
 from scribengin.connectors import AnySourceConfig
 from scribengin.connectors.contract import Endpoint
+from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.edges import Edge, edges_of
 from scribengin.operations.chain.config import ChainConfig
@@ -100,8 +102,8 @@ def _divided_otherwise(flows: Mapping[str, DataflowConfig], edges: tuple[Edge, .
         read = flows[edge.reader].sources[edge.source].division
         if written is not None and read is not None and written.streams != read.streams:
             yield (
-                f"{edge.writer}.{edge.sink} divides its records among {written.streams} streams, and {edge.reader}."
-                f"{edge.source} says {read.streams}: say the same number"
+                f"{edge.writer}.{edge.sink} divides its records among {many(written.streams, 'stream')}, and "
+                f"{edge.reader}.{edge.source} says {read.streams}: say the same number"
             )
 
 
@@ -117,3 +119,11 @@ def _unused(chain: ChainConfig) -> Iterator[str]:
 def declares(chain: ChainConfig, source: AnySourceConfig) -> bool:
     """Whether the chain creates what the source reads."""
     return any(any(source.reads(thing) for thing in between.things(name)) for _, name, between in chain.between())
+
+
+def written_or_made(chain: ChainConfig) -> list[str]:
+    """What a source may name within the chain: what its dataflows write, and what it creates."""
+    sinks = [sink.endpoint() for flow in chain.dataflows.values() for sink in flow.sinks.values()]
+    written = [f"{thing.name}/*" if thing.noun == LOG else thing.name for thing in sinks]
+    logs = [f"{name}/*" if log.streams is not None else name for name, log in chain.logs.items()]
+    return list(dict.fromkeys([*written, *logs, *chain.topics]))

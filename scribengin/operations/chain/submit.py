@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.text.refusals import did_you_mean
 from scribengin.connectors import Environment, open_source
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import place_of
@@ -23,7 +24,7 @@ from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.retention_holds import register_holds
 from scribengin.errors import ChainExists, ConfigInvalid, DataflowExists, ScribenginError, SourceMissing
 from scribengin.operations.chain.config import ChainConfig
-from scribengin.operations.chain.graph import declares, graph_of
+from scribengin.operations.chain.graph import declares, graph_of, written_or_made
 from scribengin.operations.chain.registry import (
     ChainDescriptor,
     already_there,
@@ -70,7 +71,10 @@ def problems_of(registry: Registry, chain: ChainConfig) -> list[ScribenginError]
                 finally:
                     opened.close()
             except SourceMissing as error:
-                errors.append(SourceMissing(f"dataflow '{key}': {error}, or let a dataflow of the chain write it"))
+                meant = did_you_mean(source.endpoint().name, written_or_made(chain))
+                errors.append(
+                    SourceMissing(f"dataflow '{key}': {error}, or let a dataflow of the chain write it{meant}")
+                )
     try:
         begun_before(registry, chain)
     except (ChainExists, DataflowExists) as error:

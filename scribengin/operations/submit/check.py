@@ -24,14 +24,16 @@ def check(
     exists: bool = False,
     transformation: bool = True,
     expected: tuple[type[ScribenginError], ...] = (),
+    saying: Callable[[str], None] = lambda _: None,
 ) -> tuple[Explanation, list[ScribenginError]]:
     """Check everything that can be checked without running it. Changes nothing. `exists`: it is there, and is to
     become this, with the state that it has. Without `transformation`, that is not looked at, which needs Spark; nor
-    while anything is wrong but what is `expected`."""
+    while anything is wrong but what is `expected`. `saying` is told when Spark is asked, which takes long."""
 
     def by_spark(spec: Callable[[], TransformationSpec]) -> CheckedPlan:
         if not transformation:
             return CheckedPlan({}, {}, ())
+        saying(f"checking the transformation of '{config.name}'; Spark takes some seconds")
         kept = state_here(DataflowView(registry, config.name)) if exists else []
         return _checked_by_spark(config, spec, kept)
 

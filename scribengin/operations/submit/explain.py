@@ -83,13 +83,9 @@ def explain(
     divided_by = {name: list(division.columns) for name, division in divisions.items() if division is not None}
     found = Explanation(dataflow=config.name, divided_by=divided_by)
     with _collected(errors):
-        refuse_too_large(config)
-    with _collected(errors):
         if not exists:
             _check_name(registry, config)
-    with _collected(errors):
-        if code:
-            _check_code(config)
+    errors += problems_of_files(config, code=code)
     with _collected(errors), OpenedDataflow(config, environment) as resources:
         found = found.model_copy(
             update={
@@ -130,6 +126,18 @@ def explain(
                 }
             )
     return _with_problems(found, errors), errors
+
+
+def problems_of_files(config: DataflowConfig, *, code: bool = True) -> list[ScribenginError]:
+    """What is wrong with a dataflow by its descriptor and its transformation's files alone; without `code`, by its
+    descriptor. It asks neither the registry nor Spark, so it takes no time."""
+    errors: list[ScribenginError] = []
+    with _collected(errors):
+        refuse_too_large(config)
+    with _collected(errors):
+        if code:
+            _check_code(config)
+    return errors
 
 
 def _with_problems(found: Explanation, errors: Sequence[ScribenginError]) -> Explanation:

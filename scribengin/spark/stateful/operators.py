@@ -156,10 +156,10 @@ def refuse_unbounded(operators: Sequence[StateOperator], output: str, allowed: S
             raise ConfigInvalid(f"state.unbounded names '{name}', and nothing of that name keeps state ({there})")
 
 
-_BOUND = "give the source a watermark, and group by a window over its column"
+_BOUND = "give the source a watermark (state.watermarks), and group by a window over its column"
 _BOUNDS = {
-    "join": "give both sources a watermark, and the join's condition a time range for both",
-    "duplicates": "give the source a watermark, and let its column be one of the key's, or use "
+    "join": "give both sources a watermark (state.watermarks), and the join's condition a time range for both",
+    "duplicates": "give the source a watermark (state.watermarks), and let its column be one of the key's, or use "
     "dropDuplicatesWithinWatermark",
     "processor": "give each of its state variables a TTL, in the time mode processingTime",
 }

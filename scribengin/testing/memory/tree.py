@@ -212,6 +212,7 @@ def _refuse_stranger(act: str, path: str, record: _Record, user: str | None) -> 
     """A node that a user made is changed by that user alone; a child is made and deleted by whom its parent lets."""
     if record.user not in (None, user):
         raise NotAuthorised(
-            f"cannot {act} {path}: this user has no right to; set SCRIBENGIN_REGISTRY_AUTH to the user who created it",
+            f"cannot {act} {path}: this user has no right to; set SCRIBENGIN_REGISTRY_AUTH to the user who created it "
+            "(`scribengin sandbox` has printed the line for what is its own)",
             path=path,
         )

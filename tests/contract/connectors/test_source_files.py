@@ -11,28 +11,15 @@ from typing import Any
 import fsspec
 import pytest
 
-from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.model import Position
 from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamReader
 from scribengin.connectors.files import FileSource, FileSourceConfig
 from scribengin.connectors.files.formats import reading
 from scribengin.connectors.files.source import stream as module
 from scribengin.errors import ConfigInvalid, DataflowError, SourceMissing
+from tests.contract.connectors.clocks import LaterClock
 
 ALL = RoundLimits(10**6, 10**9)
-
-
-class LaterClock:
-    """The machine's clock, or `later_s` ahead of it."""
-
-    def __init__(self) -> None:
-        self.later_s = 0.0
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms() + int(self.later_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return SYSTEM_CLOCK.monotonic_s() + self.later_s
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, R
 from scribengin.testing import check_source
 from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.kafka import KafkaServer
+from tests.contract.connectors.clocks import LaterClock
 from tests.contract.connectors.kafka_ranges import ALL, elsewhere, everything, names, numbered, payloads, reader, rows
 from tests.servers.kafka_memory import MemorySide
 from tests.servers.kafka_side import KafkaSide
@@ -59,19 +60,6 @@ def source(side: Side) -> Iterator[Open]:
     yield open_source
     for each in opened:
         each.close()
-
-
-class LaterClock:
-    """The machine's clock, or `later_s` ahead of it."""
-
-    def __init__(self) -> None:
-        self.later_s = 0.0
-
-    def now_ms(self) -> int:
-        return SYSTEM_CLOCK.now_ms()
-
-    def monotonic_s(self) -> float:
-        return SYSTEM_CLOCK.monotonic_s() + self.later_s
 
 
 def test_it_keeps_the_contract(side: Side) -> None:

@@ -21,6 +21,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.errors import OutcomeUnknown, SessionLost
 from scribengin_registry.opening import connect
+from tests.integration.log.clocks import HastyClock
 from tests.integration.log.log_writers import handmade_writer
 
 LOG = "a-log"
@@ -38,17 +39,6 @@ def clock() -> ManualClock:
 def namespace(registry: Registry, tmp_path: Path, clock: ManualClock) -> LogNamespace:
     bound_namespace(registry, tmp_path / "store", LOG, config=SMALL)
     return LogNamespace.open("/logs", registry=registry, clock=clock)
-
-
-class HastyClock(ManualClock):
-    """Whenever somebody looks, a minute has passed."""
-
-    asked = 0
-
-    def monotonic_s(self) -> float:
-        self.asked += 1
-        self.advance_s(60)
-        return super().monotonic_s()
 
 
 def write(writer: LogWriter, *payloads: bytes) -> list[int]:

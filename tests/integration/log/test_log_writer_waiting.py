@@ -19,6 +19,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, payload_batch, payloads_read, segment_path
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
+from tests.integration.log.clocks import HastyClock
 from tests.integration.log.log_writers import handmade_writer
 
 LOG = "a-log"
@@ -295,14 +296,6 @@ def test_an_idle_writer_that_was_fenced_finds_out(registry: Registry, tmp_path: 
         wait_until(lambda: stale.failed, what="the fenced writer to notice")
         with pytest.raises(Fenced):
             stale.close()
-
-
-class HastyClock(ManualClock):
-    """Whenever somebody looks, a minute has passed."""
-
-    def monotonic_s(self) -> float:
-        self.advance_s(60)
-        return super().monotonic_s()
 
 
 def test_no_sign_of_life_disturbs_a_staged_round(registry: Registry, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from scribengin.filesystems.paths import durable_file_system
 from scribengin.log import LogNamespace
 from scribengin.operations.chain.check import check_chain
 from scribengin.operations.chain.config import ChainConfig
+from scribengin.operations.chain.submit import problems_of
 from scribengin.operations.submit import check as checking
 from scribengin.operations.submit.explain import explain
 from scribengin.spark.transform.spec import CheckedPlan, TransformationSpec
@@ -141,6 +142,21 @@ def test_a_log_store_that_cannot_be_written_is_told(
     problems, asked = explained(registry, config)
     assert [f"{tmp_path / 'store'} is not the directory of this namespace" in problem for problem in problems] == [True]
     assert asked == 0
+
+
+def test_a_mistyped_source_of_a_chain_is_told_what_the_chain_writes(
+    registry: Registry, namespace: LogNamespace
+) -> None:
+    def link(logs: str, log: str) -> dict[str, Any]:
+        sources, sinks = {"src": {"kind": "log", "logs": logs}}, {"out": {"kind": "log", "log": log}}
+        return {"sources": sources, "sinks": sinks, "sql": "SELECT payload FROM src"}
+
+    one, two = link("fahrenheit/*", "celsius"), link("celcius/*", "too_hot")
+    flows = {"one": {**one, "name": "station-one"}, "two": {**two, "name": "station-two"}}
+    value = {"name": "station", "logs": {"fahrenheit": {"streams": 2}}, "dataflows": flows}
+    (problem,) = problems_of(registry, ChainConfig.parse(value, source="the test"))
+    assert str(problem).startswith("dataflow 'two': source 'src': no log in /logs is called 'celcius/*'")
+    assert str(problem).endswith("let a dataflow of the chain write it: did you mean 'celsius/*'?")
 
 
 def test_a_chain_that_goes_round_is_told_before_spark_is_asked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,9 @@ def unchanged(registry: Registry, home: Path) -> Iterator[None]:
 
 
 def refused(line: CommandLine, flow: str, *options: str, command: str = "submit") -> Done:
-    """A command that is refused, with messages and no traceback."""
+    """A command that is refused, with messages and no traceback; what it said of its progress is left out."""
     done = line(command, flow, *options)
+    done = replace(done, err="".join(said for said in done.err.splitlines(True) if not said.endswith(" ...\n")))
     assert done.code == 2, done
     assert "Traceback" not in done.err
     assert all(message.startswith("scribengin: ") for message in done.err.splitlines())
@@ -122,6 +124,23 @@ def test_no_registry_and_one_that_is_away_are_named(
     assert "no registry was given" in refused(line, flow).err
 
 
+@pytest.mark.parametrize("command", ["explain", "submit"])
+@pytest.mark.parametrize("chained", [False, True])
+def test_what_the_files_alone_show_is_told_before_a_registry_is_asked(
+    line: CommandLine, tmp_path: Path, command: str, *, chained: bool
+) -> None:
+    flow = {key: value for key, value in FLOW.items() if key != "sql"} | {"transformation": "words:nope"}
+    path = written(tmp_path, flow)
+    if chained:
+        chain = tmp_path / "both.yaml"
+        chain.write_text(yaml.safe_dump({"name": "both", "dataflows": {"first": path}}))
+        path = str(chain)
+    done = refused(line, path, "--registry", "127.0.0.1:1", command=command)
+    assert done.err.count("\n") == 1
+    assert ("scribengin: dataflow 'first': module" if chained else "scribengin: module") in done.err
+    assert "module 'words' has no function 'nope'" in done.err
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("quick_spark")
 class TestWithSpark:
@@ -161,6 +180,19 @@ class TestWithSpark:
                 assert done.err.count("\n") == 1
                 assert named in done.err
 
+    def test_a_mistake_in_the_sql_of_a_chain_says_whose_it_is(
+        self, line: CommandLine, registry: Registry, tmp_path: Path
+    ) -> None:
+        first = {key: value for key, value in FLOW.items() if key != "name"}
+        second = {**first, "sinks": {"out": {"kind": "log", "log": "out"}}, "sql": "SELECT paylaod FROM words"}
+        flows = {"first": first, "second": second}
+        path = tmp_path / "both.yaml"
+        path.write_text(yaml.safe_dump({"name": "both", "dataflows": flows}))
+        with unchanged(registry, tmp_path):
+            said = line("explain", str(path)).err
+        assert "scribengin: dataflow 'second': the SQL" in said
+        assert "checking the transformation of 'both-second'; Spark takes some seconds ..." in said
+
     def test_a_module_that_raises_shows_its_own_traceback_first(
         self, line: CommandLine, registry: Registry, tmp_path: Path
     ) -> None:
@@ -169,7 +201,7 @@ class TestWithSpark:
         with unchanged(registry, tmp_path):
             done = line("submit", path)
         assert done.code == 2
-        first, *frames, last = done.err.splitlines()
+        _progress, first, *frames, last = done.err.splitlines()
         assert first == "Traceback (most recent call last):"
         assert any("words.py" in frame for frame in frames)
         assert last.startswith("scribengin: module 'words' cannot be imported")

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, RetentionHold
 from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import Registry
 from scribengin_registry.errors import RegistryError
@@ -29,6 +29,14 @@ def test_a_log_that_is_not_there_is_named_as_people_name_it(line: CommandLine) -
         done = line("log", command, "flights/7", *(["--before", "1/0/0"] if command == "truncate" else []))
         assert (done.code, done.out) == (2, "")
         assert done.err == ("scribengin: there is no log 'flights/7' in /logs; `scribengin log list` names all\n")
+
+
+def test_a_log_whose_name_is_like_one_that_there_is_may_be_meant(line: CommandLine) -> None:
+    line.ok("log", "create", "fahrenheit/0", "other")
+    for mistaken in ("farenheit/0", "fahrenheit"):
+        done = line("log", "write", mistaken, "hot")
+        assert done.code == 2
+        assert done.err.endswith("`scribengin log list` names all: did you mean 'fahrenheit/0'?\n")
 
 
 def test_records_are_written_with_a_key_and_a_channel(line: CommandLine) -> None:
@@ -153,6 +161,20 @@ def test_deleting_is_all_or_nothing_and_asks_for_force_when_somebody_writes(
         assert line.ok("log", "delete", "a", "b", "--force").out == "deleted a, b\n"
         writer.abort()
     assert line.ok("log", "list", "--json").json == []
+
+
+def test_a_log_that_a_dataflow_reads_is_not_deleted_under_it(line: CommandLine, registry: Registry) -> None:
+    line.ok("log", "create", "a", "b")
+    with LogNamespace.open("/logs", registry=registry) as logs:
+        logs.register_hold("b", RetentionHold(dataflow="hot", source="src", pattern="b"))
+    before = whole_tree(registry)
+    done = line("log", "delete", "a", "b")
+    assert done.code == 2
+    assert (
+        "log 'b' is read by dataflow 'hot': `scribengin delete hot` first, or delete the log with --force" in done.err
+    )
+    assert whole_tree(registry) == before
+    assert line.ok("log", "delete", "a", "b", "--force").out == "deleted a, b\n"
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,26 @@ def test_several_tasks_share_a_divided_sink_where_each_has_streams_of_its_own() 
         assert "\n" not in str(refusal.value)
 
 
+def test_a_mistake_in_yaml_says_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text("sources:\n  a:\n    kind: log\n   logs: a/*\n")
+    with pytest.raises(ConfigInvalid) as refusal:
+        load_config(path)
+    assert str(refusal.value) == (
+        f"{path} is no YAML: line 4, column 4: expected <block end>, but found '<block mapping start>', while parsing "
+        "a block mapping that begins in line 2, column 3; is it indented as what belongs with it?"
+    )
+    path.write_text("day: 2001-99-99")
+    with pytest.raises(ConfigInvalid, match="is no YAML: month must be"):
+        load_config(path)
+
+
+def test_a_file_whose_name_is_like_one_that_there_is_may_be_meant(tmp_path: Path) -> None:
+    (tmp_path / "station.yaml").write_text("")
+    with pytest.raises(ConfigInvalid, match=r"station\.yml: there is no such file; .*: did you mean 'station\.yaml'\?"):
+        load_config(tmp_path / "station.yml")
+
+
 def test_a_missing_file_a_directory_and_a_broken_file_are_named(tmp_path: Path) -> None:
     for content, why in (
         (None, "there is no such file"),

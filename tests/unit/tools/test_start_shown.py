@@ -25,7 +25,8 @@ from scribengin_tools.cli.dataflow.submit import progress_of
         ((), (), "starting"),
         ((), ("task-0",), "starting, 1 task waits for a worker"),
         (("worker-1",), (), "starting, 1 worker"),
-        (("worker-1", "worker-2"), ("task-0", "task-1"), "starting, 2 workers, 2 tasks wait for a worker"),
+        (("worker-1", "worker-2"), ("task-0", "task-1"), "starting, 2 workers start Spark, 2 tasks wait for a worker"),
+        (("worker-1",), ("task-0",), "starting, 1 worker starts Spark, 1 task waits for a worker"),
     ],
 )
 def test_what_is_there_is_counted_and_what_is_not_is_not_told(
@@ -35,6 +36,11 @@ def test_what_is_there_is_counted_and_what_is_not_is_not_told(
         dataflow="hot", state="starting", config_version=0, workers=workers, tasks_unassigned=unassigned
     )
     assert progress_of(status) == said
+
+
+def test_what_is_waited_for_when_it_runs_already_is_told() -> None:
+    status = DataflowStatus(dataflow="hot", state="running", config_version=0, workers=("worker-1",))
+    assert progress_of(status) == "running, 1 worker, first rounds are under way"
 
 
 @pytest.fixture
@@ -69,7 +75,7 @@ def once_it_is_waited(then: Callable[[], None]) -> Callable[[str], AbstractConte
     """Stands in for `working`: what comes `then` comes only when the command has seen that it must wait."""
 
     @contextmanager
-    def working(_text: str) -> Iterator[Callable[[str], None]]:
+    def working(_text: str, *, left: str) -> Iterator[Callable[[str], None]]:
         yield lambda _progress: then()
 
     return working
@@ -88,6 +94,17 @@ def test_who_waits_until_it_runs_waits_for_the_first_round(
     assert cli.run(["start", "quiet", "--wait"]) == 0
     assert waited == [1]
     assert capsys.readouterr().out == "started dataflow 'quiet'\ndataflow 'quiet' is running\n"
+
+
+def test_who_stops_waiting_hears_that_the_dataflow_goes_on(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submit, "progress_of", interrupt)
+    assert cli.run(["start", "quiet", "--wait"]) == 130
+    assert "'quiet' goes on without you; `scribengin status quiet` shows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", ["failed", "killed"])

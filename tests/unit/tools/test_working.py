@@ -23,6 +23,15 @@ def test_a_pipe_is_told_each_change_once_and_nothing_before(capsys: pytest.Captu
     assert capsys.readouterr().err == "starting ...\nstarting, 1 worker ...\n"
 
 
+def test_whoever_ends_the_command_is_told_what_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), working("stopping 'hot'", left="'hot' goes on stopping"):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "'hot' goes on stopping\n"
+    with pytest.raises(KeyboardInterrupt), working("checking"):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == ""
+
+
 def test_on_a_terminal_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

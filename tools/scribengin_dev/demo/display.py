@@ -12,6 +12,8 @@ from rich.text import Text
 from scribengin.base.clock import Clock
 
 _LINE_EVERY_S = 5.0
+_SAME_LINE_EVERY_S = 30.0
+"""What has not changed is said again now and then: a pipe that stays silent looks like one that hangs."""
 
 
 class Display:
@@ -21,7 +23,8 @@ class Display:
         self.console = console
         self._clock = clock
         self._begun_s = clock.monotonic_s()
-        self._line_after_s = 0.0
+        self._said = ""
+        self._said_s = float("-inf")
         self._bars = Progress(
             TextColumn("{task.description:>24}"), BarColumn(40), MofNCompleteColumn(), console=console, transient=True
         )
@@ -44,9 +47,13 @@ class Display:
         """How far things are: (done, of how many) by name."""
         if self.console.is_terminal:
             self._show_bars(counts)
-        elif self._elapsed_s() >= self._line_after_s:
-            self._line_after_s = self._elapsed_s() + _LINE_EVERY_S
-            self.say(", ".join(f"{name} {done:,} of {total:,}" for name, (done, total) in counts.items()), "dim")
+            return
+        line = ", ".join(f"{name} {done:,} of {total:,}" for name, (done, total) in counts.items())
+        pause_s = _SAME_LINE_EVERY_S if line == self._said else _LINE_EVERY_S
+        if self._elapsed_s() - self._said_s >= pause_s:
+            self._said = line
+            self._said_s = self._elapsed_s()
+            self.say(line, "dim")
 
     def hide(self) -> None:
         """Take the bars away."""

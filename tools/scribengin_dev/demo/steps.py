@@ -66,15 +66,20 @@ class DemoSteps:
     def await_workers(self, flow: FlowProgress, config: DataflowConfig) -> None:
         """Until every worker has tasks, and every task has an owner."""
 
-        def working() -> bool:
+        def at_work() -> bool:
             self.place.check(flow.dataflow)
             flow.commits.check()
             taken_over = {commit.stream for commit in flow.commits.seen()} & set(flow.streams)
-            self.display.show({f"streams taken over of {flow.dataflow}": (len(taken_over), len(flow.streams))})
-            ready = len(working_workers(self.place, flow.dataflow)) >= config.workers
-            return ready and len(taken_over) == len(flow.streams)
+            working = len(working_workers(self.place, flow.dataflow))
+            self.display.show(
+                {
+                    f"workers of {flow.dataflow} whose Spark runs": (working, config.workers),
+                    f"streams taken over of {flow.dataflow}": (len(taken_over), len(flow.streams)),
+                }
+            )
+            return working >= config.workers and len(taken_over) == len(flow.streams)
 
-        self.place.wait_until(working, _START_TIMEOUT_S, f"the workers of {flow.dataflow}")
+        self.place.wait_until(at_work, _START_TIMEOUT_S, f"the workers of {flow.dataflow}")
         self.display.say(f"{flow.dataflow} runs: its workers have taken over all tasks")
 
     def follow(

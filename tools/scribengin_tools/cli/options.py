@@ -129,8 +129,9 @@ def opened_namespace(
 ) -> Iterator[LogNamespace]:
     """The log namespace, in the registry at `hosts` unless it names its own; `proxied`: what writes asks its proxies.
     By a URI of proxies, what reads asks them, too. Raises NamespaceNotBound and the like, and LogBusy if `to_write` is
-    a log that a dataflow writes."""
+    a log that a dataflow writes. Of a log that is not there it is said which one may have been meant."""
     from scribengin.base.names import PROXIED_SCHEME
+    from scribengin.errors import LogNotFound
     from scribengin.log import LogNamespace
 
     kind: type[LogNamespace] = LogNamespace
@@ -145,7 +146,14 @@ def opened_namespace(
             from scribengin.operations.log_owners import refuse_log_of_dataflow
 
             refuse_log_of_dataflow(opened.registry, opened.path, to_write)
-        yield opened
+        try:
+            yield opened
+        except LogNotFound as error:
+            if error.log is not None:
+                from scribengin.base.text.refusals import did_you_mean
+
+                error.args = (f"{error}{did_you_mean(error.log, opened.names())}",)
+            raise
 
 
 def quiet_handshakes() -> None:

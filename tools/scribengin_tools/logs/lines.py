@@ -39,14 +39,22 @@ def create_all(namespace: LogNamespace, names: Sequence[str], config: LogConfig)
 
 
 def delete_all(namespace: LogNamespace, names: Sequence[str], *, force: bool) -> None:
-    """Delete all of the logs, or none when one is not there or (without `force`) has a writer.
+    """Delete all of the logs, or none when one is not there or (without `force`) has a writer, or a dataflow that
+    reads it.
 
     Raises LogNotFound, LogBusy.
     """
     for name in names:
         writer = namespace.inspect(name).metadata_check.writer
-        if writer is not None and not force:
+        if force:
+            continue
+        if writer is not None:
             raise LogBusy(f"log '{name}' is being written by {writer}: end that first, or delete it with --force")
+        for hold in namespace.retention_holds(name):
+            raise LogBusy(
+                f"log '{name}' is read by dataflow '{hold.dataflow}': `scribengin delete {hold.dataflow}` first, or "
+                "delete the log with --force"
+            )
     for name in dict.fromkeys(names):
         namespace.delete(name, force=force)
 

@@ -86,9 +86,21 @@ def note(message: str) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
+def working(what: str, *, left: str = "") -> Iterator[Callable[[str], None]]:
     """Say on stderr, by the function that it gives, how far something is that is waited for: in one line that begins
-    as `what` and changes on a terminal, else in a line for each change, for a silent pipe looks like one that hangs."""
+    as `what` and changes on a terminal, else in a line for each change, for a silent pipe looks like one that hangs.
+    `left` is said to whoever does not wait for the end, but ends the command with Ctrl-C."""
+    try:
+        with _line_of_progress(what) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        if left:
+            note(left)
+        raise
+
+
+@contextmanager
+def _line_of_progress(what: str) -> Iterator[Callable[[str], None]]:
     if sys.stderr.isatty():
         with console(stderr=True).status(f"{what} ...") as status:
             yield lambda progress: status.update(f"{progress} ...")

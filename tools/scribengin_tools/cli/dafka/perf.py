@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.dafka.options import configured
 from scribengin_tools.cli.options import JsonOption
 from scribengin_tools.rendering.text import console, print_json, table
@@ -35,7 +36,7 @@ def perf(
 
     configured(None)
     if records * size > _BYTES_MAX:
-        raise ConfigInvalid(f"{records} records of {size} bytes do not fit into 1 GB of memory: ask for fewer")
+        raise ConfigInvalid(f"1 GB of memory does not hold {many(records, 'record')} of {size} bytes: ask for fewer")
     from scribengin_tools.cli.dafka.speed import measure
 
     speeds = measure(records, size)

@@ -76,7 +76,8 @@ def stop(
         if not wait:
             print(f"dataflow '{name}' is asked to stop; `scribengin status {name}` shows how far it is")
             return
-        with working(f"stopping '{name}'") as progress:
+        left = f"'{name}' goes on stopping; `scribengin status {name}` shows how far it is"
+        with working(f"stopping '{name}'", left=left) as progress:
             status = wait_for_state(
                 view,
                 lambda s: s.state in FINAL_STATES,

@@ -98,7 +98,8 @@ def pause(
         if not wait:
             print(f"dataflow '{name}' is asked to pause; `scribengin status {name}` shows how far it is")
             return
-        with working(f"pausing '{name}'") as progress:
+        left = f"'{name}' goes on pausing; `scribengin status {name}` shows how far it is"
+        with working(f"pausing '{name}'", left=left) as progress:
             progress(f"pausing '{name}'")
             until = ("paused", *FINAL_STATES)
             status = wait_for_state(view, lambda s: s.state in until, lambda _: None, asked="paused")
@@ -176,8 +177,8 @@ def restart(
             question = f"the registry says that the code of '{name}' is in {foreign}, which you did not submit: run it"
             agree(f"{question}?")
         if check_first:
-            with console(stderr=True).status("checking; Spark takes some seconds ..."):
-                _, errors = check(session, config, exists=True)
+            with working("checking") as progress:
+                _, errors = check(session, config, exists=True, saying=progress)
             refuse(errors)
         with console(stderr=True).status(f"stopping '{name}' ..."):
             refuse_overtaken(view, base, config)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scribengin_registry.contract import ProtectedRegistry
 
 _BAD_INPUT = 2
+_CHECKING = "checking"
 FlowArgument = Annotated[
     str,
     typer.Argument(
@@ -62,16 +63,18 @@ def explain(
     """
     from scribengin.dataflow.config import load_config
     from scribengin.operations.chain.config import is_chain
+    from scribengin.operations.submit.explain import problems_of_files
 
     if is_chain(flow):
         _explain_chain(flow, settings, registry, as_json=as_json)
         return
     config = load_config(flow, overrides(settings))
-    with connected(registry) as session, console(stderr=True).status("checking; Spark takes some seconds ..."):
+    refuse(problems_of_files(config))  # at once: who waits for a registry and for Spark waits long
+    with connected(registry) as session, working(_CHECKING) as progress:
         from scribengin.operations.submit.check import check
         from scribengin_tools.rendering.checking import shown
 
-        found, errors = check(session, config)
+        found, errors = check(session, config, saying=progress)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -105,6 +108,7 @@ def submit(
     from scribengin.launcher.local.launcher import scribengin_home
     from scribengin.operations.chain.config import is_chain
     from scribengin.operations.names import refuse_name_of_chain
+    from scribengin.operations.submit.explain import problems_of_files
 
     if is_chain(flow):
         connecting = partial(connected, registry, user_wanted=not insecure)
@@ -113,13 +117,14 @@ def submit(
     config = load_config(flow, overrides(settings))
     if config.launcher != "local":
         _refuse_without_cluster()
+    refuse(problems_of_files(config, code=check_first))
     with connected(registry, user_wanted=not insecure) as session:
-        with console(stderr=True).status("checking; Spark takes some seconds ..."):
+        with working(_CHECKING) as progress:
             from scribengin.operations.lifecycle import author
             from scribengin.operations.submit.check import check
             from scribengin.operations.submit.submit import submit as start_dataflow
 
-            found, errors = check(session, config, transformation=check_first)
+            found, errors = check(session, config, transformation=check_first, saying=progress)
         refuse(errors)
         tell_secrets(config)
         refuse_name_of_chain(session, config.name)
@@ -131,13 +136,14 @@ def submit(
 
 
 def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, *, as_json: bool) -> None:
-    from scribengin.operations.chain.check import check_chain
+    from scribengin.operations.chain.check import check_chain, problems_of_chain_files
     from scribengin.operations.chain.config import load_chain
     from scribengin_tools.rendering.chain_checking import shown
 
     chain = load_chain(flow, overrides(settings))
-    with connected(registry) as session, console(stderr=True).status("checking; Spark takes some seconds ..."):
-        found = check_chain(session, chain)
+    refuse(problems_of_chain_files(chain))
+    with connected(registry) as session, working(_CHECKING) as progress:
+        found = check_chain(session, chain, saying=progress)
     if as_json:
         print_json(found.to_json())
     else:
@@ -157,15 +163,16 @@ def _submit_chain(
 ) -> None:
     from scribengin.dataflow.registry.view import DataflowView
     from scribengin.launcher.local.launcher import scribengin_home
-    from scribengin.operations.chain.check import check_chain
+    from scribengin.operations.chain.check import check_chain, problems_of_chain_files
     from scribengin.operations.chain.config import load_chain
     from scribengin.operations.chain.submit import submit_chain
     from scribengin.operations.lifecycle import author
 
     chain = load_chain(flow, overrides(settings))
+    refuse(problems_of_chain_files(chain, code=check_first))
     with connecting() as session:
-        with console(stderr=True).status("checking; Spark takes some seconds ..."):
-            found = check_chain(session, chain, transformations=check_first)
+        with working(_CHECKING) as progress:
+            found = check_chain(session, chain, transformations=check_first, saying=progress)
         refuse(found.errors)
         for config in chain.dataflows.values():
             tell_secrets(config)
@@ -278,7 +285,8 @@ def follow(view: DataflowView, *, wait: bool) -> None:
         note(f"`scribengin status {name}` shows what becomes of it")
         return
     told: set[str] = set()
-    with working(f"waiting until '{name}' runs") as progress:
+    left = f"'{name}' goes on without you; `scribengin status {name}` shows what becomes of it"
+    with working(f"waiting until '{name}' runs", left=left) as progress:
 
         def seen(status: DataflowStatus) -> None:
             for trouble in (status.error, status.config_error):
@@ -294,11 +302,14 @@ def follow(view: DataflowView, *, wait: bool) -> None:
 
 
 def progress_of(status: DataflowStatus) -> str:
-    """The state, how many workers there are, and how many tasks have none, in a few words."""
+    """The state, how many workers there are, and how many tasks have none, in a few words. A worker is there before
+    its Spark is, and gets no task until then. Who waits after that waits for the first rounds."""
     workers, waiting = len(status.workers), len(status.tasks_unassigned)
     parts: list[str] = [status.state]
     if workers:
-        parts.append(many(workers, "worker"))
+        parts.append(many(workers, "worker") + (f" {which(workers, 'starts', 'start')} Spark" if waiting else ""))
     if waiting:
         parts.append(f"{many(waiting, 'task')} {which(waiting, 'waits', 'wait')} for a worker")
+    if status.state == "running" and workers and not waiting:
+        parts.append("first rounds are under way")
     return ", ".join(parts)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from scribengin.base.names import DEFAULT_NAMESPACE
+from scribengin.base.text.counting import many
 from scribengin_tools.cli.log.options import PANEL_INSPECTION
 from scribengin_tools.cli.options import (
     JsonOption,
@@ -61,7 +62,9 @@ def bench(
         print_json({"directory": where, **measured.to_json()})
         return
     out = console()
-    out.print(f"{records:,} records of {size:,} B, {byte_count(measured.bytes)} in all, in {where}", soft_wrap=True)
+    out.print(
+        f"{many(records, 'record')} of {size:,} B, {byte_count(measured.bytes)} in all, in {where}", soft_wrap=True
+    )
     out.print()
     out.print(table(("", ">RECORDS/S", ">LOG", ">DISK", ">RATIO"), measured.rows()))
     out.print()

@@ -227,13 +227,15 @@ def tail(
 @app.command("delete", rich_help_panel=PANEL_LOGS)
 def delete(
     logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="The logs.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Also while somebody writes it, or if it is broken.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while somebody writes or reads it, or if it is broken.")
+    ] = False,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
     """Delete logs with everything in them.
 
-    All of them or, when one cannot be deleted, none."""
+    All of them or, when one cannot be deleted, none. One that a dataflow reads is refused until that is deleted."""
     from scribengin_tools.logs.lines import delete_all
 
     with opened_namespace(registry, namespace) as opened:
