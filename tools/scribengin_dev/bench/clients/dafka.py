@@ -9,7 +9,7 @@ from typing import Any
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaStore
 from scribengin.log import LogNamespace
 from scribengin_tools.cli.dafka.speed import published, read_on
-from scribengin_tools.pacing import receive, send_paced
+from scribengin_tools.logs.pacing import receive, send_paced
 
 Values = Mapping[str, Any]
 _READ_RECORDS = 65_536

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaTower
 from scribengin.errors import DafkaError
-from scribengin_tools.pacing import STAMP_BYTES, receive, send_paced
+from scribengin_tools.logs.pacing import STAMP_BYTES, receive, send_paced
 
 _ANY_PORT = "tcp://127.0.0.1:*"
 _AT_ONCE = 1000
