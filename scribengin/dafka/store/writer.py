@@ -108,6 +108,7 @@ class StoreWriter(Role):
             durable[written.partition] = written if before is None else written._replace(first=before.first)
         for partition in durable:
             self.failures.worked(partition)
+            self._logs.unreadable.worked(partition)
         with self._logs.lock:
             acks = [ack for one in durable.values() for ack in self._logs.state.durable(*one[:3])]
         self.send(acks)

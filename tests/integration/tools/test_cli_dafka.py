@@ -133,7 +133,30 @@ def test_perf_says_how_fast_it_is(line: CommandLine) -> None:
     assert (done.json["records"], done.json["size"]) == (2500, 10)
     for name in ("live", "fetched"):
         assert done.json[name]["records_s"] == pytest.approx(2500 / done.json[name]["seconds"])
-    assert "MB/S" in line.ok("dafka", "perf", "--records", "10").out
+    check_latency(done.json["latency"], 1000)
+    shown = line.ok("dafka", "perf", "--records", "10", "--rate", "20").out
+    assert "MB/S" in shown
+    assert re.search(r"^on its way at 20/s: p50 \d+\.\d\d ms, p99 \d+\.\d\d ms$", shown, re.MULTILINE)
+
+
+def test_perf_measures_the_stores_of_a_network_that_runs(line: CommandLine, towers: tuple[str, ...]) -> None:
+    with server(line, "store", "--namespace", "/logs", *towers):
+        done = line.ok(
+            "dafka", "perf", "--stored", "--records", "2500", "--size", "10", "--rate", "50", "--json", *towers
+        )
+        assert (done.json["records"], done.json["size"]) == (2500, 10)
+        assert done.json["published"]["records_s"] == pytest.approx(2500 / done.json["published"]["seconds"])
+        assert done.json["stored"]["records_s"] > 0
+        check_latency(done.json["latency"], 50)
+        shown = line.ok("dafka", "perf", "--stored", "--records", "10", "--rate", "20", *towers).out
+        assert re.search(r"^topic perf-[0-9a-f]{12}$", shown, re.MULTILINE)
+    [log] = [log for log in line.ok("log", "list", "--json").json if f"/{done.json['topic']}/" in log["log"]]
+    assert log["records"] == 2500 + 1 + 3 * 50
+
+
+def check_latency(found: dict[str, float], per_s: int) -> None:
+    assert found["per_s"] == per_s
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
 
 
 def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:

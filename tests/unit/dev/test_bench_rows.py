@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scribengin_dev.bench.clients.pacing import receive, send_paced
 from scribengin_dev.bench.dataflows.flow import rate_of_run
 from scribengin_dev.bench.rows import SCALES, Row, alternating, missed_targets, write_json
 from scribengin_dev.harness.standstill import SeenCommit
+from scribengin_tools.logs.pacing import receive, send_paced
 
 KEYS = ["name", "unit", "ours", "peer", "peer_name", "ratio", "guarantee"]
 

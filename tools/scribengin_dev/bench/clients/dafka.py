@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaStore
 from scribengin.log import LogNamespace
-from scribengin_dev.bench.clients.pacing import receive, send_paced
+from scribengin_tools.cli.dafka.speed import published, read_on
+from scribengin_tools.logs.pacing import receive, send_paced
 
 Values = Mapping[str, Any]
-_AT_ONCE = 1_000
 _READ_RECORDS = 65_536
 _POLL_S = 0.5
 
@@ -28,26 +26,15 @@ def _store(job: Values) -> dict[str, float]:
 
 def _publish(job: Values) -> dict[str, float]:
     """From the first record that is published to the last that the store has acknowledged: records a second."""
-    content, records = os.urandom(job["record_bytes"]), job["records"]
     with DafkaProducer(job["topic"], _config(job)) as producer:
-        producer.publish(content).result()  # the store has found it
-        begun_s = SYSTEM_CLOCK.monotonic_s()
-        for first in range(0, records, _AT_ONCE):
-            last = producer.publish_many([content] * min(_AT_ONCE, records - first))
-        last.result()
-        took_s = SYSTEM_CLOCK.monotonic_s() - begun_s
-    return {"records_per_s": records / took_s}
+        producer.publish(b"").result()  # the store has found it
+        return {"records_per_s": published(producer, job["records"], job["record_bytes"]).records_s}
 
 
 def _read(job: Values) -> dict[str, float]:
     """From the first records to the last: records a second. Nobody but the store has them."""
     with DafkaConsumer([job["topic"]], _config(job)) as consumer:
-        found = first = len(consumer.read(max(1, job["records"] // 10)))
-        begun_s = SYSTEM_CLOCK.monotonic_s()
-        while found < job["records"]:
-            found += len(consumer.read(_READ_RECORDS))
-        took_s = SYSTEM_CLOCK.monotonic_s() - begun_s
-    return {"records_per_s": (found - first) / took_s}
+        return {"records_per_s": read_on(consumer, job["records"], job["record_bytes"]).records_s}
 
 
 def _tail_write(job: Values) -> dict[str, float]:

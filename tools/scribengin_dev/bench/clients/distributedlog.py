@@ -9,7 +9,7 @@ from typing import Any
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.jvm import java, java_bytes
 from scribengin_dev.bench.clients.jvm import start_peer
-from scribengin_dev.bench.clients.pacing import receive, send_paced
+from scribengin_tools.logs.pacing import receive, send_paced
 
 _API = "org.apache.distributedlog"
 _BULK_RECORDS = 1_000

@@ -7,7 +7,7 @@ from typing import Any
 
 from scribengin.base.jvm import java, java_bytes
 from scribengin_dev.bench.clients.jvm import start_peer
-from scribengin_dev.bench.clients.pacing import receive, send_paced
+from scribengin_tools.logs.pacing import receive, send_paced
 
 _CLIENTS = "org.apache.kafka.clients"
 _SERIALIZATION = "org.apache.kafka.common.serialization"

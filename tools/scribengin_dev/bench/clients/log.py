@@ -13,8 +13,8 @@ from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.log import FIRST, TAIL, CommitThread, LogNamespace
-from scribengin_dev.bench.clients.pacing import receive, send_paced
 from scribengin_tools.logs.benchmark import records_batch
+from scribengin_tools.logs.pacing import receive, send_paced
 
 _BATCH_RECORDS = 1_000
 _UNACKNOWLEDGED_MAX = 32

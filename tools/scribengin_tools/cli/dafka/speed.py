@@ -1,17 +1,24 @@
-"""What `scribengin dafka perf` measures: from a producer to a consumer through a tower, all on free loopback ports."""
+"""What `scribengin dafka perf` measures: from a producer to consumers and stores, and from stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaTower
+from scribengin.errors import DafkaError
+from scribengin_tools.logs.pacing import STAMP_BYTES, receive, send_paced
 
 _ANY_PORT = "tcp://127.0.0.1:*"
-_TOPIC = "perf"
 _AT_ONCE = 1000
+_READ_RECORDS = 65_536
+_POLL_S = 0.5
+_STORE_WAIT_S = 30.0
 
 
 class DafkaSpeed(NamedTuple):
@@ -36,26 +43,103 @@ class DafkaSpeed(NamedTuple):
         return {"seconds": self.seconds, "records_s": self.records_s, "megabytes_s": self.megabytes_s}
 
 
-def measure(records: int, size: int) -> dict[str, DafkaSpeed]:
+class DafkaPace(NamedTuple):
+    """At which rate records are published one by one, and for how many seconds."""
+
+    per_s: int
+    seconds: int = 3
+
+
+class DafkaLatency(NamedTuple):
+    """How long records were on their way to a consumer, in milliseconds, at so many a second."""
+
+    per_s: int
+    p50_ms: float
+    p99_ms: float
+
+    def to_json(self) -> dict[str, float]:
+        """As `--json` prints it."""
+        return self._asdict()
+
+
+class DafkaFigures(NamedTuple):
+    """What was measured, by its name."""
+
+    topic: str
+    speeds: Mapping[str, DafkaSpeed]
+    latency: DafkaLatency
+
+
+def measure(records: int, size: int, pace: DafkaPace) -> DafkaFigures:
     """How fast `records` of `size` bytes come to a consumer: `live` as they are published, then `fetched` from the
-    producer's memory by one that joins later. That one's time begins when it is made."""
+    producer's memory by one that joins later. That one's time begins when it is made. No store is asked."""
+    topic, steady = _new_topic(), pace.per_s * pace.seconds
     with tower_of_its_own() as addresses:
-        config = _config(addresses, records)
-        with DafkaProducer(_TOPIC, config) as producer:
-            with DafkaConsumer([_TOPIC], config) as consumer:
+        config = _config(addresses, records + steady)
+        with DafkaProducer(topic, config) as producer:
+            with DafkaConsumer([topic], config) as consumer:
                 producer.publish(b"they have met")
                 _read(consumer, 1)
                 begun_s = SYSTEM_CLOCK.monotonic_s()
-                content = bytes(size)
-                for first in range(0, records, _AT_ONCE):
-                    producer.publish_many([content] * min(_AT_ONCE, records - first))
+                _publish(producer, records, size)
                 _read(consumer, records)
                 live_s = SYSTEM_CLOCK.monotonic_s() - begun_s
+                ways = latency(producer, consumer, size, pace)
             begun_s = SYSTEM_CLOCK.monotonic_s()
-            with DafkaConsumer([_TOPIC], config) as late:
+            with DafkaConsumer([topic], config) as late:
                 _read(late, records + 1)
                 fetched_s = SYSTEM_CLOCK.monotonic_s() - begun_s
-    return {"live": DafkaSpeed(records, size, live_s), "fetched": DafkaSpeed(records, size, fetched_s)}
+    speeds = {"live": DafkaSpeed(records, size, live_s), "fetched": DafkaSpeed(records, size, fetched_s)}
+    return DafkaFigures(topic, speeds, ways)
+
+
+def measure_stores(config: DafkaConfig, records: int, size: int, pace: DafkaPace) -> DafkaFigures:
+    """How fast the stores of a network are: `published` until they have acknowledged all, then `stored`, as one reads
+    it once the producer has gone. Between the two, how long records are on their way to a consumer while stores take
+    them. Raises DafkaError where no store acknowledges anything."""
+    topic = _new_topic()
+    with DafkaProducer(topic, config) as producer:
+        _await_stores(producer, config)
+        speeds = {"published": published(producer, records, size)}
+        with DafkaConsumer([topic], config) as consumer:
+            _read(consumer, records + 1)
+            ways = latency(producer, consumer, size, pace)
+        producer.flush()
+    with DafkaConsumer([topic], config) as late:
+        speeds["stored"] = read_on(late, records, size)
+    return DafkaFigures(topic, speeds, ways)
+
+
+def published(producer: DafkaProducer, records: int, size: int) -> DafkaSpeed:
+    """From the first record that is published to the last that stores have acknowledged."""
+    begun_s = SYSTEM_CLOCK.monotonic_s()
+    _publish(producer, records, size)
+    producer.flush()
+    return DafkaSpeed(records, size, SYSTEM_CLOCK.monotonic_s() - begun_s)
+
+
+def read_on(consumer: DafkaConsumer, records: int, size: int) -> DafkaSpeed:
+    """From when the first records have come to the last of so many."""
+    first = found = len(consumer.read(max(1, records // 10)))
+    begun_s = SYSTEM_CLOCK.monotonic_s()
+    while found < records:
+        found += len(consumer.read(_READ_RECORDS))
+    return DafkaSpeed(found - first, size, SYSTEM_CLOCK.monotonic_s() - begun_s)
+
+
+def latency(producer: DafkaProducer, consumer: DafkaConsumer, size: int, pace: DafkaPace) -> DafkaLatency:
+    """How long records are on their way to a consumer who has read all before. A record has room for a time at least.
+    Raises ServerDown where they do not come."""
+    records = pace.per_s * pace.seconds
+
+    def poll() -> Iterable[bytes]:
+        return [record.content for record in consumer.read(_READ_RECORDS, _POLL_S)]
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send_paced, producer.publish, records, pace.per_s, max(size, STAMP_BYTES))
+        ways = receive(poll, records)
+        sending.result()
+    return DafkaLatency(pace.per_s, ways["p50_ms"], ways["p99_ms"])
 
 
 @contextmanager
@@ -74,6 +158,28 @@ def _config(addresses: Mapping[str, str], records: int) -> DafkaConfig:
         "consumer": {"offset_reset": "earliest", "high_watermark": records + 1},
     }
     return DafkaConfig.parse(said, source="scribengin dafka perf")
+
+
+def _new_topic() -> str:
+    return f"perf-{uuid.uuid4().hex[:12]}"
+
+
+def _await_stores(producer: DafkaProducer, config: DafkaConfig) -> None:
+    """Until as many stores as are wanted have the first record."""
+    try:
+        producer.publish(b"they have met").result(_STORE_WAIT_S)
+    except TimeoutError:
+        wanted, towers = config.producer.min_acks, ", ".join(config.beacon.pub_address)
+        raise DafkaError(
+            f"fewer than {wanted} stores have acknowledged a record within {_STORE_WAIT_S:g} s, at the tower "
+            f"{towers}: start them with `scribengin dafka store`"
+        ) from None
+
+
+def _publish(producer: DafkaProducer, records: int, size: int) -> None:
+    content = os.urandom(size)
+    for first in range(0, records, _AT_ONCE):
+        producer.publish_many([content] * min(_AT_ONCE, records - first))
 
 
 def _read(consumer: DafkaConsumer, count: int) -> None:

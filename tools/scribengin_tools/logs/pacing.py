@@ -14,6 +14,8 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
 
 _STAMP = struct.Struct("<d")
+STAMP_BYTES = _STAMP.size
+"""A record takes so much at least."""
 _WARM_UP_SHARE = 0.2
 _SILENCE_MAX_S = 30.0
 
