@@ -2,12 +2,16 @@
 clients are added to its class path (`add_jars`), such as BookKeeper's.
 
 Rules of such a process: it never forks once the JVM runs (start children before, or with `subprocess`, which execs at
-once), and signals stay Python's (`-Xrs`). There is one JVM a process, and with it one HADOOP_CONF_DIR.
+once), and signals stay Python's (`-Xrs`). There is one JVM a process, and with it one HADOOP_CONF_DIR. Threads may be
+in Java when the process ends.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,6 +67,19 @@ def start_jvm_with(classpath: Sequence[str], options: Sequence[str]) -> None:
     _jpype().startJVM(
         place, "-Xrs", *options, "-Djava.net.preferIPv4Stack=true", classpath=list(classpath), convertStrings=False
     )
+    atexit.register(_let_threads_hang)
+
+
+def _let_threads_hang() -> None:
+    """Before Python ends. A thread that comes back from Java later finds no interpreter, and Python before 3.14 ends it
+    by unwinding its stack. JPype's frames let nothing through: C++ would abort the process, whatever its exit status
+    should be. So that thread waits for the end of the process instead. It holds nothing that the end needs."""
+    if sys.version_info < (3, 14):
+        wait = ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p)
+        set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE  # std::set_terminate(void (*)())
+        set_terminate.argtypes = [ctypes.c_void_p]
+        set_terminate.restype = ctypes.c_void_p
+        set_terminate(wait)
 
 
 def add_jars(jars: Sequence[Path]) -> None:

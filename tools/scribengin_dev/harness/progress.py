@@ -52,7 +52,7 @@ class FlowProgress:
         if self._grows:
             self._look_for_streams()
         there = {name: reader.lag(self._starts[name]) for name, reader in self._readers.items()}
-        return sum(there.values()) - self._lag_of(there)
+        return max(0, sum(there.values()) - self._lag_of(there))  # some may have come between the two looks
 
     def lag(self) -> int:
         """Records that are in the source and that the dataflow has not committed yet."""
