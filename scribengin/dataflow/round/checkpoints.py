@@ -218,13 +218,13 @@ def checkpoints_below(root: str) -> Iterator[FoundCheckpoint]:
     """All below a directory in which dataflows have theirs, as far as they are whole. Raises SystemUnreachable."""
     files, path = tree_file_system(root)
     for of_dataflow in _directories(files, path):
-        dataflow = from_node_name(posixpath.basename(of_dataflow))
         for task in _directories(files, of_dataflow):
             for directory in _directories(files, task):
-                with suppress(FileNotFoundError, ValidationError):
+                with suppress(FileNotFoundError, ValueError):  # what else lies there is nobody's business
                     marker = posixpath.join(directory, MARKER)
                     [info] = files.find(marker)
                     mark = CheckpointMark.model_validate_json(files.read(marker, 0, _MARKER_BYTES_MAX))
+                    dataflow = from_node_name(posixpath.basename(of_dataflow))
                     yield FoundCheckpoint(mark, QueryDirectory(files, task), dataflow, info.modified_ms)
 
 

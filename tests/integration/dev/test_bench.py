@@ -190,6 +190,17 @@ def test_bad_records_are_measured_beside_good_ones_whether_the_engine_decodes_or
 
 @pytest.mark.full
 @pytest.mark.spark
+def test_a_restore_of_state_is_measured_until_the_next_output(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "state-restore", "--runs", "1", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = rows_of(tmp_path / "rows.json")["state-restore"]
+    assert (row["unit"], row["peer"]) == ("ms", None)
+    assert row["ours"] > 0
+    assert "256 keys of 1024 bytes" in row["guarantee"]
+
+
+@pytest.mark.full
+@pytest.mark.spark
 def test_recovery_is_measured_beside_the_session_timeout(tmp_path: Path) -> None:
     done = run_bench(tmp_path, "recovery-local", "--runs", "1", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stdout + done.stderr

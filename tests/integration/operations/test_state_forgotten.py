@@ -213,7 +213,9 @@ def test_on_hdfs_state_is_found_rewound_and_deleted_too(hdfs_flow: Flow) -> None
     assert hdfs is not None
     [task] = state_of(flow.view)
     assert str(task.directory).startswith("memory-files://files/cluster/state/flow/task-0/")
-    nobodys = checkpoints_of("flow", "task-0", flow.config.state).begin(9, 1, registry_begun_ms(flow.view.registry))  # type: ignore[arg-type]  # it has state
+    assert flow.config.state is not None
+    begun_ms = registry_begun_ms(flow.view.registry)
+    nobodys = checkpoints_of("flow", "task-0", flow.config.state).begin(9, 1, begun_ms)
     assert checkpoints_left(flow) == [], "its owner may be about to name it"
     [left] = checkpoints_left(flow, Later())
     assert nobodys.mark.name in left.line

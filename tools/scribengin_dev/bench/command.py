@@ -24,6 +24,7 @@ from scribengin_dev.bench.dataflows.nexmark import NEXMARK, NexmarkBench
 from scribengin_dev.bench.dataflows.planning import PLANS, plan
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
+from scribengin_dev.bench.dataflows.state_restore import STATE_RESTORE, state_restore
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_dev.bench.peers.peers import Peers
 from scribengin_dev.bench.proxies import PROXIES, through_a_proxy
@@ -56,6 +57,7 @@ NAMES = tuple(
             *PLANS,
             SCALING,
             *RECOVERIES,
+            STATE_RESTORE,
         )
     )
 )
@@ -169,6 +171,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
                 rows.append(scaling(base, scale, SYSTEM_CLOCK))
             elif name in RECOVERIES:
                 rows += recovery(base, name, scale, SYSTEM_CLOCK)
+            elif name == STATE_RESTORE:
+                rows.append(state_restore(flows))
             else:
                 rows += _of_the_log(name, PeerBench(log, uri, peers, wanted))
         return rows, frozenset(peers.missing)

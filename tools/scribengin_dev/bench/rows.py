@@ -43,7 +43,8 @@ class Scale:
 
     log_bytes: what one run of a log benchmark moves; peer_bytes: the same for a peer. flow_records: a dataflow's run.
     tail_records: end to end, one by one. memory_bytes: the log over which memory is watched. logs_records: over many
-    logs in all. segments: of a log that has many. peer_runs_max: peers take longer to start and to stop than we do.
+    logs in all. segments: of a log that has many. state_bytes: what a dataflow keeps. peer_runs_max: peers take longer
+    to start and to stop than we do.
     """
 
     log_bytes: int
@@ -54,6 +55,7 @@ class Scale:
     memory_bytes: int
     logs_records: int
     segments: int
+    state_bytes: int
     runs: int
     peer_runs_max: int = 3
 
@@ -76,11 +78,12 @@ _FULL = Scale(
     memory_bytes=10 * _GIB,
     logs_records=200_000,
     segments=10_000,
+    state_bytes=_GIB,
     runs=5,
 )
 SCALES = {
     "full": _FULL,
-    "quick": replace(_FULL, memory_bytes=_GIB, runs=3, peer_runs_max=1),
+    "quick": replace(_FULL, memory_bytes=_GIB, state_bytes=10 * 1024 * 1024, runs=3, peer_runs_max=1),
     "small": Scale(
         log_bytes=4 * 1024 * 1024,
         peer_bytes=1024 * 1024,
@@ -90,6 +93,7 @@ SCALES = {
         memory_bytes=16 * 1024 * 1024,
         logs_records=4_000,
         segments=500,
+        state_bytes=256 * 1024,
         runs=2,
         peer_runs_max=1,
     ),
