@@ -179,4 +179,6 @@ def _settings(state: StateSpec) -> dict[str, str]:
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
         "spark.sql.shuffle.partitions": str(state.partitions),
+        # The earliest source counts, whatever `spark.conf` says: what is said of watermarks, and beats, go by that.
+        "spark.sql.streaming.multipleWatermarkPolicy": "min",
     }

@@ -137,17 +137,29 @@ def test_dataflows_are_measured_beside_spark_from_kafka_to_kafka(tmp_path: Path)
 
 @pytest.mark.full
 @pytest.mark.spark
-def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batches(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "latency-1000", "--json", str(tmp_path / "rows.json"))
+@pytest.mark.parametrize("name", ["latency-1000", "latency-window-1000"])
+def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batches(tmp_path: Path, name: str) -> None:
+    done = run_bench(tmp_path, name, "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = rows_of(tmp_path / "rows.json")
-    assert list(rows) == ["latency-1000", "latency-1000-p99"]
+    assert list(rows) == [name, f"{name}-p99"]
     for side in ("ours", "peer"):
-        assert 0 < rows["latency-1000"][side] <= rows["latency-1000-p99"][side]
+        assert 0 < rows[name][side] <= rows[f"{name}-p99"][side]
     for row in rows.values():
         assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])
         assert "exactly once" in row["guarantee"]
+        assert ("windows of one record" in row["guarantee"]) == ("window" in name)
         assert "as fast as they can" in row["peer_name"]
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_two_tasks_with_state_are_measured_beside_one(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "state-tasks", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = rows_of(tmp_path / "rows.json").values()
+    assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+    assert row["peer_name"].startswith("the same with tasks: 1")
 
 
 @pytest.mark.full

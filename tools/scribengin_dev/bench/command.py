@@ -25,6 +25,7 @@ from scribengin_dev.bench.dataflows.planning import PLANS, plan
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
 from scribengin_dev.bench.dataflows.state_restore import STATE_RESTORE, state_restore
+from scribengin_dev.bench.dataflows.state_tasks import STATE_TASKS, state_tasks
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_dev.bench.peers.peers import Peers
 from scribengin_dev.bench.proxies import PROXIES, through_a_proxy
@@ -53,6 +54,7 @@ NAMES = tuple(
             *FLOW_BENCHMARKS,
             *LATENCIES,
             *NEXMARK,
+            STATE_TASKS,
             *BAD_RECORDS,
             *PLANS,
             SCALING,
@@ -163,6 +165,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
             elif name in NEXMARK:
                 flows.with_peers(wanted)
                 rows += nexmark.rows(NEXMARK[name])
+            elif name == STATE_TASKS:
+                rows.append(state_tasks(flows))
             elif name in BAD_RECORDS:
                 rows.append(BAD_RECORDS[name](flows))
             elif name in PLANS:

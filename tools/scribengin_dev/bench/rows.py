@@ -114,7 +114,7 @@ def medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 TARGETS = {
     "append-100B": 5.0, "append-1KiB": 0.8, "read-100B": 0.7, "read-1KiB": 0.7, "tail": 0.5, "memory": 1.0,
     "log-sql-log": 5.0, "kafka-sql-kafka": 1.2, "scaling": 1.0,
-    "latency-100": 3.0, "latency-1000": 3.0, "plan-10000": 1.0,
+    "latency-100": 3.0, "latency-1000": 3.0, "latency-window-100": 3.0, "latency-window-1000": 3.0, "plan-10000": 1.0,
     **{f"nexmark-q{n}": 1.0 for n in (0, 1, 2, 3, 5, 7, 8, 11, 12)},
     **{f"nexmark-q{n}/memory": 0.8 for n in (0, 1, 2, 3, 5, 7, 8, 11, 12)},
     "bad-records": 0.33, "bad-records-function": 0.33,

@@ -32,6 +32,7 @@ def _tail_write(job: Values) -> dict[str, float]:
         job["records"],
         job["per_s"],
         job["record_bytes"],
+        windowed=job.get("windowed", False),
     )
     producer.close()
     return {}
@@ -61,7 +62,7 @@ def _tail_read(job: Values) -> dict[str, float]:
         return [bytes(record.value()) for record in consumer.poll(wait)]
 
     print("ready", flush=True)
-    result = receive(poll, job["records"])
+    result = receive(poll, job["records"], windowed=job.get("windowed", False))
     consumer.close()
     return result
 

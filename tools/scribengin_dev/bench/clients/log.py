@@ -28,7 +28,7 @@ Values = Mapping[str, Any]
 
 def _tail_write(job: Values) -> dict[str, float]:
     with _namespace(job) as namespace, namespace.open_writer(job["log"]) as writer:
-        send_paced(writer.write, job["records"], job["per_s"], job["record_bytes"])
+        send_paced(writer.write, job["records"], job["per_s"], job["record_bytes"], windowed=job.get("windowed", False))
         writer.flush()
     return {}
 
@@ -42,7 +42,7 @@ def _tail_read(job: Values) -> dict[str, float]:
             return [] if batch is None else batch.column("payload").to_pylist()
 
         print("ready", flush=True)
-        return receive(poll, job["records"])
+        return receive(poll, job["records"], windowed=job.get("windowed", False))
 
 
 def _memory_write(job: Values) -> dict[str, float]:

@@ -90,8 +90,8 @@ class NexmarkBench:
         config = _config(name, query, self._batch)
         place.submit(config)
         with FlowProgress(place, config, "events") as flow:
-            begin_ms, consumed = _await(place, flow, self._warm)
-            _, all_events = _await(place, flow, self._warm + _BATCHES_PER_RUN * self._batch)
+            begin_ms, consumed = await_consumed(place, flow, self._warm)
+            _, all_events = await_consumed(place, flow, self._warm + _BATCHES_PER_RUN * self._batch)
             end_ms = last_commit_ms(flow)
         place.desire(name, "stopped")
         place.await_state(name, "stopped", timeout_s=TIMEOUT_S)
@@ -121,7 +121,7 @@ def _tasks(query: str) -> str:
     return f"{CORES} tasks"
 
 
-def _await(place: Installation, flow: FlowProgress, count: int) -> tuple[int, int]:
+def await_consumed(place: Installation, flow: FlowProgress, count: int) -> tuple[int, int]:
     """(when, in ms of the registry; how many): once so many events are committed. What is committed while it looks is
     counted and not yet timed: a rate that begins there is never too high."""
     at_ms, consumed = 0, 0

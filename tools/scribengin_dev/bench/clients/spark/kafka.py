@@ -8,13 +8,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from scribengin.spark.session.session import start_session, stop_session
 
 Values = Mapping[str, Any]
 MS_PER_S = 1000
+_STATE = "spark.sql.streaming.stateStore"
+TUNED = {
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""What users of state set, beside as many partitions of it as cores: state that is not on Java's heap."""
+
+
+_AS_IT_IS = "CAST(value AS BINARY) AS value"
 
 
 def _kafka_sql_kafka(job: Values) -> dict[str, float]:
@@ -25,9 +34,11 @@ def _kafka_sql_kafka(job: Values) -> dict[str, float]:
 
 
 def _kafka_stream(job: Values) -> dict[str, float]:
-    """Stream the topic for as long as the process lives."""
-    with session_of(job) as session:
-        query = _stream(session, job, job["topic"], "CAST(value AS BINARY) AS value").start()
+    """Stream the topic for as long as the process lives: as it is, or through windows."""
+    conf = {**TUNED, "spark.sql.shuffle.partitions": str(job["cores"])}
+    with session_of(job, conf) as session:
+        windowed = "sql" in job
+        query = (_windows(session, job) if windowed else _stream(session, job, job["topic"], _AS_IT_IS)).start()
         while "Waiting" not in query.status["message"]:
             query.awaitTermination(1)  # raises what ended it
         print("ready", flush=True)
@@ -58,11 +69,26 @@ def session_of(job: Values, conf: Mapping[str, str] | None = None) -> Iterator[S
 
 def _stream(session: SparkSession, job: Values, topic: str, value: str) -> DataStreamWriter:
     """From a topic into the job's sink."""
+    return _into_sink(job, topic, _read(session, job, topic).selectExpr(value))
+
+
+def _windows(session: SparkSession, job: Values) -> DataStreamWriter:
+    """What the job's statement makes of the topic's records, which are JSON and have a watermark."""
+    parsed = f"from_json(cast(value AS string), '{job['schema_ddl']}') AS record"
+    records = _read(session, job, job["topic"]).selectExpr(parsed).select("record.*")
+    records.withWatermark("at", "0 seconds").createOrReplaceTempView("src")
+    return _into_sink(job, job["topic"], session.sql(job["sql"]).selectExpr("to_json(struct(*)) AS value"))
+
+
+def _read(session: SparkSession, job: Values, topic: str) -> DataFrame:
     broker = {"kafka.bootstrap.servers": job["bootstrap"]}
-    stream = session.readStream.format("kafka").options(**broker, subscribe=topic, startingOffsets="earliest")
+    return session.readStream.format("kafka").options(**broker, subscribe=topic, startingOffsets="earliest").load()
+
+
+def _into_sink(job: Values, topic: str, values: DataFrame) -> DataStreamWriter:
+    options = {"kafka.bootstrap.servers": job["bootstrap"], "topic": job["sink"]}
     checkpoint = str(Path(job["folder"]) / topic)
-    written = stream.load().selectExpr(value).writeStream
-    return written.format("kafka").options(**broker, topic=job["sink"], checkpointLocation=checkpoint)
+    return values.writeStream.format("kafka").options(**options, checkpointLocation=checkpoint)
 
 
 JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {

@@ -11,16 +11,9 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from scribengin_dev.bench.clients.spark.kafka import MS_PER_S, Values, session_of
+from scribengin_dev.bench.clients.spark.kafka import MS_PER_S, TUNED, Values, session_of
 from scribengin_dev.bench.nexmark.events import SCHEMA_DDL
 from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
-
-_STATE = "spark.sql.streaming.stateStore"
-_TUNED = {
-    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-}
-"""What its users set, beside as many partitions of state as cores: state that is not on Java's heap."""
 
 
 def _fill(job: Values) -> dict[str, float]:
@@ -36,7 +29,7 @@ def _query(job: Values) -> dict[str, float]:
     """The median rate of the query from each of the two sources. They take turns."""
     sides = {"kafka": _from_topic, "files": _from_files}
     rates: dict[str, list[float]] = {side: [] for side in sides}
-    with session_of(job, {**_TUNED, "spark.sql.shuffle.partitions": str(job["cores"])}) as session:
+    with session_of(job, {**TUNED, "spark.sql.shuffle.partitions": str(job["cores"])}) as session:
         for run in range(job["runs"]):
             for side, stream in sides.items():
                 rates[side].append(_rate(stream(session, job), job, f"{side}-{job['query']}-{run}"))
