@@ -16,7 +16,7 @@ import pytest
 
 _SLOW_TO_START = frozenset({"bookkeeper", "browser", "hdfs", "own_bookkeeper", "own_hdfs", "own_yarn", "yarn"})
 """The browser may have to be installed first."""
-_SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "zookeeper_quorum"}
+_SERVERS = _SLOW_TO_START | {"kafka", "kafka_brokers", "own_kafka", "zookeeper_quorum"}
 _SLOW_TIMEOUT_S = 900  # five Java processes on a machine that has other things to do, and then the test
 _FIRST = (
     *(

@@ -45,12 +45,12 @@ COMMITTING = Stop("kafka.commit:before", "kill", occurrence=2)
 
 
 @pytest.fixture
-def new_place(zookeeper: EmbeddedZooKeeper, kafka: KafkaServer, tmp_path: Path) -> Callable[[int], Place]:
+def new_place(zookeeper: EmbeddedZooKeeper, own_kafka: KafkaServer, tmp_path: Path) -> Callable[[int], Place]:
     """Make a place of its own for each case: a registry chroot, a directory, filled input logs, a topic."""
 
     def make(tasks: int) -> Place:
         name = uuid.uuid4().hex[:12]
-        place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), tasks, kafka.bootstrap)
+        place = Place(f"{zookeeper.hosts}/crash-{name}", str(tmp_path / name), tasks, own_kafka.bootstrap)
         with connect(place.hosts, session_timeout_s=100) as registry:
             prepare(place, registry)
         return place
@@ -132,21 +132,21 @@ def test_a_stalled_owner_that_resumes_after_another_took_over_writes_nothing(
 
 
 def test_an_owner_that_dies_while_the_broker_commits_is_taken_over(
-    new_place: Callable[[int], Place], kafka: KafkaServer
+    new_place: Callable[[int], Place], own_kafka: KafkaServer
 ) -> None:
     """The request is on its way, nobody has answered it: the broker may have committed, or not."""
     place = new_place(1)
     owner = start_owner(place, 1, Stop("kafka.commit:before", "pause", occurrence=2))
     assert wait_until_stopped(owner)
-    assert kafka.pid is not None
-    os.kill(kafka.pid, signal.SIGSTOP)
+    assert own_kafka.pid is not None
+    os.kill(own_kafka.pid, signal.SIGSTOP)
     try:
         resume(owner)
         wait_until(lambda: _unread_bytes(place.bootstrap) > 0, 60, "the request to reach the broker's socket")
         owner.kill()
         assert finish(owner) == KILLED
     finally:
-        os.kill(kafka.pid, signal.SIGCONT)
+        os.kill(own_kafka.pid, signal.SIGCONT)
     assert own_to_the_end(place, 2) == FINISHED
     assert not wrong(place, "within kafka.commit")
 

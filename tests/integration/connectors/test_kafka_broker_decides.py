@@ -46,11 +46,11 @@ def namespace(registry: Registry, tmp_path: Path) -> Iterator[LogNamespace]:
 
 
 @pytest.fixture
-def flow(registry: Registry, namespace: LogNamespace, kafka: KafkaServer) -> Iterator[Flow]:
+def flow(registry: Registry, namespace: LogNamespace, own_kafka: KafkaServer) -> Iterator[Flow]:
     """A flow with ten records to read, into two topics and a log."""
     sinks = {
-        "out": topic_sink(kafka.bootstrap),
-        "more": topic_sink(kafka.bootstrap),
+        "out": topic_sink(own_kafka.bootstrap),
+        "more": topic_sink(own_kafka.bootstrap),
         "log": {"kind": "log", "log": "log"},
     }
     with kafka_flow(registry, namespace, sinks) as opened:
@@ -103,18 +103,18 @@ def test_metadata_that_has_expired_while_nothing_is_prepared_is_written_again(fl
 
 @pytest.mark.full
 def test_a_broker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_nothing(
-    flow: Flow, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+    flow: Flow, own_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(_stop: str) -> None:
         """Only from now on be impatient: before, a slow answer is no failure."""
         monkeypatch.setattr(transaction, "REQUEST_TIMEOUT_S", 5.0)
-        kafka.kill()
+        own_kafka.kill()
 
     for stop in ("kafka.produce:after", PREPARED):
         owner = flow.taken()
         with at_failpoint(stop, kill), pytest.raises(SystemUnreachable):
             owner.run_round()
-        kafka.start()
+        own_kafka.start()
         wait_until(partial(drained, owner), 200, "the broker to know its transactions again, and the rounds to be run")
         monkeypatch.undo()
         flow.expect_everything_once()
@@ -130,10 +130,10 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_n
     ],
 )
 def test_a_call_that_does_not_keep_to_its_own_limit_is_given_up_and_its_producer_with_it(
-    flow: Flow, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, step: str, said: str
+    flow: Flow, own_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, step: str, said: str
 ) -> None:
     """Seen of librdkafka; here a broker stands still for longer than we wait, and answers the lost calls later."""
-    pid = kafka.pid
+    pid = own_kafka.pid
     assert pid is not None
     owner = flow.taken()
     assert drained(owner)  # so that the broker has made the topics of its own
@@ -153,11 +153,11 @@ def test_a_call_that_does_not_keep_to_its_own_limit_is_given_up_and_its_producer
     owner.close()
 
 
-def test_a_coordinator_that_moves_while_the_last_decision_is_read_is_waited_for(kafka: KafkaServer) -> None:
+def test_a_coordinator_that_moves_while_the_last_decision_is_read_is_waited_for(own_kafka: KafkaServer) -> None:
     """As on a new broker, which makes the topic of its groups while the first of them is asked for: NOT_COORDINATOR."""
     groups = "__consumer_offsets"
-    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": uuid.uuid4().hex})
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap, **PATIENT)
+    member = Consumer({"bootstrap.servers": own_kafka.bootstrap, "group.id": uuid.uuid4().hex})
+    admin = KafkaAdminClient(bootstrap_servers=own_kafka.bootstrap, **PATIENT)
 
     def read_and_moved() -> bool:
         assert committed_offset(member, ClientPartition("any", 0)).offset < 0
@@ -174,10 +174,10 @@ def test_a_coordinator_that_moves_while_the_last_decision_is_read_is_waited_for(
 
 
 def test_a_record_that_is_too_large_for_the_topic_goes_the_way_of_bad_records(
-    registry: Registry, namespace: LogNamespace, kafka: KafkaServer
+    registry: Registry, namespace: LogNamespace, own_kafka: KafkaServer
 ) -> None:
-    small = topic_sink(kafka.bootstrap, create={"config": {"max.message.bytes": 2_000}})
-    sinks = {"out": small, "bad": topic_sink(kafka.bootstrap)}
+    small = topic_sink(own_kafka.bootstrap, create={"config": {"max.message.bytes": 2_000}})
+    sinks = {"out": small, "bad": topic_sink(own_kafka.bootstrap)}
     with kafka_flow(registry, namespace, sinks, errors={"action": "route", "sink": "bad"}) as flow:
         flow.append(5)
         flow.append(1, padding=2_000)

@@ -21,8 +21,8 @@ TOPIC = "in"
 
 
 @pytest.fixture(scope="module")
-def side(kafka: KafkaServer) -> Iterator[KafkaSide]:
-    side = KafkaSide(kafka.bootstrap)
+def side(own_kafka: KafkaServer) -> Iterator[KafkaSide]:
+    side = KafkaSide(own_kafka.bootstrap)
     yield side
     side.close()
 
@@ -34,7 +34,7 @@ def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def flow(cluster: Cluster, kafka: KafkaServer, side: KafkaSide) -> Flow:
+def flow(cluster: Cluster, own_kafka: KafkaServer, side: KafkaSide) -> Flow:
     side.create(TOPIC, partitions=2)
     feed(cluster, side, 0, 200)
     feed(cluster, side, 1, 200)
@@ -44,7 +44,7 @@ def flow(cluster: Cluster, kafka: KafkaServer, side: KafkaSide) -> Flow:
         sources={
             "src": {
                 "kind": "kafka",
-                "bootstrap": kafka.bootstrap,
+                "bootstrap": own_kafka.bootstrap,
                 "topics": TOPIC,
                 "format": "json",
                 "schema_ddl": "log STRING, n BIGINT",
@@ -80,13 +80,13 @@ def outputs(cluster: Cluster) -> list[dict[str, object]]:
 
 
 def test_what_stands_in_kafka_arrives_once_whatever_happens_to_the_topic_and_its_broker(
-    flow: Flow, cluster: Cluster, side: KafkaSide, kafka: KafkaServer
+    flow: Flow, cluster: Cluster, side: KafkaSide, own_kafka: KafkaServer
 ) -> None:
     what_stands_in_the_topic_comes_out_of_the_logs_with_its_columns(flow, cluster)
     a_partition_that_is_added_gets_a_task_while_the_others_go_on(flow, cluster, side)
-    only_what_was_committed_there_is_delivered(flow, cluster, side, kafka)
-    kafkas_own_tool_sees_that_nothing_is_left(flow, kafka)
-    a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(flow, cluster, kafka, side)
+    only_what_was_committed_there_is_delivered(flow, cluster, side, own_kafka)
+    kafkas_own_tool_sees_that_nothing_is_left(flow, own_kafka)
+    a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(flow, cluster, own_kafka, side)
     stopping_delivers_everything(flow, cluster, side)
 
 
@@ -107,9 +107,9 @@ def a_partition_that_is_added_gets_a_task_while_the_others_go_on(flow: Flow, clu
 
 
 def only_what_was_committed_there_is_delivered(
-    flow: Flow, cluster: Cluster, side: KafkaSide, kafka: KafkaServer
+    flow: Flow, cluster: Cluster, side: KafkaSide, own_kafka: KafkaServer
 ) -> None:
-    with transactional(kafka.bootstrap, "the other side") as writer:
+    with transactional(own_kafka.bootstrap, "the other side") as writer:
         for partition, commits in ((0, True), (1, False), (2, True)):
             writer.begin_transaction()
             values = records(cluster, partition, 50) if commits else [b"aborted: not even JSON"] * 50
@@ -124,13 +124,13 @@ def only_what_was_committed_there_is_delivered(
     flow.wait_until_delivered(*(f"{TOPIC}/{partition}" for partition in range(3)))
 
 
-def kafkas_own_tool_sees_that_nothing_is_left(flow: Flow, kafka: KafkaServer) -> None:
+def kafkas_own_tool_sees_that_nothing_is_left(flow: Flow, own_kafka: KafkaServer) -> None:
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     told = ""
 
     def shows_no_lag() -> bool:
         nonlocal told
-        told = kafka.run(tool, ["--describe", "--group", "scribengin-kafka-flow-src"])
+        told = own_kafka.run(tool, ["--describe", "--group", "scribengin-kafka-flow-src"])
         rows = [line.split() for line in told.splitlines() if f" {TOPIC} " in line]
         return sorted(row[2] for row in rows) == ["0", "1", "2"] and all(row[5] == "0" for row in rows)
 
@@ -138,12 +138,12 @@ def kafkas_own_tool_sees_that_nothing_is_left(flow: Flow, kafka: KafkaServer) ->
 
 
 def a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
-    flow: Flow, cluster: Cluster, kafka: KafkaServer, side: KafkaSide
+    flow: Flow, cluster: Cluster, own_kafka: KafkaServer, side: KafkaSide
 ) -> None:
     feed(cluster, side, 0, 500)
-    kafka.stop()
+    own_kafka.stop()
     flow.wait(lambda: any("it is waited for" in (t.error or "") for t in flow.status.tasks), "the status to say so")
-    kafka.start()
+    own_kafka.start()
     feed(cluster, side, 1, 100)
     flow.wait_until_delivered(*(f"{TOPIC}/{partition}" for partition in range(3)))
 

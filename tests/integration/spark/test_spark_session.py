@@ -42,79 +42,61 @@ def run(script: str, tmp_path: Path, **environment: str) -> subprocess.Completed
     )
 
 
-def test_a_session_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """From a directory that cannot be written, with output of a user's function in the log, twice in a process."""
+def test_a_session_is_quiet_tells_nobody_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """From a directory that cannot be written, with output of a user's function in the log, twice in a process. What it
+    is told stands in no command line, and its ports ask for a key."""
     here = tmp_path / "read-only"
     here.mkdir(mode=0o555)
+    (tmp_path / "secret").write_text("hunter2 Gr\u00fc\u00dfe = \\\\ #\n", encoding="utf-8")
     script = f"""
-    import os
+    import os, subprocess
     os.chdir({str(here)!r})
     before = dict(os.environ)
-    for turn in range(2):
-        session = start_session("quiet", memory_mb=1024)
+    told = {{"spark.x.password": "${{file:{tmp_path}/secret}}", "spark.y": "pass-word-y"}}
+    told["spark.authenticate"] = "false"
+    for turn, conf in enumerate((None, told)):
+        session = start_session("quiet", memory_mb=1024, conf=conf)
         print(load(session).run_tables({{"src": RECORDS}})["out"][0]["payload"].to_pylist())
+        if turn:
+            print(*map(session.conf.get, ("spark.x.password", "spark.y", "spark.authenticate")))
+            lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True).stdout
+            print("hunter2" in lines, "pass-word-y" in lines)
         stop_session()
     stop_session()
     assert before.items() <= os.environ.items()
     assert not {{"SPARK_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"}} & (os.environ.keys() - before.keys())
     """
-    done = run(script, tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[b'A']\n[b'A']\n", "")
+    written = tmp_path / "script.py"  # the test's own command line is in the list, too
+    written.write_text(textwrap.dedent(script))
+    done = run(f"exec(open({str(written)!r}).read())", tmp_path)
+    told = "hunter2 Gr\u00fc\u00dfe = \\\\ # pass-word-y true\n"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"[b'A']\n[b'A']\n{told}False False\n"
     assert [entry.name for entry in (tmp_path / "tmp").iterdir()] == []
     assert list(here.iterdir()) == []
 
 
-def test_what_it_is_told_stands_in_no_command_line_and_its_ports_ask_for_a_key(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("hunter2 Gr\u00fc\u00dfe = \\\\ #\n", encoding="utf-8")
-    script = f"""
-    import subprocess
-    conf = {{"spark.x.password": "${{file:{tmp_path}/secret}}", "spark.y": "pass-word-y"}}
-    conf["spark.authenticate"] = "false"
-    session = start_session("private", conf=conf)
-    print(session.conf.get("spark.x.password"), session.conf.get("spark.y"), session.conf.get("spark.authenticate"))
-    print(load(session).run_tables({{"src": RECORDS}})["out"][0]["payload"].to_pylist())
-    lines = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True).stdout
-    print("hunter2" in lines, "pass-word-y" in lines)
-    stop_session()
-    """
-    written = tmp_path / "script.py"  # the test's own command line is in the list, too
-    written.write_text(textwrap.dedent(script))
-    done = run(f"import sys, runpy; exec(open({str(written)!r}).read())", tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "hunter2 Gr\u00fc\u00dfe = \\\\ # pass-word-y true\n[b'A']\nFalse False\n"
-
-
-def test_the_jvm_of_a_brief_session_compiles_lightly_and_any_other_as_ever(tmp_path: Path) -> None:
-    """And of two options that say the same, the user's is the last one."""
-    script = """
-    import os
-    for name in [name for name in os.environ if name.startswith("SPARK_")]:
-        del os.environ[name]
-    options = "spark.driver.extraJavaOptions"
-    for brief, conf in ((True, {}), (False, {}), (True, {options: "-XX:TieredStopAtLevel=3"})):
-        session = start_session("lightly", master="local[1]", conf=conf, brief=brief)
-        with open(f"/proc/{session.sparkContext._gateway.proc.pid}/cmdline") as file:
-            print(*(word[-1] for word in file.read().split(chr(0)) if "Tiered" in word))
-        stop_session()
-    """
-    done = run(script, tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n\n1 3\n", "")
-
-
-def test_python_workers_have_pyspark_from_where_this_process_has_it(tmp_path: Path) -> None:
-    """Not from Spark's zip, whose modules every process compiles anew."""
+def test_a_brief_session_compiles_lightly_and_its_python_workers_have_pyspark_from_where_this_process_has_it(
+    tmp_path: Path,
+) -> None:
+    """Not from Spark's zip, whose modules every process compiles anew. Of two options that say the same, the user's is
+    the last one (what is told to other sessions: `unit/spark/test_session_settings.py`)."""
     script = """
     import pyspark
     def where(batches):
         import pyspark
         yield pa.record_batch([[pyspark.__file__]], names=["path"])
-    session = start_session("where", master="local[1]")
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=3"}
+    session = start_session("where", master="local[1]", conf=conf, brief=True)
+    with open(f"/proc/{session.sparkContext._gateway.proc.pid}/cmdline") as file:
+        print(*[word[-1] for word in file.read().split(chr(0)) if "Tiered" in word][-2:])
     (path,) = session.range(1).mapInArrow(where, "path string").toArrow()["path"].to_pylist()
     print(path == pyspark.__file__)
     stop_session()
     """
-    done = run(script, tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    environment = {"SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"].replace("-XX:TieredStopAtLevel=1", "")}
+    done = run(script, tmp_path, **environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 3\nTrue\n", "")
 
 
 def test_a_long_path_of_the_temporary_directory_works(tmp_path: Path) -> None:
@@ -161,8 +143,11 @@ def test_without_java_one_line_says_so(tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
 
 
-def test_a_session_that_does_not_start_says_why_and_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_session_that_does_not_start_or_dies_says_so_and_can_be_tried_again(tmp_path: Path) -> None:
+    """And a JVM that died is told from bad records."""
     script = """
+    import os, signal
+    from pyspark import SparkContext
     for conf in ({"spark.driver.memory": "lots"}, {"spark.master": "local[no]"}, {}):
         try:
             session = start_session("tries", conf=conf)
@@ -173,20 +158,6 @@ def test_a_session_that_does_not_start_says_why_and_can_be_tried_again(tmp_path:
         start_session("second")
     except SparkUnavailable as error:
         print(error)
-    """
-    first, second, third, fourth = run(script, tmp_path).stdout.splitlines()
-    assert first.startswith("Spark did not start: Invalid maximum heap size")
-    assert second.startswith("Spark did not start: ")
-    assert "local[no]" in second
-    assert third == "3"
-    assert "has a Spark session already" in fourth
-
-
-def test_a_jvm_that_dies_is_told_from_bad_records(tmp_path: Path) -> None:
-    script = """
-    import os, signal
-    from pyspark import SparkContext
-    session = start_session("dies")
     transformation = load(session)
     transformation.run_tables({"src": RECORDS})
     process = SparkContext._gateway.proc
@@ -200,11 +171,15 @@ def test_a_jvm_that_dies_is_told_from_bad_records(tmp_path: Path) -> None:
     stop_session()
     print(load(start_session("again")).run_tables({"src": RECORDS})["out"][0].num_rows)
     """
-    done = run(script, tmp_path)
-    first, second, third = done.stdout.splitlines()
-    assert first.startswith("Spark's JVM went away while running the transformation of flow")
-    assert second.startswith("Spark's JVM went away while planning the transformation of flow")
-    assert third == "1"
+    lots, nowhere, counted, second, running, planning, again = run(script, tmp_path).stdout.splitlines()
+    assert lots.startswith("Spark did not start: Invalid maximum heap size")
+    assert nowhere.startswith("Spark did not start: ")
+    assert "local[no]" in nowhere
+    assert counted == "3"
+    assert "has a Spark session already" in second
+    assert running.startswith("Spark's JVM went away while running the transformation of flow")
+    assert planning.startswith("Spark's JVM went away while planning the transformation of flow")
+    assert again == "1"
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

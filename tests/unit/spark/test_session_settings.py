@@ -1,0 +1,43 @@
+"""What the JVM of a session is told, before there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from scribengin.spark.session import session
+from scribengin.spark.session.scratch import ScratchDirectory
+
+OPTIONS = "spark.driver.extraJavaOptions"
+
+
+@pytest.mark.parametrize(
+    ("brief", "conf", "levels"),
+    [
+        (True, {}, ["1"]),
+        (False, {}, []),
+        (True, {OPTIONS: "-XX:TieredStopAtLevel=3"}, ["1", "3"]),
+        (False, {OPTIONS: "-XX:TieredStopAtLevel=3"}, ["3"]),
+    ],
+)
+def test_a_brief_session_compiles_lightly_and_any_other_as_ever_and_the_users_word_is_the_last(
+    brief: bool, conf: Mapping[str, str], levels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def started(*given: object) -> None:
+        conf, scratch = given[3], given[5]
+        assert isinstance(conf, dict)
+        assert isinstance(scratch, ScratchDirectory)
+        told.append(dict(session._spark_conf("x", "local[1]", None, conf, scratch, "").getAll())[OPTIONS])
+        scratch.remove()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "_start", started)
+    monkeypatch.setattr(session, "_java", lambda: None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        session.start_session("x", master="local[1]", conf=conf, brief=brief)
+    assert [word[-1] for word in told[0].split() if "Tiered" in word] == levels
