@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from threading import Event
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.counting import many
 from scribengin.errors import ServerDown
 
 _STAMP = struct.Struct("<d")
@@ -63,7 +64,8 @@ def receive(poll: Callable[[], Iterable[bytes]], records: int, *, windowed: bool
         if len(ways_s) > before:
             heard_s = now_s
         elif now_s - heard_s > _SILENCE_MAX_S:
-            raise ServerDown(f"{records - len(ways_s)} of {records} records did not come within {_SILENCE_MAX_S:g} s")
+            missing = f"{records - len(ways_s)} of {many(records, 'record')}"
+            raise ServerDown(f"{missing} did not come within {_SILENCE_MAX_S:g} s")
     ways_s = sorted(ways_s[int(records * _WARM_UP_SHARE) :])
     return {"p50_ms": 1000 * _quantile(ways_s, 0.5), "p99_ms": 1000 * _quantile(ways_s, 0.99)}
 
