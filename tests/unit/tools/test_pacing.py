@@ -6,9 +6,8 @@ import json
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from scribengin_dev.bench.clients.pacing import receive, send_paced
-
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin_tools.logs.pacing import receive, send_paced
 
 
 def test_each_record_has_a_window_of_its_own_and_says_when_it_was_sent() -> None:
