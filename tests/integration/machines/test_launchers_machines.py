@@ -1,5 +1,5 @@
-"""The launchers of YARN and skein over machines: what is held on one host holds where master, containers and registry
-are each on another one."""
+"""The launcher of YARN over machines: what is held on one host holds where master, containers and registry are each on
+another one."""
 
 from __future__ import annotations
 
@@ -34,17 +34,15 @@ def machines_registry(room: MachineRoom) -> str:
     return f"{room.zookeeper.hosts}/test-{uuid.uuid4().hex[:12]}"
 
 
-@pytest.mark.parametrize("launcher", ["yarn", "skein"])
 def test_the_launcher_keeps_the_launcher_contract_over_machines(
-    machines_yarn: YarnServers, machines_registry: str, tmp_path: Path, launcher: str
+    machines_yarn: YarnServers, machines_registry: str, tmp_path: Path
 ) -> None:
-    program = f"{launcher}_conformance.py"
-    assert verdict_of(launcher, program, machines_yarn, machines_registry, tmp_path, attempts=1) == "held"
+    held = verdict_of("yarn", "yarn_conformance.py", machines_yarn, machines_registry, tmp_path, attempts=1)
+    assert held == "held"
 
 
-@pytest.mark.parametrize("launcher", ["yarn", "skein"])
-def test_whatever_step_of_a_launch_a_master_dies_at_the_next_one_knows_though_it_is_elsewhere(
-    machines_yarn: YarnServers, machines_registry: str, tmp_path: Path, launcher: str
+def test_whatever_step_of_a_launch_a_master_dies_at_the_next_one_knows_on_another_machine(
+    machines_yarn: YarnServers, machines_registry: str, tmp_path: Path
 ) -> None:
-    program = f"{launcher}_crashes.py"
-    assert verdict_of(launcher, program, machines_yarn, machines_registry, tmp_path, attempts=10) == "held"
+    held = verdict_of("yarn", "yarn_crashes.py", machines_yarn, machines_registry, tmp_path, attempts=10)
+    assert held == "held"
