@@ -22,7 +22,7 @@ from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.servers.kafka_clients import committed_records
 from tests.stalls import output_awaited
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.timeout(1200)]
 LOGS = ("in/0", "in/1")
 START_S = SYSTEM_CLOCK.now_ms() // 1000 - 3600  # neither in the future nor so old that the broker deletes it
 SQL = f"""

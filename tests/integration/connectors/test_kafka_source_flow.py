@@ -15,6 +15,7 @@ from scribengin_dev.servers.kafka import KafkaServer
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cluster import TIMEOUT_S, Cluster, Flow, running_cluster, start
 from tests.servers.kafka_side import KafkaSide, transactional
+from tests.stalls import expect_output
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 TOPIC = "in"
@@ -154,4 +155,5 @@ def stopping_delivers_everything(flow: Flow, cluster: Cluster, side: KafkaSide) 
     flow.edit(desired_state="stopped")
     flow.wait_for_state("stopped")
     flow.wait(lambda: not flow.containers(), "all processes to leave")
-    assert len(outputs(cluster)) == sum(cluster.appended.values())
+    found = len(outputs(cluster))
+    expect_output(found == sum(cluster.appended.values()), f"{found} of {cluster.appended}")

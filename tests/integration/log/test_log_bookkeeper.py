@@ -16,6 +16,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_tools.logs.rendering import segment_json
 from tests.dying import Stopped, stop_here
+from tests.stalls import expect_output
 
 LOG = "flights/0"
 
@@ -138,16 +139,15 @@ def test_acknowledgements_go_on_without_one_bookie_and_stop_without_two(
     for number in range(20):
         assert write(b"two bookies %d" % number) is None
     with namespace.open_reader("large") as reader:
-        assert payloads_left(reader) == acknowledged
+        expect_output((found := payloads_left(reader)) == acknowledged, f"{found}")
     own_bookkeeper.kill(1)
     assert isinstance(write(b"one bookie"), StoreUnreachable)
     writer.abort()
     own_bookkeeper.start()
     wait_until(lambda: is_written(namespace, "large"), what="a write with all bookies back")
     read = payloads_read(namespace, "large")
-    assert read[:21] == acknowledged
-    assert set(read[21:]) <= {b"one bookie", b"again"}
-    assert read[-1] == b"again"
+    expect_output(read[:21] == acknowledged, f"{read}")
+    expect_output(set(read[21:]) <= {b"one bookie", b"again"} and read[-1] == b"again", f"{read}")
 
 
 def test_what_a_bookie_had_that_is_gone_is_copied_to_another(

@@ -17,6 +17,7 @@ from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payload_batch, payloads_read
 from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, proxied_place
+from tests.stalls import expect_output
 
 
 @pytest.fixture
@@ -53,8 +54,9 @@ def write_all(writer: ProxiedWriter, letter: bytes, count: int) -> None:
 def expect_each_once(namespace: LogNamespace, *letters: bytes, count: int) -> None:
     seen = payloads_read(namespace, LOG)
     for letter in letters:
-        assert [one for one in seen if one.startswith(letter)] == [letter + b"%d" % n for n in range(count)]
-    assert len(seen) == count * len(letters)
+        found = [one for one in seen if one.startswith(letter)]
+        expect_output(found == [letter + b"%d" % n for n in range(count)], f"{found}")
+    expect_output(len(seen) == count * len(letters), f"{seen}")
 
 
 @pytest.mark.parametrize("seed", range(3))
