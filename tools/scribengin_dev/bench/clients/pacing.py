@@ -7,22 +7,33 @@ handed to the writer, whose calls do not wait for the disk or the network.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import TypeVar
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.errors import ServerDown
 
+_T = TypeVar("_T")
 _STAMP = struct.Struct("<d")
 _WARM_UP_SHARE = 0.2
 _SILENCE_MAX_S = 30.0
 
 
-def send_paced(send: Callable[[bytes], object], records: int, per_s: float, record_bytes: int) -> None:
-    """Call `send` with each record when its time has come."""
+def send_paced(
+    send: Callable[[bytes], _T],
+    records: int,
+    per_s: float,
+    record_bytes: int,
+    written: Callable[[_T], object] = lambda _: None,
+) -> None:
+    """Call `send` with each record when its time has come. With `written` the first one is waited for: what the first
+    write has made (a segment, a ledger, a connection) is there before the others come."""
     rest = bytes(record_bytes - _STAMP.size)
+    written(send(_STAMP.pack(SYSTEM_CLOCK.monotonic_s()) + rest))
     begun_s = SYSTEM_CLOCK.monotonic_s()
-    for number in range(records):
+    for number in range(records - 1):
         early_s = begun_s + number / per_s - SYSTEM_CLOCK.monotonic_s()
         if early_s > 0:
             Event().wait(early_s)
@@ -42,8 +53,21 @@ def receive(poll: Callable[[], Iterable[bytes]], records: int) -> dict[str, floa
             heard_s = now_s
         elif now_s - heard_s > _SILENCE_MAX_S:
             raise ServerDown(f"{records - len(ways_s)} of {records} records did not come within {_SILENCE_MAX_S:g} s")
-    ways_s = sorted(ways_s[int(records * _WARM_UP_SHARE) :])
+    return ways_of(ways_s)
+
+
+def ways_of(ways_s: list[float]) -> dict[str, float]:
+    """{p50_ms, p99_ms} of ways in the order in which they were gone, without the first of them."""
+    ways_s = sorted(ways_s[int(len(ways_s) * _WARM_UP_SHARE) :])
     return {"p50_ms": 1000 * _quantile(ways_s, 0.5), "p99_ms": 1000 * _quantile(ways_s, 0.99)}
+
+
+def rate_of_all(readers: Sequence[Callable[[], int]]) -> float:
+    """Records per second of readers that begin together, a thread each, and say how many they have read."""
+    with ThreadPoolExecutor(len(readers)) as threads:
+        begun_s = SYSTEM_CLOCK.monotonic_s()
+        found = [future.result() for future in [threads.submit(reader) for reader in readers]]
+        return sum(found) / (SYSTEM_CLOCK.monotonic_s() - begun_s)
 
 
 def _quantile(ordered: list[float], share: float) -> float:
