@@ -190,7 +190,10 @@ class ProxyService(ClosedAtExit):
             request = decode_write(body)
             caller.check(request.log, "write")
             log = self._log(request.log)
-            return self._begin(log, log.writer, request) if log.writer and self._is_well(log, log.writer) else None
+            writer = log.writer
+            if writer is None or not self._is_well(log, writer):
+                return None
+            return self._begin(log, writer, request)
 
         return self._answered(begin)
 
@@ -298,12 +301,12 @@ class ProxyService(ClosedAtExit):
 
     def _admit(self, log: _OwnedLog, request: WriteRequest) -> None:
         """Raises OverCapacity."""
-        records = request.records
+        size_bytes = request.records.nbytes
         with self._lock:
             now_s = self._clock.monotonic_s()
-            found = admit((log.rates, self._rates), records.num_rows, records.nbytes, now_s)
+            found = admit((log.rates, self._rates), request.records.num_rows, size_bytes, now_s)
             if not isinstance(found, TooMuch):
-                log.load.add(records.nbytes, now_s)
+                log.load.add(size_bytes, now_s)
         if isinstance(found, TooMuch):
             raise OverCapacity(f"log '{log.name}' is written too fast: {found.of}; write again in a moment")
         for rate in found.over:
