@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from scribengin.proxy.access import rules_of
 from scribengin.proxy.config import ProxyConfig, TlsConfig
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
+from scribengin.proxy.wire.bundles import WRITES
 from scribengin.proxy.wire.requests import TLS_SCHEME, TOKEN_HEADER
 from scribengin_registry.contract import Registry
 
@@ -46,10 +48,13 @@ class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow h
 
     service: ProxyService
 
-    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[object]:
-        """Called by Flight, on a thread for each request that is under way."""
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[object] | list[object]:
+        """Called by Flight, on a thread for each call that is under way."""
         sent = context.get_middleware(TOKEN_HEADER)
-        return list(self.service.handle(action.type, action.body, None if sent is None else sent.token))
+        token = None if sent is None else sent.token
+        if action.type == WRITES:
+            return self.service.answer_bundle(action.body, token)
+        return list(self.service.handle(action.type, action.body, token))
 
 
 class ProxyServer(ClosedAtExit):

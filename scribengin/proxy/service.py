@@ -9,9 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +37,7 @@ from scribengin.errors import (
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.names import check_log_name
+from scribengin.log.write.results import SlotRange
 from scribengin.proxy.balancing import LogBalancer
 from scribengin.proxy.config import ProxyConfig, Right
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
@@ -43,6 +47,7 @@ from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
 from scribengin.proxy.state.rates import RateMeter, TooMuch, admit
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
+from scribengin.proxy.wire.bundles import SEND_ALONE, decode_bundle
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
 from scribengin_registry.contract import Registry, SessionState
 
@@ -52,6 +57,7 @@ _PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryE
 _RETRY_S = 0.2
 _HANDED_S = 10.0
 """So long a log that was given up is left to the proxy that is to have it."""
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -70,6 +76,15 @@ class _OwnedLog:
     handed_to: str | None = None
     """The address of the proxy for which it was given up, and until when that one is to have taken it."""
     handed_until_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Records that a writer has, and that are on their way to the disk."""
+
+    log: _OwnedLog
+    writer: LogWriter
+    future: Future[tuple[SlotRange, ...]]
 
 
 class ProxyService(ClosedAtExit):
@@ -141,13 +156,51 @@ class ProxyService(ClosedAtExit):
 
     def answer(self, kind: str, body: pa.Buffer, token: str | None = None) -> Answer:
         """The answer to a request. Nothing is looked at before it is known who asks."""
-        try:
+
+        def answer() -> Answer:
             caller = self._access.caller(token)
             if kind == WRITE:
                 return self.write(decode_write(body), caller)
             if kind == ASK:
                 return self.ask(decode_ask(body), caller)
             raise MessageInvalid(f"a proxy knows nothing of '{kind}'; use a client of its version")
+
+        return self._answered(answer)
+
+    def answer_bundle(self, body: pa.Buffer, token: str | None = None) -> Iterator[bytes | pa.Buffer]:
+        """The answer to each request of a bundle, in order, when it is known. All are begun before the first answer."""
+        until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
+        try:
+            requests = decode_bundle(body)
+        except MessageInvalid as error:
+            yield from encode_answer(TryAgain(error))
+            return
+        for begun in [self._begun(request, token) for request in requests]:
+            if begun is None:
+                yield SEND_ALONE
+                continue
+            found = self._answered(partial(self._finish, begun, until_s)) if isinstance(begun, _Begun) else begun
+            yield from encode_answer(found)
+
+    def _begun(self, body: pa.Buffer, token: str | None) -> Answer | _Begun | None:
+        """A request of a bundle. None: it takes more than to write, so it is to be sent by itself."""
+
+        def begin() -> Answer | _Begun | None:
+            caller = self._access.caller(token)
+            request = decode_write(body)
+            caller.check(request.log, "write")
+            log = self._log(request.log)
+            writer = log.writer
+            if writer is None or not self._is_well(log, writer):
+                return None
+            return self._begin(log, writer, request)
+
+        return self._answered(begin)
+
+    def _answered(self, work: Callable[[], _T]) -> _T | Answer:
+        """What that comes to. What is in its way is an answer, too."""
+        try:
+            return work()
         except _PASSING as error:
             return TryAgain(error)
         except ScribenginError as error:
@@ -158,11 +211,17 @@ class ProxyService(ClosedAtExit):
 
     def write(self, request: WriteRequest, caller: Caller = ANYBODY) -> Answer:
         """Write the records that are not in the log yet, and say where all of them stand. Raises AccessDenied."""
+        until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
         caller.check(request.log, "write")
         log = self._log(request.log)
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
+        begun = self._begin(log, writer, request)
+        return self._finish(begun, until_s) if isinstance(begun, _Begun) else begun
+
+    def _begin(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest) -> Answer | _Begun:
+        """Let the log's writer have the records."""
         self._admit(log, request)
         try:
             future = writer.write_numbered(
@@ -173,14 +232,19 @@ class ProxyService(ClosedAtExit):
                 raise
             self._drop(log, writer)
             return TryAgain(error)
+        return _Begun(log, writer, future)
+
+    def _finish(self, begun: _Begun, until_s: float) -> Answer:
+        """Wait until they are durable."""
         try:
-            return Written(future.result(self._config.answer_timeout_s))
+            return Written(begun.future.result(max(0.0, until_s - self._clock.monotonic_s())))
         except FutureTimeout:
-            return TryAgain(LogBusy(f"log '{request.log}': the disk has not taken records in time"), maybe_written=True)
+            busy = LogBusy(f"log '{begun.log.name}': the disk has not taken records in time")
+            return TryAgain(busy, maybe_written=True)
         except SenderUnknown:
             raise
         except ScribenginError as error:
-            self._drop(log, writer)
+            self._drop(begun.log, begun.writer)
             return TryAgain(error, maybe_written=True)
 
     def ask(self, request: AskRequest, caller: Caller = ANYBODY) -> Answer:
@@ -237,12 +301,12 @@ class ProxyService(ClosedAtExit):
 
     def _admit(self, log: _OwnedLog, request: WriteRequest) -> None:
         """Raises OverCapacity."""
-        records = request.records
+        size_bytes = request.records.nbytes
         with self._lock:
             now_s = self._clock.monotonic_s()
-            found = admit((log.rates, self._rates), records.num_rows, records.nbytes, now_s)
+            found = admit((log.rates, self._rates), request.records.num_rows, size_bytes, now_s)
             if not isinstance(found, TooMuch):
-                log.load.add(records.nbytes, now_s)
+                log.load.add(size_bytes, now_s)
         if isinstance(found, TooMuch):
             raise OverCapacity(f"log '{log.name}' is written too fast: {found.of}; write again in a moment")
         for rate in found.over:

@@ -54,6 +54,7 @@ INSIDE_LOG: dict[str, str] = {
     "scribengin.proxy": "sends entries as they stand on disk, and is a log's writer and store on another machine",
     "scribengin.testing": "forges entries and segments byte by byte, and keeps them in a store of its own",
     "scribengin_dev.harness.machine_place": "tells containers of its machines where the client of its bookies is",
+    "scribengin_dev.bench.remote.places": "tells the processes of a benchmark where the client of its bookies is",
     "scribengin_tools.logs.benchmark": "takes the mark of its own namespace away, and measures the checksum",
 }
 """A module or room outside of the log store that sees more of it than its face, and why."""

@@ -174,7 +174,13 @@ def keep_alive_entry(txid: int, payload: bytes = b"keepalive") -> EncodedEntry:
 
 
 def _hidden_entry(payload: bytes, txid: int) -> EncodedEntry:
-    return encode(body_of_records([Record(txid=txid, channel=None, key=None, payload=payload)]))
+    """What a record does not say is made once: a group of records from senders begins with such an entry."""
+    columns = [pa.array([txid], pa.int64()), *_HIDDEN, pa.array([payload], pa.binary())]
+    return encode(pa.RecordBatch.from_arrays(columns, schema=BODY_SCHEMA))
+
+
+_HIDDEN = (pa.array([0], pa.uint16()), pa.nulls(1, pa.string()), pa.nulls(1, pa.binary()))
+"""Type, channel and key of one record that has none."""
 
 
 def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntry]:
@@ -194,8 +200,15 @@ def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEn
 
 def pieces(body: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     """A body of at least one row, cut into parts of about `bytes_max`."""
-    if body.nbytes <= bytes_max:
-        yield body
+    for piece, _size in sized_pieces(body, bytes_max):
+        yield piece
+
+
+def sized_pieces(body: pa.RecordBatch, bytes_max: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The same, each with its bytes: it costs to ask for those."""
+    size = body.nbytes
+    if size <= bytes_max:
+        yield body, size
         return
     offsets = [_offsets(body.column(name)) for name in ("channel", "key", PAYLOAD)]
 
@@ -207,7 +220,8 @@ def pieces(body: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
         target = bytes_before(start) + bytes_max
         fit = bisect_right(range(start + 1, body.num_rows + 1), target, key=bytes_before)
         end = start + max(fit, 1)
-        yield body.slice(start, end - start)
+        piece = body.slice(start, end - start)
+        yield piece, piece.nbytes
         start = end
 
 
@@ -243,7 +257,8 @@ def body_column(log: str, batch: pa.RecordBatch, name: str) -> pa.Array:
 def _types(log: str, batch: pa.RecordBatch) -> pa.Array:
     if "type" not in batch.schema.names:
         return pa.repeat(pa.scalar(0, pa.uint16()), batch.num_rows)
-    return pc.fill_null(body_column(log, batch, "type"), 0)
+    given = body_column(log, batch, "type")
+    return pc.fill_null(given, 0) if given.null_count else given
 
 
 def _txids(log: str, batch: pa.RecordBatch, config: LogConfig, last_txid: int, now_ms: Callable[[], int]) -> pa.Array:

@@ -22,7 +22,7 @@ from scribengin.errors import LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
-from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, pieces
+from scribengin.log.format.records import Record, body_of_records, keep_alive_entry, sized_pieces
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.results import Ack, SlotRange
 from scribengin.log.write.segment_chain import SegmentChain
@@ -143,9 +143,8 @@ class GroupCommit:
             refusal = self._wait_for_room()
             if refusal is not None:
                 self._refuse(refusal, body.num_rows)
-            for piece in pieces(body, self._entry_bytes_max):
+            for piece, size in sized_pieces(body, self._entry_bytes_max):
                 last = self._queue[-1] if self._queue else None
-                size = piece.nbytes  # it costs to ask
                 if not isinstance(last, PendingShared) or last.body_bytes + size > self._entry_bytes_max:
                     last = PendingShared(self._senders)
                     self._enqueue(last)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -11,8 +13,9 @@ import pyarrow.flight as flight
 from scribengin.base.closing import ClosedAtExit
 from scribengin.errors import ProxyUnreachable
 from scribengin.proxy.client.credentials import ProxyCredentials
+from scribengin.proxy.client.together import SharedCalls
 from scribengin.proxy.config import CA_VARIABLE
-from scribengin.proxy.wire.requests import TOKEN_HEADER
+from scribengin.proxy.wire.requests import TOKEN_HEADER, WRITE
 
 
 class ProxyTransport(ClosedAtExit, ABC):
@@ -25,7 +28,7 @@ class ProxyTransport(ClosedAtExit, ABC):
 
 
 class FlightTransport(ProxyTransport):
-    """The one for real networks: a connection for each proxy."""
+    """The one for real networks: a connection for each proxy. What is to be written meanwhile goes together."""
 
     def __init__(self, credentials: ProxyCredentials | None = None) -> None:
         """`credentials`: of None, proxies are not told who asks."""
@@ -34,14 +37,23 @@ class FlightTransport(ProxyTransport):
         self._headers = [] if token is None else [(TOKEN_HEADER.encode(), f"Bearer {token}".encode())]
         self._lock = threading.Lock()
         self._clients: dict[str, flight.FlightClient] = {}
+        self._bundles: dict[str, SharedCalls] = {}
         self._closed = False
 
     def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
         self._credentials.check(address)
+        if kind != WRITE:
+            return list(self._answers(address, kind, body, timeout_s))
+        with self._lock:
+            bundles = self._bundles.setdefault(address, SharedCalls(partial(self._answers, address)))
+        return bundles.call(body, timeout_s)
+
+    def _answers(self, address: str, kind: str, body: bytes, timeout_s: float) -> Iterator[pa.Buffer]:
         try:
             client = self._client(address)
             options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-            return [result.body for result in client.do_action(flight.Action(kind, body), options)]
+            for result in client.do_action(flight.Action(kind, body), options):
+                yield result.body
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise ProxyUnreachable(f"the proxy {address} does not answer: {_mended(first)}") from error

@@ -36,6 +36,15 @@ def run_bench(directory: Path, *arguments: str, **environment: str) -> subproces
     )
 
 
+def nowhere(directory: Path) -> dict[str, str]:
+    """Jars are to be had from there alone, and there are none."""
+    (directory / "ivy.xml").write_text(
+        '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
+        f'<artifact pattern="{directory}/[artifact].[ext]"/></filesystem></resolvers></ivysettings>'
+    )
+    return {"XDG_CACHE_HOME": str(directory / "cache"), "SCRIBENGIN_IVY_SETTINGS": str(directory / "ivy.xml")}
+
+
 def rows_of(file: Path) -> dict[str, dict[str, Any]]:
     rows = json.loads(file.read_text())
     assert all(set(row) == KEYS for row in rows)
@@ -84,12 +93,7 @@ def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_peer_that_cannot_be_fetched_is_an_error_when_it_was_asked_for_by_name(tmp_path: Path) -> None:
-    (tmp_path / "ivy.xml").write_text(
-        '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
-        f'<artifact pattern="{tmp_path}/[artifact].[ext]"/></filesystem></resolvers></ivysettings>'
-    )
-    nowhere = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "SCRIBENGIN_IVY_SETTINGS": str(tmp_path / "ivy.xml")}
-    done = run_bench(tmp_path, "append-100B/kafka", "--json", str(tmp_path / "rows.json"), **nowhere)
+    done = run_bench(tmp_path, "append-100B/kafka", "--json", str(tmp_path / "rows.json"), **nowhere(tmp_path))
     assert done.returncode == 1
     assert "bench: kafka was asked for by name and could not be measured" in done.stderr
     row = rows_of(tmp_path / "rows.json")["append-100B/kafka"]
@@ -115,8 +119,62 @@ def test_single_records_of_many_clients_are_measured_through_a_proxy(tmp_path: P
     done = run_bench(tmp_path, "proxy-single-1", "proxy-single-100", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stderr
     rows = rows_of(tmp_path / "rows.json")
-    assert list(rows) == ["proxy-single-1", "proxy-single-1-p50", "proxy-single-100", "proxy-single-100-p50"]
+    assert list(rows) == [
+        *(f"proxy-single-1{end}" for end in ("", "-core", "-p50")),
+        *(f"proxy-single-100{end}" for end in ("", "-core", "-p50", "-p50-one-log")),
+    ]
     assert all(row["ours"] > 0 and row["peer"] > 0 for row in rows.values())
+
+
+@pytest.mark.servers
+@pytest.mark.full
+def test_many_readers_are_measured_with_and_without_a_proxy_beside_kafkas_consumers(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "fan-out-10", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == ["fan-out-10", "fan-out-10-proxy"]
+    for row in rows.values():
+        assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+        assert row["peer_name"].startswith("Kafka 4.")
+        assert "both checksums" in row["guarantee"]
+
+
+@pytest.mark.servers
+@pytest.mark.full
+def test_logs_on_bookies_are_measured_beside_distributedlog_on_the_same_ones(tmp_path: Path) -> None:
+    names = ["append-100B-bk", "read-100B-bk", "tail-bk"]
+    done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == [*names, "tail-bk-p99"]
+    for row in rows.values():
+        assert row["peer_name"].startswith("DistributedLog 4.")
+        assert row["guarantee"].startswith("three bookies of this machine, three copies, all with an fsync")
+        assert row["ours"] > 0 < row["peer"]
+    assert rows["tail-bk"]["ratio"] == pytest.approx(rows["tail-bk"]["peer"] / rows["tail-bk"]["ours"])
+
+
+@pytest.mark.servers
+@pytest.mark.full
+def test_logs_on_hdfs_are_measured_beside_hdfs_itself(tmp_path: Path) -> None:
+    names = ["append-1KiB-hdfs", "read-100B-hdfs", "tail-hdfs"]
+    done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "rows.json")
+    assert list(rows) == [*names, "tail-hdfs-p99"]
+    for row in rows.values():
+        assert row["peer_name"].startswith("HDFS's own client: ")
+        assert row["guarantee"].startswith("HDFS on this machine, 3 copies, hsync on all of them before the ack")
+        assert row["ours"] > 0 < row["peer"]
+
+
+@pytest.mark.full
+def test_a_store_that_is_not_to_be_had_is_said_in_its_row(tmp_path: Path) -> None:
+    done = run_bench(tmp_path, "tail-hdfs", "--json", str(tmp_path / "rows.json"), **nowhere(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = rows_of(tmp_path / "rows.json").values()
+    assert row["ratio"] is None
+    assert "no such store here: jars could not be fetched" in row["peer_name"]
 
 
 @pytest.mark.full

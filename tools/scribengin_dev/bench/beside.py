@@ -16,8 +16,8 @@ from scribengin_dev.bench.peers.peers import Peer, Peers
 from scribengin_dev.bench.rows import Row
 from scribengin_tools.logs.benchmark import fsync_p50_ms, settle_disk
 
-_TAIL_PER_S = 500
-_TAIL_RECORD_BYTES = 1024
+TAIL_PER_S = 500
+TAIL_RECORD_BYTES = 1024
 
 APPENDS: Mapping[str, int] = {"append-100B": 100, "append-1KiB": 1024}
 """Benchmark -> bytes of a record."""
@@ -97,7 +97,7 @@ def tail(bench: PeerBench, name: str) -> list[Row]:
         for title, peer in _running(peers):
             settle_disk()
             ways[title].append(_way(bench, *peer.tail_jobs()))
-    guarantee = f"{_TAIL_PER_S}/s of 1 KiB; one copy, fsync before every ack and before a reader sees it; two processes"
+    guarantee = f"{TAIL_PER_S}/s of 1 KiB; one copy, fsync before every ack and before a reader sees it; two processes"
     rows = []
     for row, key in ((name, "p50_ms"), (f"{name}-p99", "p99_ms")):
         value = median(way[key] for way in ours)
@@ -108,7 +108,7 @@ def tail(bench: PeerBench, name: str) -> list[Row]:
 
 
 def _way(bench: PeerBench, writer: Job, reader: Job) -> dict[str, float]:
-    how: Job = {"records": bench.log.scale.tail_records, "per_s": _TAIL_PER_S, "record_bytes": _TAIL_RECORD_BYTES}
+    how: Job = {"records": bench.log.scale.tail_records, "per_s": TAIL_PER_S, "record_bytes": TAIL_RECORD_BYTES}
     return run_pair({**reader, **how}, {**writer, **how})
 
 

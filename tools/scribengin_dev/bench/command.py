@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +28,10 @@ from scribengin_dev.bench.dataflows.state_restore import STATE_RESTORE, state_re
 from scribengin_dev.bench.dataflows.state_tasks import STATE_TASKS, state_tasks
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
 from scribengin_dev.bench.peers.peers import Peers
-from scribengin_dev.bench.proxies import PROXIES, through_a_proxy
+from scribengin_dev.bench.remote.fan_out import FAN_OUTS, PEER_OF_READERS, fan_out
+from scribengin_dev.bench.remote.places import StorePlaces
+from scribengin_dev.bench.remote.proxies import PROXIES, through_a_proxy
+from scribengin_dev.bench.remote.stores import ON_STORES, PEER_OF_BOOKIES, on_store
 from scribengin_dev.bench.report import conditions, print_results
 from scribengin_dev.bench.rows import SCALES, Row, Scale, missed_targets, write_json
 from scribengin_dev.harness.ending import ending_cleanly
@@ -41,6 +44,11 @@ _WITH_PEERS: dict[str, Callable[[PeerBench, str], list[Row]]] = {
     **dict.fromkeys(READS, reads),
     "tail": tail,
 }
+_PEERS_OF: Mapping[str, Sequence[str]] = {
+    **PEERS_OF,
+    **dict.fromkeys(FAN_OUTS, (PEER_OF_READERS,)),
+    **{name: (PEER_OF_BOOKIES,) for name, (_kind, store) in ON_STORES.items() if store == "bk"},
+}
 NAMES = tuple(
     dict.fromkeys(
         (
@@ -51,6 +59,8 @@ NAMES = tuple(
             DAFKA,
             *_MANY,
             *PROXIES,
+            *FAN_OUTS,
+            *ON_STORES,
             *FLOW_BENCHMARKS,
             *LATENCIES,
             *NEXMARK,
@@ -126,7 +136,7 @@ def _chosen(names: list[str], with_peers: bool) -> Chosen:
     by_name: set[str] = set()
     for name in names:
         benchmark, slash, peer = name.partition("/")
-        there_are = frozenset(PEERS_OF.get(benchmark, ()))
+        there_are = frozenset(_PEERS_OF.get(benchmark, ()))
         if benchmark not in NAMES:
             raise ConfigInvalid(f"there is no benchmark '{name}': choose from {', '.join(NAMES)}")
         if slash and peer not in there_are:
@@ -149,7 +159,10 @@ def _scale(name: str, runs: int | None) -> Scale:
 def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tuple[list[Row], frozenset[str]]:
     """The rows, and the peers that could not be had."""
     rows: list[Row] = []
-    with embedded_place(base) as place, Peers(base, place.registry.hosts) as peers:
+    with ExitStack() as stack:
+        place = stack.enter_context(embedded_place(base))
+        peers = stack.enter_context(Peers(base, place.registry.hosts))
+        places = stack.enter_context(StorePlaces(base, place.registry.hosts, peers))
         what = conditions(Path(place.store), fsync_p50_ms(Path(place.store), SYSTEM_CLOCK), scale)
         console.print(what, highlight=False)
         log = LogBench(place.namespace, place.registry, Path(place.store), scale, SYSTEM_CLOCK)
@@ -177,6 +190,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
                 rows += recovery(base, name, scale, SYSTEM_CLOCK)
             elif name == STATE_RESTORE:
                 rows.append(state_restore(flows))
+            elif name in ON_STORES:
+                rows += on_store(PeerBench(log, uri, peers, wanted), places, name)
             else:
                 rows += _of_the_log(name, PeerBench(log, uri, peers, wanted))
         return rows, frozenset(peers.missing)
@@ -193,6 +208,8 @@ def _of_the_log(name: str, bench: PeerBench) -> list[Row]:
         return [segments(bench.log)]
     if name in PROXIES:
         return through_a_proxy(bench.log, bench.namespace, name)
+    if name in FAN_OUTS:
+        return fan_out(bench, name)
     if name in _MANY:
         return many_logs(bench.log, bench.namespace, _MANY[name])
     return [LOG_BENCHMARKS[name](bench.log)]

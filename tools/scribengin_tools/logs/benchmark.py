@@ -160,13 +160,20 @@ def append(writer: LogWriter, record_bytes: int, records: int) -> None:
 
 def group_sizes(segment: Path) -> list[int]:
     """The sizes of what was written with one fsync, as the entries' headers tell."""
-    data = memoryview(segment.read_bytes())
+    try:
+        return group_sizes_of(memoryview(segment.read_bytes()))
+    except ValueError as error:
+        raise ValueError(f"{segment} at {error}") from None
+
+
+def group_sizes_of(data: memoryview) -> list[int]:
+    """The same of a segment's bytes."""
     sizes: list[int] = []
     at = 0
     while at < len(data):
         header = read_header(data, at)
         if isinstance(header, Damage):
-            raise ValueError(f"{segment} at {at}: {header.reason}")
+            raise ValueError(f"{at}: {header.reason}")
         if header.group_index == 0:
             sizes.append(0)
         sizes[-1] += header.size
@@ -208,10 +215,15 @@ def read_and_checksum_s(paths: Sequence[Path], clock: Clock) -> float:
     begun_s = clock.monotonic_s()
     for path in paths:
         with path.open("rb", buffering=0) as file:
-            checksum = 0
+            found = 0
             while count := file.readinto(buffer):
-                checksum = crc32c(view[:count], checksum)
+                found = checksum(view[:count], found)
     return clock.monotonic_s() - begun_s
+
+
+def checksum(data: bytes | memoryview, before: int = 0) -> int:
+    """The CRC-32C of data, or of what has `before` and data behind it."""
+    return int(crc32c(data, before))
 
 
 def fsync_p50_ms(directory: Path, clock: Clock, syncs: int = 50) -> float:

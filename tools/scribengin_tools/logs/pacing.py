@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Event
+from typing import TypeVar
 
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.text.counting import many
 from scribengin.errors import ServerDown
 
+_T = TypeVar("_T")
 _STAMP = struct.Struct("<d")
 STAMP_BYTES = _STAMP.size
 """A record takes so much at least."""
@@ -29,24 +32,42 @@ _LIKE_WINDOWED = '{"at": "2013-01-01T00:00:00.000+00:00", "sent": 1234567.123456
 
 
 def send_paced(
-    send: Callable[[bytes], object], records: int, per_s: float, record_bytes: int, *, windowed: bool = False
+    send: Callable[[bytes], _T],
+    records: int,
+    per_s: float,
+    record_bytes: int,
+    written: Callable[[_T], object] = lambda _: None,
+    *,
+    windowed: bool = False,
 ) -> None:
-    """Call `send` with each record when its time has come. `windowed`: as JSON; its time is a whole number of
-    intervals, so that each is in a window of its own."""
-    rest = "." * max(0, record_bytes - len(_LIKE_WINDOWED)) if windowed else bytes(record_bytes - _STAMP.size)
-    interval_ms = round(_MS_PER_S / per_s)
-    due_ms = SYSTEM_CLOCK.now_ms() // interval_ms * interval_ms
+    """Call `send` with each record when its time has come. With `written` the first one is waited for: what the first
+    write has made (a segment, a ledger, a connection) is there before the others come. `windowed`: as JSON; its time is
+    a whole number of intervals, so that each is in a window of its own."""
+    made = _windowed(per_s, record_bytes) if windowed else _stamped(record_bytes)
+    written(send(made(0)))
     begun_s = SYSTEM_CLOCK.monotonic_s()
-    for number in range(records):
-        early_s = begun_s + number / per_s - SYSTEM_CLOCK.monotonic_s()
+    for number in range(1, records):
+        early_s = begun_s + (number - 1) / per_s - SYSTEM_CLOCK.monotonic_s()
         if early_s > 0:
             Event().wait(early_s)
-        sent_s = SYSTEM_CLOCK.monotonic_s()
-        if isinstance(rest, bytes):
-            send(_STAMP.pack(sent_s) + rest)
-        else:
-            at = datetime.fromtimestamp((due_ms + number * interval_ms) / _MS_PER_S, UTC)
-            send(json.dumps({"at": at.isoformat(timespec="milliseconds"), "sent": sent_s, "rest": rest}).encode())
+        send(made(number))
+
+
+def _stamped(record_bytes: int) -> Callable[[int], bytes]:
+    rest = bytes(record_bytes - _STAMP.size)
+    return lambda _: _STAMP.pack(SYSTEM_CLOCK.monotonic_s()) + rest
+
+
+def _windowed(per_s: float, record_bytes: int) -> Callable[[int], bytes]:
+    rest = "." * max(0, record_bytes - len(_LIKE_WINDOWED))
+    interval_ms = round(_MS_PER_S / per_s)
+    due_ms = SYSTEM_CLOCK.now_ms() // interval_ms * interval_ms
+
+    def made(number: int) -> bytes:
+        at = datetime.fromtimestamp((due_ms + number * interval_ms) / _MS_PER_S, UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"at": at, "sent": SYSTEM_CLOCK.monotonic_s(), "rest": rest}).encode()
+
+    return made
 
 
 def receive(poll: Callable[[], Iterable[bytes]], records: int, *, windowed: bool = False) -> dict[str, float]:
@@ -66,8 +87,21 @@ def receive(poll: Callable[[], Iterable[bytes]], records: int, *, windowed: bool
         elif now_s - heard_s > _SILENCE_MAX_S:
             missing = f"{records - len(ways_s)} of {many(records, 'record')}"
             raise ServerDown(f"{missing} did not come within {_SILENCE_MAX_S:g} s")
-    ways_s = sorted(ways_s[int(records * _WARM_UP_SHARE) :])
+    return ways_of(ways_s)
+
+
+def ways_of(ways_s: list[float]) -> dict[str, float]:
+    """{p50_ms, p99_ms} of ways in the order in which they were gone, without the first of them."""
+    ways_s = sorted(ways_s[int(len(ways_s) * _WARM_UP_SHARE) :])
     return {"p50_ms": 1000 * _quantile(ways_s, 0.5), "p99_ms": 1000 * _quantile(ways_s, 0.99)}
+
+
+def rate_of_all(readers: Sequence[Callable[[], int]]) -> float:
+    """Records per second of readers that begin together, a thread each, and say how many they have read."""
+    with ThreadPoolExecutor(len(readers)) as threads:
+        begun_s = SYSTEM_CLOCK.monotonic_s()
+        found = [future.result() for future in [threads.submit(reader) for reader in readers]]
+        return sum(found) / (SYSTEM_CLOCK.monotonic_s() - begun_s)
 
 
 def _sent(payload: bytes) -> float:

@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-_SYSTEMS = ("log", "kafka", "distributedlog", "spark", "dafka", "proxy")
+_SYSTEMS = ("log", "kafka", "distributedlog", "spark", "dafka", "proxy", "hdfs")
 
 
 def main(text: str) -> None:

@@ -66,10 +66,11 @@ def _tail_write(job: Values) -> dict[str, float]:
     writer = log.writer()
     sent: list[Any] = []
 
-    def send(data: bytes) -> None:
+    def send(data: bytes) -> Any:
         sent.append(writer.write(log.record(len(sent) + 1, java_bytes(data))))
+        return sent[-1]
 
-    send_paced(send, job["records"], job["per_s"], job["record_bytes"])
+    send_paced(send, job["records"], job["per_s"], job["record_bytes"], lambda future: future.get())
     sent[-1].get()
     writer.asyncClose().get()
     return {}

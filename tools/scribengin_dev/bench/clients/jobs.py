@@ -7,11 +7,13 @@ one that must be up before others begin says `ready` first.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 from scribengin.errors import ServerDown
@@ -20,6 +22,8 @@ Job = dict[str, object]
 _TIMEOUT_S = 600.0
 _READY = "ready"
 _SHOWN_CHARACTERS = 3000
+_USER_AT, _KERNEL_AT = 11, 12
+"""Behind the name in /proc/PID/stat."""
 
 
 def run_job(job: Job) -> dict[str, float]:
@@ -51,6 +55,11 @@ class Client:
             if line.strip() == _READY:
                 return
         self._fail()
+
+    def processor_s(self) -> float:
+        """The seconds of processor that it has used so far, its own and the kernel's for it."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[_USER_AT]) + int(fields[_KERNEL_AT])) / os.sysconf("SC_CLK_TCK")
 
     def result(self) -> dict[str, float]:
         """Wait for its end."""

@@ -1,4 +1,5 @@
-"""Our own log store in a process of its own: one end of a tail, the memory of a long log, many logs at once."""
+"""Our own log store in a process of its own: one end of a tail, the memory of a long log, many logs or many
+readers at once, a log wherever it is."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.log import FIRST, TAIL, CommitThread, LogNamespace
-from scribengin_tools.logs.benchmark import records_batch
-from scribengin_tools.logs.pacing import receive, send_paced
+from scribengin.log import FIRST, TAIL, CommitThread, LogNamespace, LogReader
+from scribengin.proxy import ProxiedNamespace, ProxyClientConfig
+from scribengin_tools.logs.benchmark import append, records_batch
+from scribengin_tools.logs.pacing import rate_of_all, receive, send_paced
 
 _BATCH_RECORDS = 1_000
 _UNACKNOWLEDGED_MAX = 32
@@ -28,7 +31,14 @@ Values = Mapping[str, Any]
 
 def _tail_write(job: Values) -> dict[str, float]:
     with _namespace(job) as namespace, namespace.open_writer(job["log"]) as writer:
-        send_paced(writer.write, job["records"], job["per_s"], job["record_bytes"], windowed=job.get("windowed", False))
+        send_paced(
+            writer.write,
+            job["records"],
+            job["per_s"],
+            job["record_bytes"],
+            lambda future: future.result(),
+            windowed=job.get("windowed", False),
+        )
         writer.flush()
     return {}
 
@@ -43,6 +53,69 @@ def _tail_read(job: Values) -> dict[str, float]:
 
         print("ready", flush=True)
         return receive(poll, job["records"], windowed=job.get("windowed", False))
+
+
+def _bind(job: Values) -> dict[str, float]:
+    LogNamespace.bind(job["namespace"], job["location"], store=job["store"])
+    return {}
+
+
+def _create(job: Values) -> dict[str, float]:
+    with _namespace(job) as namespace:
+        namespace.create(job["log"])
+    return {}
+
+
+def _delete(job: Values) -> dict[str, float]:
+    with _namespace(job) as namespace:
+        namespace.delete(job["log"], force=True)
+    return {}
+
+
+def _append(job: Values) -> dict[str, float]:
+    """A new log. The segment is made at the first append, before it is measured."""
+    with _namespace(job) as namespace, namespace.open_writer(job["log"], create=True) as writer:
+        writer.write(b"").result()
+        begun_s = SYSTEM_CLOCK.monotonic_s()
+        append(writer, job["record_bytes"], job["records"])
+        took_s = SYSTEM_CLOCK.monotonic_s() - begun_s
+    return {"records_per_s": job["records"] / took_s}
+
+
+def _read(job: Values) -> dict[str, float]:
+    """From the first record to the last, twice; the second time counts."""
+    with _namespace(job) as namespace:
+        rates = [_read_all(namespace, job["log"]) for _ in range(2)]
+    return {"records_per_s": rates[-1]}
+
+
+def _read_all(namespace: LogNamespace, log: str) -> float:
+    """Records per second."""
+    found = 0
+    begun_s = SYSTEM_CLOCK.monotonic_s()
+    with namespace.open_reader(log) as reader:
+        end = reader.end_position()
+        while reader.position < end:
+            batch = reader.read_batch(_READ_RECORDS, place=False)
+            found += 0 if batch is None else batch.num_rows
+    return found / (SYSTEM_CLOCK.monotonic_s() - begun_s)
+
+
+def _fan_out(job: Values) -> dict[str, float]:
+    """So many readers at once, a thread each: records per second of all together."""
+    client = ProxyClientConfig(reads="proxy")
+    opened = ProxiedNamespace.open(job["namespace"], client=client) if job["proxied"] else _namespace(job)
+    with opened as namespace, ExitStack() as stack:
+        readers = [stack.enter_context(namespace.open_reader(job["log"])) for _ in range(job["readers"])]
+
+        def read(reader: LogReader) -> int:
+            found = 0
+            while found < job["records"]:
+                batch = reader.read_batch(_READ_RECORDS, _POLL_S, place=False)
+                found += 0 if batch is None else batch.num_rows
+            return found
+
+        return {"records_per_s": rate_of_all([partial(read, reader) for reader in readers])}
 
 
 def _memory_write(job: Values) -> dict[str, float]:
@@ -103,6 +176,12 @@ JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {
     "memory-write": _memory_write,
     "memory-read": _memory_read,
     "many": _many,
+    "bind": _bind,
+    "create": _create,
+    "delete": _delete,
+    "append": _append,
+    "read": _read,
+    "fan-out": _fan_out,
 }
 
 

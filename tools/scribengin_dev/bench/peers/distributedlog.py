@@ -14,7 +14,8 @@ class DistributedLogPeer:
     """Three bookies that run while the block is entered, and a namespace on them."""
 
     def __init__(self, folder: Path, zookeeper: str) -> None:
-        self._servers = BookKeeperServers(folder, zookeeper)
+        self.servers = BookKeeperServers(folder, zookeeper)
+        """Where logs of ours can be, too."""
         self._uri = ""
         self._logs = count()
 
@@ -23,7 +24,7 @@ class DistributedLogPeer:
         """What it is, and what it guarantees."""
         version = next(
             jar.stem.removeprefix("distributedlog-core-")
-            for jar in self._servers.jars
+            for jar in self.servers.jars
             if jar.name.startswith("distributedlog-core-")
         )
         return (
@@ -50,14 +51,14 @@ class DistributedLogPeer:
         return self._job("tail-write", log), self._job("tail-read", log)
 
     def __enter__(self) -> DistributedLogPeer:
-        self._servers.start()
-        self._uri = self._servers.distributedlog_uri("bench")
+        self.servers.start()
+        self._uri = self.servers.distributedlog_uri("bench")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._servers.stop()
+        self.servers.stop()
 
     def _append(self, log: str, record_bytes: int, records: int) -> float:
         job = {**self._job("append", log), "record_bytes": record_bytes, "records": records}
@@ -72,6 +73,6 @@ class DistributedLogPeer:
             "job": job,
             "uri": self._uri,
             "log": log,
-            "jars": [str(jar) for jar in self._servers.jars],
-            "log4j": str(self._servers.folder / "log4j2-warn.properties"),
+            "jars": [str(jar) for jar in self.servers.jars],
+            "log4j": str(self.servers.folder / "log4j2-warn.properties"),
         }

@@ -57,14 +57,19 @@ class KafkaPeer:
 
     def tail_jobs(self) -> tuple[Job, Job]:
         """Its Java producer (acks=1, linger.ms=0) and consumer. Raises ServerError."""
-        job = {
+        topic = self.new_topic()
+        return self.job("tail-write", topic), self.job("tail-read", topic)
+
+    def job(self, job: str, topic: str) -> Job:
+        """What a process does to a topic with its Java clients."""
+        return {
             "system": "kafka",
+            "job": job,
             "bootstrap": self._server.bootstrap,
-            "topic": self.new_topic(),
+            "topic": topic,
             "jars": [str(jar) for jar in self._server.jars],
             "log4j": str(self._server.folder / "log4j2-warn.properties"),
         }
-        return {**job, "job": "tail-write"}, {**job, "job": "tail-read"}
 
     def __enter__(self) -> KafkaPeer:
         self._server.start()

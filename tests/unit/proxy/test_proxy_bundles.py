@@ -1,0 +1,146 @@
+"""Requests that go together to one proxy: their bytes, who sends them, and who is told what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scribengin.errors import MessageInvalid, ProxyUnreachable
+from scribengin.proxy.client.together import SharedCalls
+from scribengin.proxy.wire.bundles import SEND_ALONE, WRITES, decode_bundle, encode_bundle
+from scribengin.proxy.wire.requests import WRITE
+from scribengin.testing.waiting import wait_until
+
+
+@given(requests=st.lists(st.binary(max_size=200), max_size=6))
+def test_a_bundle_is_read_as_it_was_made(requests: list[bytes]) -> None:
+    found = decode_bundle(pa.py_buffer(encode_bundle(requests)))
+    assert [bytes(one) for one in found] == requests
+
+
+@given(data=st.binary(max_size=120), cut=st.integers(0, 300))
+def test_what_is_no_bundle_is_refused_and_breaks_nothing(data: bytes, cut: int) -> None:
+    whole = encode_bundle([b"x" * 70, b"y" * 70])
+    for bad in (data, whole[:cut] if cut < 64 + 128 + 70 else b"", whole[:8] + data):
+        with pytest.raises(MessageInvalid):
+            decode_bundle(pa.py_buffer(bad))
+
+
+class Proxy:
+    """Answers each request with itself. The first two calls are answered when they are let."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[bytes]]] = []
+        self.gates = {b"first": threading.Event(), b"second": threading.Event()}
+        self.answers_max = 1000
+        self.alone: set[bytes] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, kind: str, body: bytes, _timeout_s: float) -> Iterator[pa.Buffer]:
+        requests = [bytes(one) for one in decode_bundle(pa.py_buffer(body))] if kind == WRITES else [body]
+        with self._lock:
+            self.calls.append((kind, requests))
+        if requests[0] in self.gates:
+            assert self.gates[requests[0]].wait(60)
+        for request in requests[: self.answers_max]:
+            if request == b"lost":
+                raise ProxyUnreachable("the connection was lost")
+            bundled = kind == WRITES and request in self.alone
+            yield pa.py_buffer(SEND_ALONE if bundled else b"W" + request)
+
+
+class Caller(threading.Thread):
+    def __init__(self, calls: SharedCalls, request: bytes) -> None:
+        super().__init__(daemon=True)
+        self._calls = calls
+        self._request = request
+        self.found: list[bytes] | Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.found = [bytes(message) for message in self._calls.call(self._request, 60)]
+        except (ProxyUnreachable, MessageInvalid) as error:
+            self.found = error
+
+
+class Place:
+    """Two calls are under way, of one request each, and so many more requests wait."""
+
+    def __init__(self) -> None:
+        self.proxy = Proxy()
+        self.calls = SharedCalls(self.proxy)
+        self.first = [self.ask(b"first"), self.ask(b"second")]
+        wait_until(lambda: len(self.proxy.calls) == 2, what="two calls to be under way")
+
+    def ask(self, request: bytes) -> Caller:
+        caller = Caller(self.calls, request)
+        caller.start()
+        return caller
+
+    def waiting(self, *requests: bytes) -> list[Caller]:
+        callers = []
+        for request in requests:
+            callers.append(self.ask(request))
+            wait_until(lambda: len(self.calls._queue) == len(callers), what="the request to wait")
+        return callers
+
+    def let(self, *callers: Caller) -> None:
+        """The first call is answered, what waits goes its way, and then the second call is answered."""
+        for gate, ended in ((b"first", [self.first[0], *callers]), (b"second", self.first[1:])):
+            self.proxy.gates[gate].set()
+            for caller in ended:
+                caller.join(60)
+                assert not caller.is_alive()
+
+
+def test_what_comes_while_calls_are_under_way_goes_together_and_each_hears_its_own_answer() -> None:
+    place = Place()
+    callers = place.waiting(*(b"%d" % n for n in range(5)))
+    place.let(*callers)
+    assert [caller.found for caller in callers] == [[b"W%d" % n] for n in range(5)]
+    assert sorted(requests for kind, requests in place.proxy.calls if kind == WRITE) == [[b"first"], [b"second"]]
+    assert [requests for kind, requests in place.proxy.calls if kind == WRITES] == [[b"%d" % n for n in range(5)]]
+
+
+def test_what_the_proxy_does_not_take_in_a_bundle_is_sent_by_itself() -> None:
+    place = Place()
+    place.proxy.alone = {b"new log"}
+    callers = place.waiting(b"one", b"new log", b"other")
+    place.let(*callers)
+    assert [caller.found for caller in callers] == [[b"Wone"], [b"Wnew log"], [b"Wother"]]
+    assert (WRITE, [b"new log"]) in place.proxy.calls
+
+
+def test_a_connection_that_is_lost_is_told_to_those_without_an_answer() -> None:
+    place = Place()
+    callers = place.waiting(b"one", b"lost", b"other")
+    place.let(*callers)
+    assert callers[0].found == [b"Wone"]
+    assert isinstance(callers[1].found, ProxyUnreachable)
+    assert isinstance(callers[2].found, ProxyUnreachable)
+    later = place.ask(b"later")
+    place.let(later)
+    assert later.found == [b"Wlater"]
+
+
+def test_answers_that_are_too_few_are_told_to_those_without_one() -> None:
+    place = Place()
+    place.proxy.answers_max = 2
+    callers = place.waiting(b"one", b"two", b"three")
+    place.let(*callers)
+    assert [caller.found for caller in callers[:2]] == [[b"Wone"], [b"Wtwo"]]
+    assert isinstance(callers[2].found, MessageInvalid)
+
+
+def test_large_requests_do_not_all_go_together() -> None:
+    place = Place()
+    large = [bytes([n]) * (5 * 1024 * 1024) for n in range(3)]
+    callers = place.waiting(*large)
+    place.let(*callers)
+    assert [caller.found for caller in callers] == [[b"W" + one] for one in large]
+    assert all(len(requests) == 1 for _kind, requests in place.proxy.calls)
