@@ -17,7 +17,7 @@ from scribengin.testing.memory.files import MemoryFiles
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 
-LOG = "flights/0"
+LOG = "flights/cold"
 HOUR_S = 3600.0
 GRACE_S = RAW_GRACE_MS / 1000
 
