@@ -47,7 +47,7 @@ from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
 from scribengin.proxy.state.rates import RateMeter, TooMuch, admit
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
-from scribengin.proxy.wire.bundles import SEND_ALONE, decode_bundle
+from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, decode_bundle
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
 from scribengin_registry.contract import Registry, SessionState
 
@@ -57,6 +57,8 @@ _PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryE
 _RETRY_S = 0.2
 _HANDED_S = 10.0
 """So long a log that was given up is left to the proxy that is to have it."""
+_TOGETHER_S = 2.0
+"""So long a bundle waits for the disk. What is not durable then is sent again, by itself: the others go on."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -168,32 +170,43 @@ class ProxyService(ClosedAtExit):
         return self._answered(answer)
 
     def answer_bundle(self, body: pa.Buffer, token: str | None = None) -> Iterator[bytes | pa.Buffer]:
-        """The answer to each request of a bundle, in order, when it is known. All are begun before the first answer."""
-        until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
-        try:
-            requests = decode_bundle(body)
-        except MessageInvalid as error:
-            yield from encode_answer(TryAgain(error))
+        """The answer to each request of a bundle, in order, when it is known. All are begun before the first answer.
+        No log holds up the others for long. Nothing is looked at before it is known who asks."""
+        opened = self._answered(lambda: (self._access.caller(token), decode_bundle(body)))
+        if not isinstance(opened, tuple):
+            yield b"".join((OF_ALL, *encode_answer(opened)))
             return
-        for begun in [self._begun(request, token) for request in requests]:
+        caller, requests = opened
+        until_s = self._together_until_s()
+        all_begun = [self._begun(request, caller, until_s) for request in requests]
+        until_s = self._together_until_s()
+        for begun in all_begun:
             if begun is None:
                 yield SEND_ALONE
                 continue
-            found = self._answered(partial(self._finish, begun, until_s)) if isinstance(begun, _Begun) else begun
+            found = self._answered(partial(self._outcome, begun, until_s)) if isinstance(begun, _Begun) else begun
             yield from encode_answer(found)
 
-    def _begun(self, body: pa.Buffer, token: str | None) -> Answer | _Begun | None:
-        """A request of a bundle. None: it takes more than to write, so it is to be sent by itself."""
+    def _together_until_s(self) -> float:
+        return self._clock.monotonic_s() + min(_TOGETHER_S, self._config.answer_timeout_s)
+
+    def _begun(self, body: pa.Buffer, caller: Caller, until_s: float) -> Answer | _Begun | None:
+        """A request of a bundle. None: it takes more than to write, or has to wait, so it is to be sent by itself."""
 
         def begin() -> Answer | _Begun | None:
-            caller = self._access.caller(token)
             request = decode_write(body)
             caller.check(request.log, "write")
             log = self._log(request.log)
             writer = log.writer
             if writer is None or not self._is_well(log, writer):
                 return None
-            return self._begin(log, writer, request)
+            self._admit(log, request)
+            try:
+                return self._submit(log, writer, request, turn_s=max(0.0, until_s - self._clock.monotonic_s()))
+            except ScribenginError as error:
+                if isinstance(error, LogBusy) or _has_ended(writer, error):
+                    return None
+                raise
 
         return self._answered(begin)
 
@@ -211,31 +224,33 @@ class ProxyService(ClosedAtExit):
 
     def write(self, request: WriteRequest, caller: Caller = ANYBODY) -> Answer:
         """Write the records that are not in the log yet, and say where all of them stand. Raises AccessDenied."""
-        until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
         caller.check(request.log, "write")
         log = self._log(request.log)
         writer = self._writer(log)
         if not isinstance(writer, LogWriter):
             return writer
-        begun = self._begin(log, writer, request)
-        return self._finish(begun, until_s) if isinstance(begun, _Begun) else begun
-
-    def _begin(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest) -> Answer | _Begun:
-        """Let the log's writer have the records."""
+        until_s = self._clock.monotonic_s() + self._config.answer_timeout_s
         self._admit(log, request)
         try:
-            future = writer.write_numbered(
-                request.records, sender=request.sender, number=request.number, answered=request.answered
-            )
+            begun = self._submit(log, writer, request)
         except ScribenginError as error:
-            if not (writer.failed or isinstance(error, LogClosed)):
+            if not _has_ended(writer, error):
                 raise
             self._drop(log, writer)
             return TryAgain(error)
+        return self._outcome(begun, until_s, drop=self._drop)
+
+    def _submit(self, log: _OwnedLog, writer: LogWriter, request: WriteRequest, turn_s: float | None = None) -> _Begun:
+        """Let the log's writer have the records. Raises as `LogWriter.write_numbered`."""
+        future = writer.write_numbered(
+            request.records, sender=request.sender, number=request.number, answered=request.answered, turn_s=turn_s
+        )
         return _Begun(log, writer, future)
 
-    def _finish(self, begun: _Begun, until_s: float) -> Answer:
-        """Wait until they are durable."""
+    def _outcome(
+        self, begun: _Begun, until_s: float, drop: Callable[[_OwnedLog, LogWriter], object] = lambda _log, _writer: None
+    ) -> Answer:
+        """Wait until they are durable. A writer that has failed is dropped, which may take a while."""
         try:
             return Written(begun.future.result(max(0.0, until_s - self._clock.monotonic_s())))
         except FutureTimeout:
@@ -244,7 +259,7 @@ class ProxyService(ClosedAtExit):
         except SenderUnknown:
             raise
         except ScribenginError as error:
-            self._drop(begun.log, begun.writer)
+            drop(begun.log, begun.writer)
             return TryAgain(error, maybe_written=True)
 
     def ask(self, request: AskRequest, caller: Caller = ANYBODY) -> Answer:
@@ -477,3 +492,8 @@ class ProxyService(ClosedAtExit):
             self._give_up(log)
             work()
         return AskDone()
+
+
+def _has_ended(writer: LogWriter, error: ScribenginError) -> bool:
+    """Whether the writer refuses records since it is closed or has failed, and not for what they are."""
+    return writer.failed or isinstance(error, LogClosed)

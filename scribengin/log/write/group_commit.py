@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from scribengin.base.clock import Clock
 from scribengin.base.threads import LightFuture, background
-from scribengin.errors import LogClosed, OverCapacity
+from scribengin.errors import LogBusy, LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import GROUP_ENTRIES_MAX, EncodedEntry, encode
@@ -132,14 +132,17 @@ class GroupCommit:
                 self._add_bytes(item.body_bytes, item.size_bytes)
                 left -= item.records
 
-    def submit_shared(self, sender: bytes, number: int, body: pa.RecordBatch) -> None:
-        """Queue records of a sender, numbered from `number` on. Blocks while too much is pending.
+    def submit_shared(self, sender: bytes, number: int, body: pa.RecordBatch, *, waits: bool = True) -> None:
+        """Queue records of a sender, numbered from `number` on. Blocks while too much is pending, if it `waits`.
 
-        Raises OverCapacity, and what ended the writer, if nothing of them was queued.
+        Raises OverCapacity, LogBusy (too much is pending), and what ended the writer, if nothing of them was queued.
         """
         assert self._senders is not None, "the writer takes numbers"
         self._admit(body.num_rows)
         with self._changed:
+            if not waits and self._full():
+                self._limits.release(body.num_rows)
+                raise LogBusy(f"log '{self._log}': {self._pending_bytes} bytes wait to be written; write again later")
             refusal = self._wait_for_room()
             if refusal is not None:
                 self._refuse(refusal, body.num_rows)
@@ -244,9 +247,13 @@ class GroupCommit:
 
     def _wait_for_room(self) -> BaseException | None:
         """None once there is room; why there never will be."""
-        while self._pending_bytes >= self._pending_bytes_max and self._failure is None and not self._stopping:
+        while self._full():
             self._changed.wait()
         return self._failure or (self._closed() if self._stopping else None)
+
+    def _full(self) -> bool:
+        """Whether there is no room yet. The caller holds the condition."""
+        return self._pending_bytes >= self._pending_bytes_max and self._failure is None and not self._stopping
 
     def _refuse(self, refusal: BaseException, records: int) -> NoReturn:
         self._limits.release(records)

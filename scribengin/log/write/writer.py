@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, TypeVar, overload
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow as pa
 from scribengin.base.clock import Clock
 from scribengin.base.closing import ClosedOrAborted
 from scribengin.base.threads import BackgroundWork
-from scribengin.errors import LogClosed, LogError, ScribenginError
+from scribengin.errors import LogBusy, LogClosed, LogError, ScribenginError
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN, DlsnRange
 from scribengin.log.format.entry import EncodedEntry
@@ -185,9 +185,10 @@ class LogWriter(ClosedOrAborted):
             return self._submit([atomic_entry(self._log, self._body(batch), self._config)], BulkAck())
 
     def write_numbered(
-        self, batch: pa.RecordBatch, *, sender: bytes, number: int, answered: int = 0
+        self, batch: pa.RecordBatch, *, sender: bytes, number: int, answered: int = 0, turn_s: float | None = None
     ) -> Future[tuple[SlotRange, ...]]:
         """Append the rows of `batch` unless they are there already: record `number` of `sender`, and those behind it.
+        With `turn_s` it waits at most so long for other calls, and not for room: it raises LogBusy instead.
 
         A sender is 16 bytes that nobody else has, and numbers its records from 1 on without a gap. It sends again what
         it got no answer to, in order and under the same numbers, to whoever writes the log by then, and is told where
@@ -197,12 +198,12 @@ class LogWriter(ClosedOrAborted):
         """
         if self._senders is None:
             raise LogError(f"log '{self._log}': only a writer that was opened with senders=True takes numbers")
-        with self._calling:
+        with self._turn(turn_s):
             self._check_batch(batch)
             known = self._senders.admit(sender, number, batch.num_rows, answered)
             if known < batch.num_rows:
                 body = self._body(batch.slice(known))
-                self._groups.submit_shared(sender, number + known, body)
+                self._groups.submit_shared(sender, number + known, body, waits=turn_s is None)
                 self._last_txid = max(self._last_txid, body.column(0)[-1].as_py())
             return self._senders.sent(sender, number, batch.num_rows)
 
@@ -342,6 +343,16 @@ class LogWriter(ClosedOrAborted):
         self._check_appending()
         if not batch.num_rows:
             raise LogError(f"log '{self._log}': a batch without rows has no place in the log; leave it out")
+
+    @contextmanager
+    def _turn(self, limit_s: float | None) -> Iterator[None]:
+        """Holds off other callers, as `_calling` does. Raises LogBusy if it is not its turn within the limit."""
+        if not self._calling.acquire(timeout=-1 if limit_s is None else limit_s):
+            raise LogBusy(f"log '{self._log}': other calls are before this one; write again later")
+        try:
+            yield
+        finally:
+            self._calling.release()
 
     def _exclusively(self) -> AbstractContextManager[SegmentChain]:
         self._check_open()

@@ -64,14 +64,16 @@ class ProxyDelivery:
     ) -> Sent | NotSent | Lost:
         """Send records, as the sender's next ones, until it is known what became of them."""
         state.begin(body.num_rows, self.clock.monotonic_s())
-        while True:
+        for attempt in count():
             request = encode_write(log, state.sender, state.number, state.answered, body, txids=txids)
-            found = state.answer(self._call(log, WRITE, request), self.clock.monotonic_s())
+            answer = self._call(log, WRITE, request, alone=attempt > 0)  # its log may have stalled
+            found = state.answer(answer, self.clock.monotonic_s())
             if not isinstance(found, SendAgain):
                 return found
             self._learn(log, found)
             if found.pause_s and pause(found.pause_s):
                 return Lost(LogClosed(f"log '{log}': the writer was closed before it was known what was written"))
+        raise AssertionError("it is sent until it is known what became of it")
 
     def ask(
         self,
@@ -143,9 +145,10 @@ class ProxyDelivery:
         """Ask nobody any more."""
         self._transport.close()
 
-    def _call(self, log: str, kind: str, body: bytes, *, once: bool = False) -> Answer:
+    def _call(self, log: str, kind: str, body: bytes, *, once: bool = False, alone: bool = False) -> Answer:
         """What the proxy says that is to be asked about the log. With `once` it is not asked again for a while if it
-        cannot do it just now."""
+        cannot do it just now. `alone`: the request goes with no others."""
+        call = self._transport.call_alone if alone else self._transport.call
         try:
             address = self._address(log)
         except RegistryError as error:
@@ -153,7 +156,7 @@ class ProxyDelivery:
         if address is None:
             return TryAgain(ProxyUnreachable("no proxy of this namespace runs: start one with `scribengin proxy`"))
         try:
-            answer = decode_answer(self._transport.call(address, kind, body, self.config.call_timeout_s))
+            answer = decode_answer(call(address, kind, body, self.config.call_timeout_s))
         except (ProxyUnreachable, MessageInvalid) as error:
             self._failed(address)
             return TryAgain(error, maybe_written=True)

@@ -3,6 +3,9 @@
 Threads that have something to send wait in a queue while a few calls are under way. The first of the queue then sends
 all of it as one bundle, and hands the answers to the others. So no thread is needed beside theirs, and the more there
 is to send, the more goes together.
+
+A proxy answers a bundle soon. A request that has to wait longer is sent by itself, beside the bundles: so a log that
+has stalled does not stall the others.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from scribengin.errors import MessageInvalid, ProxyUnreachable, ScribenginError
-from scribengin.proxy.wire.bundles import SEND_ALONE, WRITES, encode_bundle
+from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, WRITES, encode_bundle
 from scribengin.proxy.wire.requests import WRITE
 
 _CALLS_MAX = 2
@@ -106,12 +109,14 @@ class SharedCalls:
             return calls
 
     def _send_all(self, calls: list[_Call], timeout_s: float) -> None:
-        if len(calls) == 1:
-            answers = self._answers(WRITE, calls[0].body, timeout_s)
-        else:
-            answers = self._answers(WRITES, encode_bundle([call.body for call in calls]), timeout_s)
+        # One request is a bundle, too: by itself it might wait for its log, and hold up what comes behind it.
+        answers = self._answers(WRITES, encode_bundle([call.body for call in calls]), timeout_s)
         waiting = deque(calls)
         for answer in answers:
+            if bytes(answer.slice(0, 1)) == OF_ALL:
+                answer = answer.slice(1)
+                while len(waiting) > 1:
+                    waiting.popleft().told(answer, None)
             if not waiting:
                 break
             waiting.popleft().told(answer, None)

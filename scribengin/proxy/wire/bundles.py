@@ -9,6 +9,7 @@
 
 Each is answered by a message of its own, in the order of the requests. A log that the proxy does not write just now is
 not taken in a bundle, since the others would wait for that: the answer is `S`, and the request is sent by itself.
+So it is with a log that has no room. A bundle that is refused as a whole has one answer, behind a `*`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from scribengin.log.format.entry import ALIGNMENT
 
 WRITES = "writes"
 SEND_ALONE = b"S"
-"""The answer to a request that is to be sent by itself."""
+"""The answer to a request that is to be sent by itself. Nothing of it was begun."""
+OF_ALL = b"*"
+"""What an answer begins with that is the only one, and that of every request of the bundle."""
 _MAGIC = b"prxbnd01"
 _HEAD = struct.Struct("<8sQ")
 _SIZE = struct.Struct("<Q")
@@ -42,7 +45,7 @@ def decode_bundle(data: pa.Buffer) -> list[pa.Buffer]:
     """The requests. Nothing is copied. Raises MessageInvalid."""
     try:
         magic, count = _HEAD.unpack_from(data)
-        if magic != _MAGIC or count > (data.size - _HEAD.size) // _SIZE.size:
+        if magic != _MAGIC or not 1 <= count <= (data.size - _HEAD.size) // _SIZE.size:
             raise ValueError(f"it begins with {magic!r} and says that it has {count} requests")
         sizes = [_SIZE.unpack_from(data, _HEAD.size + n * _SIZE.size)[0] for n in range(count)]
         at = _aligned(_HEAD.size + count * _SIZE.size)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from scribengin.errors import MessageInvalid, ProxyUnreachable
 from scribengin.proxy.client.together import SharedCalls
-from scribengin.proxy.wire.bundles import SEND_ALONE, WRITES, decode_bundle, encode_bundle
+from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, WRITES, decode_bundle, encode_bundle
 from scribengin.proxy.wire.requests import WRITE
 from scribengin.testing.waiting import wait_until
 
 
-@given(requests=st.lists(st.binary(max_size=200), max_size=6))
+@given(requests=st.lists(st.binary(max_size=200), min_size=1, max_size=6))
 def test_a_bundle_is_read_as_it_was_made(requests: list[bytes]) -> None:
     found = decode_bundle(pa.py_buffer(encode_bundle(requests)))
     assert [bytes(one) for one in found] == requests
@@ -26,7 +26,7 @@ def test_a_bundle_is_read_as_it_was_made(requests: list[bytes]) -> None:
 @given(data=st.binary(max_size=120), cut=st.integers(0, 300))
 def test_what_is_no_bundle_is_refused_and_breaks_nothing(data: bytes, cut: int) -> None:
     whole = encode_bundle([b"x" * 70, b"y" * 70])
-    for bad in (data, whole[:cut] if cut < 64 + 128 + 70 else b"", whole[:8] + data):
+    for bad in (data, whole[:cut] if cut < 64 + 128 + 70 else b"", whole[:8] + data, encode_bundle([])):
         with pytest.raises(MessageInvalid):
             decode_bundle(pa.py_buffer(bad))
 
@@ -38,15 +38,26 @@ class Proxy:
         self.calls: list[tuple[str, list[bytes]]] = []
         self.gates = {b"first": threading.Event(), b"second": threading.Event()}
         self.answers_max = 1000
+        self.refuses_all = False
         self.alone: set[bytes] = set()
+        self.stalled: set[bytes] = set()
+        """By themselves, these are answered when it goes on."""
+        self.sent_alone: set[bytes] = set()
+        self.goes_on = threading.Event()
         self._lock = threading.Lock()
 
     def __call__(self, kind: str, body: bytes, _timeout_s: float) -> Iterator[pa.Buffer]:
         requests = [bytes(one) for one in decode_bundle(pa.py_buffer(body))] if kind == WRITES else [body]
         with self._lock:
             self.calls.append((kind, requests))
+        if kind == WRITE and body in self.stalled:
+            self.sent_alone.add(body)
+            assert self.goes_on.wait(60)
         if requests[0] in self.gates:
             assert self.gates[requests[0]].wait(60)
+        if self.refuses_all:
+            yield pa.py_buffer(OF_ALL + b"R")
+            return
         for request in requests[: self.answers_max]:
             if request == b"lost":
                 raise ProxyUnreachable("the connection was lost")
@@ -103,8 +114,12 @@ def test_what_comes_while_calls_are_under_way_goes_together_and_each_hears_its_o
     callers = place.waiting(*(b"%d" % n for n in range(5)))
     place.let(*callers)
     assert [caller.found for caller in callers] == [[b"W%d" % n] for n in range(5)]
-    assert sorted(requests for kind, requests in place.proxy.calls if kind == WRITE) == [[b"first"], [b"second"]]
-    assert [requests for kind, requests in place.proxy.calls if kind == WRITES] == [[b"%d" % n for n in range(5)]]
+    assert {kind for kind, _requests in place.proxy.calls} == {WRITES}
+    assert sorted(requests for _kind, requests in place.proxy.calls) == [
+        [b"%d" % n for n in range(5)],
+        [b"first"],
+        [b"second"],
+    ]
 
 
 def test_what_the_proxy_does_not_take_in_a_bundle_is_sent_by_itself() -> None:
@@ -114,6 +129,32 @@ def test_what_the_proxy_does_not_take_in_a_bundle_is_sent_by_itself() -> None:
     place.let(*callers)
     assert [caller.found for caller in callers] == [[b"Wone"], [b"Wnew log"], [b"Wother"]]
     assert (WRITE, [b"new log"]) in place.proxy.calls
+
+
+def test_a_log_that_has_stalled_waits_beside_the_bundles() -> None:
+    """A call of one request is a bundle, too: else two such logs would hold up all others."""
+    place = Place()
+    place.proxy.alone = {b"first", b"second"}
+    place.proxy.stalled = {b"first", b"second"}
+    place.proxy.gates[b"first"].set()
+    place.proxy.gates[b"second"].set()
+    wait_until(lambda: place.proxy.sent_alone == {b"first", b"second"}, what="both to wait by themselves")
+    for n in range(5):
+        other = place.ask(b"%d" % n)
+        other.join(60)
+        assert other.found == [b"W%d" % n]
+    place.proxy.goes_on.set()
+    for caller in place.first:
+        caller.join(60)
+    assert [caller.found for caller in place.first] == [[b"Wfirst"], [b"Wsecond"]]
+
+
+def test_what_a_whole_bundle_is_refused_with_is_told_to_all_of_it() -> None:
+    place = Place()
+    callers = place.waiting(b"one", b"two", b"three")
+    place.proxy.refuses_all = True
+    place.let(*callers)
+    assert [caller.found for caller in callers] == [[b"R"]] * 3
 
 
 def test_a_connection_that_is_lost_is_told_to_those_without_an_answer() -> None:
