@@ -24,6 +24,7 @@ ScribenginError
 │   ├── TransactionIdOutOfOrder · RecordTooLarge
 │   ├── SenderUnknown          which of a sender's records are in the log is not known any more
 │   ├── OverCapacity           too many records are unacknowledged; nothing was queued
+│   │   └── WrittenTooFast     a proxy's hard rate is used up
 │   ├── MessageInvalid         what came over the wire is no request of a proxy's client, or no answer to one
 │   ├── ProxyUnreachable       no proxy has done what was asked in time; SystemUnreachable, too
 │   ├── AccessDenied           a proxy's rules do not let the caller do that to the log        exit code 2
@@ -196,6 +197,10 @@ class RecordTooLarge(LogError):
 
 class OverCapacity(LogError):
     """Too many records are unacknowledged. Nothing of the call was queued: wait for some of them, and try again."""
+
+
+class WrittenTooFast(OverCapacity):
+    """More records or bytes a second come than a proxy lets in. Nothing of the call was written: try again later."""
 
 
 class SenderUnknown(LogError):
@@ -515,5 +520,6 @@ __all__ = [
     "TooManyBadRecords",
     "TransactionIdOutOfOrder",
     "TransformationFailed",
+    "WrittenTooFast",
     "is_full",
 ]

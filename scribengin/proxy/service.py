@@ -29,11 +29,11 @@ from scribengin.errors import (
     LogClosed,
     LogWriteFailed,
     MessageInvalid,
-    OverCapacity,
     OwnershipAcquireFailed,
     RegistryError,
     ScribenginError,
     SenderUnknown,
+    WrittenTooFast,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogWriter
 from scribengin.log.metadata.names import check_log_name
@@ -315,7 +315,7 @@ class ProxyService(ClosedAtExit):
             return log
 
     def _admit(self, log: _OwnedLog, request: WriteRequest) -> None:
-        """Raises OverCapacity."""
+        """Raises WrittenTooFast."""
         size_bytes = request.records.nbytes
         with self._lock:
             now_s = self._clock.monotonic_s()
@@ -323,7 +323,7 @@ class ProxyService(ClosedAtExit):
             if not isinstance(found, TooMuch):
                 log.load.add(size_bytes, now_s)
         if isinstance(found, TooMuch):
-            raise OverCapacity(f"log '{log.name}' is written too fast: {found.of}; write again in a moment")
+            raise WrittenTooFast(f"log '{log.name}' is written too fast: {found.of}; write again in a moment")
         for rate in found.over:
             _log.warning("more is written than the soft limit: %s", rate)
 

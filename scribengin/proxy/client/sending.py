@@ -14,14 +14,23 @@ from collections import deque
 from collections.abc import Sequence
 
 from scribengin.base.threads import background
-from scribengin.errors import AccessDenied, CallerUnknown, EndOfStream, LogClosed, LogNotFound, OverCapacity
+from scribengin.errors import (
+    AccessDenied,
+    CallerUnknown,
+    EndOfStream,
+    LogClosed,
+    LogError,
+    LogNotFound,
+    WrittenTooFast,
+)
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.pending import Unit, WriterShare, body_of, places_of, rest_of
 from scribengin.proxy.state.resend import Lost, NotSent, SenderState, Sent
 
-_OF_ALL = (AccessDenied, CallerUnknown, EndOfStream, LogNotFound, OverCapacity)
-"""What a request is refused with whatever its records are: none of them would fare better by itself."""
+_OF_ALL = (AccessDenied, CallerUnknown, EndOfStream, LogNotFound, WrittenTooFast)
+"""What a request is refused with whatever its records are: none of them would fare better by itself. OverCapacity is
+none of these: a limit of unacknowledged records may have room for half of them."""
 
 
 def new_sender() -> bytes:
@@ -77,12 +86,14 @@ class LogSender:
             self._thread.start()
 
     def wait_for_room(self, share: WriterShare, bytes_max: int) -> None:
-        """Wait until the writer has less under way, or has ended. The caller holds the lock."""
+        """Wait until the writer has less under way, or has ended. The caller holds the lock. Raises LogError in a
+        callback, which must not wait."""
         while share.pending_bytes >= bytes_max and share.failure is None and not share.closed:
             self._wait()
 
     def wait_until_done(self, share: WriterShare) -> None:
-        """Wait until nothing of the writer is under way, or it has failed. The caller holds the lock."""
+        """Wait until nothing of the writer is under way, or it has failed. The caller holds the lock. Raises LogError
+        in a callback, which must not wait."""
         while share.pending_units and share.failure is None:
             self._wait()
 
@@ -97,6 +108,11 @@ class LogSender:
             unit.fail(LogClosed(f"log '{self._log}': the writer was closed before this was written; open a new one"))
 
     def _wait(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise LogError(
+                f"log '{self._log}': a future's callback would wait for the thread that it runs on; hand the work to "
+                "another thread, as through a queue"
+            )
         self._waiting += 1
         try:
             self._changed.wait()
@@ -113,17 +129,42 @@ class LogSender:
         return [*(unit for unit in self._sending if unit.owner is share), *queued]
 
     def _run(self) -> None:
-        while units := self._take():
-            found = self._delivery.send(self._state, self._log, body_of(units), txids=units[0].txids, pause=self._pause)
-            match found:
-                case Sent(runs):
-                    self._written(units, runs)
-                case NotSent(error) if len(units) > 1 and not isinstance(error, _OF_ALL):
-                    self._split(units)
-                case NotSent(error):
-                    self._refused(units, error)
-                case Lost(error):
-                    self._lost(units, error)
+        try:
+            while units := self._take():
+                self._send(units)
+        except BaseException as error:  # noqa: BLE001  a thread's outermost loop: whoever waits for it hears of it
+            self._broken(error)
+
+    def _send(self, units: list[Unit]) -> None:
+        found = self._delivery.send(self._state, self._log, body_of(units), txids=units[0].txids, pause=self._pause)
+        match found:
+            case Sent(runs):
+                self._written(units, runs)
+            case NotSent(error) if len(units) > 1 and not isinstance(error, _OF_ALL):
+                self._split(units)
+            case NotSent(error):
+                self._refused(units, error)
+            case Lost(error):
+                self._lost(units, error)
+
+    def _broken(self, error: BaseException) -> None:
+        """The thread ends. Whether what it was sending is in the log nobody knows: the writers of that, and of what
+        waits, end. What others write later has another thread, and another sender."""
+        with self.lock:
+            units = [*self._sending, *self._queue]
+            self._sending = []
+            self._queue.clear()
+            self._sizes.clear()
+            self._state = SenderState(new_sender, self._delivery.config.patience_s)
+            self._idle = False
+            self._thread = None
+            for unit in units:
+                unit.owner.failure = unit.owner.failure or error
+                unit.owner.pending_units -= 1
+                unit.owner.pending_bytes -= unit.held_bytes
+            self._changed.notify_all()
+        for unit in units:
+            unit.fail(error)
 
     def _pause(self, seconds: float) -> bool:
         """Wait before the request is sent again. True: nobody waits for it any more."""

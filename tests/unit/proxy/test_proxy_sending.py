@@ -9,7 +9,15 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogClosed, OverCapacity, ProxyUnreachable, ScribenginError, TransactionIdOutOfOrder
+from scribengin.errors import (
+    LogClosed,
+    LogError,
+    OverCapacity,
+    ProxyUnreachable,
+    ScribenginError,
+    TransactionIdOutOfOrder,
+    WrittenTooFast,
+)
 from scribengin.log import DLSN, LogConfig
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy import ProxiedWriter, ProxyClientConfig
@@ -109,11 +117,70 @@ def test_what_all_are_refused_for_is_not_tried_one_by_one(place: Place) -> None:
     place.held(writer)
     futures = [writer.write(b"x") for _ in range(100)]
     batch = writer.write_bulk(payload_batch([b"y"] * 10))
-    place.proxy.fate = lambda _payloads: OverCapacity("too fast")
+    place.proxy.fate = lambda _payloads: WrittenTooFast("too fast")
     place.proxy.open.set()
-    assert all(isinstance(future.exception(60), OverCapacity) for future in futures)
-    assert isinstance(batch.exception(60), OverCapacity)
+    assert all(isinstance(future.exception(60), WrittenTooFast) for future in futures)
+    assert isinstance(batch.exception(60), WrittenTooFast)
     assert len(place.proxy.requests) == 2
+
+
+def test_what_is_too_many_at_once_for_the_log_is_written_in_parts(place: Place) -> None:
+    """A log with `outstanding_writes_max` of 10 refuses a request for its size, and has room for each part of it."""
+    writer = place.writer()
+    place.held(writer)
+    futures = [writer.write(b"%d" % n) for n in range(50)]
+    place.proxy.fate = lambda payloads: OverCapacity("too many") if len(payloads) > 10 else None
+    place.proxy.open.set()
+    places = [future.result(60) for future in futures]
+    assert places == sorted(places)
+    written = [payload for request in place.proxy.requests if len(request) <= 10 for payload in request]
+    assert written == [b"first", *(b"%d" % n for n in range(50))]
+
+
+def test_a_callback_that_would_wait_for_its_own_thread_hears_so(place: Place) -> None:
+    """Of any writer that the client has of the log: all of them have one thread."""
+    one, other = place.writer(), place.writer(pending_bytes_max=1024)
+    heard: list[LogError] = []
+
+    def calls_back(_future: object) -> None:
+        for waits in (lambda: [other.write(bytes(600)) for _ in range(3)], other.flush):
+            try:
+                waits()
+            except LogError as error:
+                heard.append(error)
+
+    one.write(b"first").add_done_callback(calls_back)
+    place.proxy.open.set()
+    one.flush()
+    assert [str(error) for error in heard] == [
+        "log 'flights': a future's callback would wait for the thread that it runs on; hand the work to another "
+        "thread, as through a queue"
+    ] * 2
+    assert other.flush()
+    one.close()
+    other.close()
+    assert sum(len(request) for request in place.proxy.requests) == 2
+
+
+def test_a_thread_that_ends_by_an_error_of_its_own_leaves_nobody_waiting(place: Place) -> None:
+    one, other, later = place.writer(), place.writer(), place.writer()
+    place.held(one)
+    behind = other.write(b"behind")
+
+    def breaks(payloads: list[bytes]) -> None:
+        if payloads == [b"first"]:
+            raise ZeroDivisionError("nobody thought of that")
+
+    place.proxy.fate = breaks
+    place.proxy.open.set()
+    assert isinstance(behind.exception(60), ZeroDivisionError)
+    for writer in (one, other):
+        with pytest.raises(ZeroDivisionError):
+            writer.flush()
+    assert later.write(b"later").result(60)
+    later.close()
+    assert place.proxy.requests == [[b"first"], [b"later"]]
+    assert len(set(place.proxy.senders)) == 2, "what was under way may be written: its numbers are not used again"
 
 
 def test_what_nobody_knows_the_fate_of_ends_its_writers_and_no_others(place: Place) -> None:
