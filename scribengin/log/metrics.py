@@ -175,9 +175,9 @@ class LogMetrics:
 
     def close(self) -> None:
         """Whoever counted here is gone; with the last of them, the log's series are. Idempotent."""
-        if self._closed:
-            return
         with _open_lock:
+            if self._closed:
+                return
             self._closed = True
             self._forget_places()
             _open[self._labels] -= 1

@@ -77,7 +77,7 @@ class RateConfig(Config):
     records_s_soft: int | None = Field(default=None, ge=1)
     """Above it the proxy warns, and counts."""
     records_s_hard: int | None = Field(default=None, ge=1)
-    """Above it requests are refused with OverCapacity."""
+    """Above it requests are refused with WrittenTooFast."""
     bytes_s_soft: int | None = Field(default=None, ge=1)
     bytes_s_hard: int | None = Field(default=None, ge=1)
 

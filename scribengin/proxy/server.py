@@ -25,7 +25,7 @@ from scribengin_registry.contract import Registry
 
 _BEARER = "Bearer "
 _LOGS_AT_ONCE = 4
-"""So many logs are written at the same time: the disk syncs as many files in the time of one or two."""
+"""So many logs are written at the same time: a disk syncs as many files in less time than one after the other."""
 
 
 class _SentToken(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types

@@ -96,8 +96,8 @@ class CommitThread(ClosedAtExit):
         self._changed.notify()
         if len(self._ready) > self._idle and len(self._threads) < self._threads_max and not self._closed:
             thread = background("log-commit", self._run)
+            thread.start()  # before it counts as one: the machine may have none left just now
             self._threads.append(thread)
-            thread.start()
 
     def _due(self) -> float | None:
         """Make those ready whose time has come; seconds until that of the next."""

@@ -16,7 +16,7 @@ from scribengin.log.format.records import Record, body_of_records
 from scribengin.log.write.results import Ack, SlotRange
 
 FUTURE_BYTES = 512
-"""What a record that was written by itself takes in memory while it waits: its future, mostly."""
+"""As a writer of the log itself counts: a future takes 112 bytes, and 1,464 more once somebody waits for it."""
 
 
 @dataclass(slots=True, eq=False)

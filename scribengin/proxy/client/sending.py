@@ -97,6 +97,14 @@ class LogSender:
         while share.pending_units and share.failure is None:
             self._wait()
 
+    def check_may_wait(self) -> None:
+        """Raises LogError in a callback: what it would wait for its own thread does."""
+        if threading.current_thread() is self._thread:
+            raise LogError(
+                f"log '{self._log}': a future's callback would wait for the thread that it runs on; hand the work to "
+                "another thread, as through a queue"
+            )
+
     def drop(self, share: WriterShare) -> None:
         """Close the writer. What it has under way fails, though some of it may be written."""
         with self.lock:
@@ -108,11 +116,7 @@ class LogSender:
             unit.fail(LogClosed(f"log '{self._log}': the writer was closed before this was written; open a new one"))
 
     def _wait(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise LogError(
-                f"log '{self._log}': a future's callback would wait for the thread that it runs on; hand the work to "
-                "another thread, as through a queue"
-            )
+        self.check_may_wait()
         self._waiting += 1
         try:
             self._changed.wait()

@@ -15,10 +15,26 @@ from scribengin.log.format.records import TXID_NONE, Record, atomic_entry, body_
 from scribengin.log.write.results import Ack, BulkAck, PartialAck, split_refused
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.pending import BatchPart, SingleRecord, Unit, WriterShare
-from scribengin.proxy.client.sending import LogSenders
+from scribengin.proxy.client.sending import LogSender, LogSenders
 from scribengin.proxy.wire.requests import AskRequest
 
 _T = TypeVar("_T")
+
+
+class _Turn:
+    """A lock. In a callback nobody waits for it: who has it may wait for room, and so for the callback's thread."""
+
+    def __init__(self, sender: LogSender) -> None:
+        self._sender = sender
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._sender.check_may_wait()
+            self._lock.acquire()
+
+    def __exit__(self, *_why: object) -> None:
+        self._lock.release()
 
 
 class ProxiedWriter(ClosedOrAborted):
@@ -27,6 +43,10 @@ class ProxiedWriter(ClosedOrAborted):
     Its methods are those of LogWriter, with their errors. What only whoever owns the log can tell, the future raises:
     TransactionIdOutOfOrder against records of other clients, OverCapacity, EndOfStream, LogNotFound. Staged rounds need
     the log itself.
+
+    A callback of one of its futures must not write to, or flush, any writer that the client has of this log: all of
+    them share the thread that it runs on. A call that would wait for that raises LogError. Hand the work to a thread
+    of your own, as through a queue.
     """
 
     def __init__(self, senders: LogSenders, delivery: ProxyDelivery, log: str, config: LogConfig) -> None:
@@ -37,7 +57,7 @@ class ProxiedWriter(ClosedOrAborted):
         self._last_txid = TXID_NONE
         self._share = WriterShare(config.durable_writes)
         self._sender = senders.join(log)
-        self._calling = threading.Lock()
+        self._calling = _Turn(self._sender)
         """Held while records are checked and queued: the order of calls is the log's."""
         self._left = False
 

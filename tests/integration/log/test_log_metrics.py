@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scribengin.errors import DamagedEntry, LogWriteFailed, OverCapacity
-from scribengin.log import LogConfig, LogNamespace, LogWriter, ReadAhead
+from scribengin.log import LogConfig, LogNamespace, LogWriter, ReadAhead, metrics
 from scribengin.log.metrics import LogMetrics, ReaderLag, ReaderLagCollector, exposition
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace, fill_log, payload_batch, payloads_left
@@ -85,6 +87,37 @@ def test_a_logs_series_go_with_the_last_that_has_it_open(namespace: LogNamespace
     assert scraped() == {}
     with namespace.open_writer(LOG):
         assert scraped()["scribengin_log_records_written_total"] == 0
+
+
+def test_two_threads_that_close_the_same_count_it_down_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, closed = LogMetrics("/logs", LOG), LogMetrics("/logs", LOG)
+    both = threading.Barrier(2)
+
+    class MeetBefore:
+        """Neither closes before both have called `close`."""
+
+        def __init__(self, lock: AbstractContextManager[bool]) -> None:
+            self._lock = lock
+
+        def __enter__(self) -> None:
+            both.wait(60)
+            self._lock.__enter__()
+
+        def __exit__(self, *_why: object) -> None:
+            self._lock.__exit__(None, None, None)
+
+    with monkeypatch.context() as met:
+        met.setattr(metrics, "_open_lock", MeetBefore(metrics._open_lock))
+        threads = [threading.Thread(target=closed.close) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    other.read(records=3, record_bytes=300)
+    assert scraped()["scribengin_log_records_read_total"] == 3
+    other.close()
+    assert scraped() == {}
 
 
 def test_reading_is_counted(namespace: LogNamespace) -> None:

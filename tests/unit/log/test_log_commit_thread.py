@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from scribengin.log import CommitThread
+from scribengin.log.write import commit_thread
 
 
 class Scripted:
@@ -54,6 +57,25 @@ def test_what_said_a_time_gets_a_turn_then_and_one_only() -> None:
         thread.wake(timed)
         assert timed.ended.wait(120)
     assert done == ["timed"] * 3
+
+
+def test_a_thread_that_could_not_begin_is_begun_with_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class NoThread:
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with CommitThread(threads_max=1) as thread:
+        first, second = Scripted("first", done), Scripted("second", done)
+        with monkeypatch.context() as full:
+            full.setattr(commit_thread, "background", lambda _name, _run: NoThread())
+            with pytest.raises(RuntimeError, match="can't start"):
+                thread.wake(first)
+        thread.wake(second)
+        assert first.ended.wait(120)
+        assert second.ended.wait(120)
+    assert done == ["first", "second"]
 
 
 def test_a_few_threads_give_turns_at_the_same_time_but_never_to_the_same_log() -> None:

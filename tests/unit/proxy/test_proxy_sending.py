@@ -26,6 +26,7 @@ from scribengin.proxy.client.sending import LogSenders
 from scribengin.proxy.state.resend import Lost, NotSent, SenderState, Sent
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import payload_batch
+from scribengin.testing.waiting import wait_until
 
 LOG = "flights"
 
@@ -160,6 +161,30 @@ def test_a_callback_that_would_wait_for_its_own_thread_hears_so(place: Place) ->
     one.close()
     other.close()
     assert sum(len(request) for request in place.proxy.requests) == 2
+
+
+def test_a_callback_does_not_wait_for_a_thread_that_waits_for_room(place: Place) -> None:
+    one, other = place.writer(), place.writer(pending_bytes_max=1024)
+    heard: list[BaseException] = []
+
+    def calls_back(_future: object) -> None:
+        try:
+            other.write(b"no")
+        except LogError as error:
+            heard.append(error)
+
+    one.write(b"first").add_done_callback(calls_back)
+    assert place.proxy.came.wait(60)
+    full = threading.Thread(target=lambda: [other.write(bytes(600)) for _ in range(2)], daemon=True)
+    full.start()
+    wait_until(lambda: one._sender._waiting == 1, what="a thread to wait for room")
+    place.proxy.open.set()
+    full.join(60)
+    assert not full.is_alive()
+    other.close()
+    one.close()
+    assert len(heard) == 1
+    assert sum(len(request) for request in place.proxy.requests) == 3
 
 
 def test_a_thread_that_ends_by_an_error_of_its_own_leaves_nobody_waiting(place: Place) -> None:
