@@ -84,10 +84,8 @@ class Java(NamedTuple):
 # -- commands
 
 
-def lint(arguments: Sequence[str]) -> int:
+def lint(_arguments: Sequence[str]) -> int:
     """All checks run, also after one has failed: a reader wants to see everything at once."""
-    if arguments:
-        return refuse(f"lint takes no arguments, and got {' '.join(arguments)}")
     checks = (
         ["ruff", "check", "--no-cache", "."],
         ["ruff", "format", "--check", "."],
@@ -219,18 +217,14 @@ def docs(arguments: Sequence[str]) -> int:
     return code
 
 
-def tell_what_is_next(arguments: Sequence[str]) -> int:
+def tell_what_is_next(_arguments: Sequence[str]) -> int:
     """The set-up is all that was asked for, and it is done."""
-    if arguments:
-        return refuse(f"setup takes no arguments, and got {' '.join(arguments)}")
     say("ready: `source .venv/bin/activate`, then `scribengin sandbox`; README.md goes on from there")
     return 0
 
 
-def clean(arguments: Sequence[str]) -> int:
+def clean(_arguments: Sequence[str]) -> int:
     """Remove what the set-up, the tests and the builds have made. What a user made (a sandbox's data) stays."""
-    if arguments:
-        return refuse(f"clean takes no arguments, and got {' '.join(arguments)}")
     caches = [path for path in ROOT.rglob("__pycache__") if VENV not in path.parents]
     for path in [*caches, *(ROOT / name for name in GENERATED)]:
         if path.is_dir() and not path.is_symlink():
@@ -249,6 +243,7 @@ COMMANDS = {
     "clean": clean,
     **{name: program(name) for name in PROGRAMS},
 }
+WITHOUT_ARGUMENTS = ("setup", "lint", "clean")
 
 
 # -- set-up
@@ -492,6 +487,8 @@ def main(arguments: Sequence[str]) -> int:
     command = COMMANDS.get(arguments[0])
     if command is None:
         return refuse(f"there is no command {arguments[0]}")
+    if arguments[0] in WITHOUT_ARGUMENTS and arguments[1:]:  # before anything is installed
+        return refuse(f"{arguments[0]} takes no arguments, and got {' '.join(arguments[1:])}")
     signal.signal(signal.SIGTERM, _end_on_sigterm)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `&` has it ignored, by us and all below us
     try:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors import Environment
@@ -15,7 +14,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
-from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints
+from scribengin.dataflow.round.checkpoints import checkpoints_directory, named_checkpoints, remove_checkpoints
 from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.errors import DataflowBusy, LogNotFound, SystemUnreachable
 from scribengin.launcher.local.launcher import scribengin_home
@@ -43,11 +42,12 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
     return held
 
 
-def delete_dataflow(view: DataflowView, *, force: bool) -> None:
+def delete_dataflow(view: DataflowView, *, force: bool) -> str | None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
-    containers left on this machine. With `force` state whose file system does not answer stays there. Raises
-    DataflowBusy, SystemUnreachable."""
+    containers left on this machine. With `force` state whose file system does not answer stays there: below which
+    directory, None if all of it has gone. Raises DataflowBusy, SystemUnreachable."""
     name, state = view.dataflow, view.status().state
+    left = None
     if state not in (*FINAL_STATES, "deleting"):
         raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
     if state != "deleting":
@@ -57,10 +57,15 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> None:
         config = view.config_in_force().value
         release_all_holds(view.registry, config)
         if config.state is not None:
-            with suppress(*(SystemUnreachable,) if force else ()):
+            try:
                 remove_checkpoints(name, config.state, named_checkpoints(view))
+            except SystemUnreachable:
+                if not force:
+                    raise
+                left = checkpoints_directory(name, config.state)
     view.delete()
     forget_containers(view.registry.hosts, name, scribengin_home())
+    return left
 
 
 def finish_rounds(view: DataflowView, clock: Clock = SYSTEM_CLOCK) -> None:

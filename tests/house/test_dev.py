@@ -143,7 +143,19 @@ def test_the_set_up_alone_says_what_is_next(
     monkeypatch.setattr(dev, "set_up", lambda _extras: None)
     assert dev.main(["setup"]) == 0
     assert "`scribengin sandbox`" in capsys.readouterr().out
-    assert dev.main(["setup", "all"]) == 2
+
+
+@pytest.mark.parametrize("command", ["setup", "lint", "clean"])
+def test_a_command_that_takes_no_arguments_refuses_them_before_anything_is_installed(
+    command: str, dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touched: list[object] = []
+    monkeypatch.setattr(dev, "set_up", touched.append)
+    monkeypatch.setattr(dev, "GENERATED", ())
+    monkeypatch.setattr(dev, "run", touched.append)
+    assert dev.main([command, "all"]) == 2
+    assert f"{command} takes no arguments, and got all" in capsys.readouterr().err
+    assert touched == []
 
 
 def test_a_python_that_cannot_make_environments_names_the_package_to_install(

@@ -53,9 +53,14 @@ def checkpoint_root(config: StateConfig) -> str:
     return config.checkpoints or str(scribengin_home() / "state")
 
 
+def checkpoints_directory(dataflow: str, config: StateConfig) -> str:
+    """Where all those of a dataflow lie."""
+    return posixpath.join(checkpoint_root(config), node_name(dataflow))
+
+
 def checkpoints_of(dataflow: str, task: str, config: StateConfig) -> Checkpoints:
     """Those of one task."""
-    directory = posixpath.join(checkpoint_root(config), node_name(dataflow), node_name(task))
+    directory = posixpath.join(checkpoints_directory(dataflow, config), node_name(task))
     return Checkpoints(*tree_file_system(directory))
 
 

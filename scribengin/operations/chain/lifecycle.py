@@ -151,10 +151,11 @@ def kill_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[K
     return [kill_dataflow(registry, member.dataflow, home) for member, _ in _there(registry, chain)]
 
 
-def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> None:
+def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> list[str]:
     """Forget a chain and its dataflows; the logs and topics between them stay. Cut short, it can be asked again.
 
-    Raises DataflowBusy, before anything is done if one of them runs.
+    Returns the directories where state stays, as `delete_dataflow` does. Raises DataflowBusy, before anything is done
+    if one of them runs, and SystemUnreachable.
     """
     there = list(_there(registry, chain))
     for member, view in there:
@@ -163,11 +164,11 @@ def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> 
             raise DataflowBusy(
                 f"dataflow '{chain.name}/{member.key}' is {state}: `scribengin stop {chain.name}` first (or kill)"
             )
-    for _, view in reversed(there):
-        delete_dataflow(view, force=force)
+    left = [delete_dataflow(view, force=force) for _, view in reversed(there)]
     for config in chain.parsed().dataflows.values():
         release_all_holds(registry, config)  # of those that were never started, because the submission was cut short
     forget_chain(registry, chain.name)
+    return [directory for directory in left if directory is not None]
 
 
 def _views(registry: Registry, chain: ChainDescriptor) -> Iterator[tuple[ChainMember, DataflowView]]:

@@ -226,7 +226,7 @@ def test_on_hdfs_state_is_found_rewound_and_deleted_too(hdfs_flow: Flow) -> None
     assert hdfs.names("/cluster/state") == [], "nothing is left, and no empty directory"
     flow.own_to_the_end()
     assert flow.delivered() == sorted(ONCE * 2)
-    delete_dataflow(flow.view, force=True)
+    assert delete_dataflow(flow.view, force=True) is None
     assert hdfs.names("/cluster/state") == []
 
 
@@ -243,7 +243,7 @@ def test_where_hdfs_does_not_answer_nothing_is_deleted_unless_by_force(hdfs_flow
     [told] = [one for one in leftovers(flow.view.registry, Path(os.environ["SCRIBENGIN_HOME"])) if one.remove is None]
     assert f"nobody can say what is below {HDFS}" in told.line
     assert flow.view.status().state == "stopped"
-    delete_dataflow(flow.view, force=True)
+    assert delete_dataflow(flow.view, force=True) == f"{HDFS}/flow", "who removes it must know where it is"
     with pytest.raises(DataflowNotFound):
         flow.view.status()
     hdfs.away = False

@@ -180,7 +180,7 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
         "a sequence is a whole number": ("read", "flights", "--at", "AB=x"),
         "write --at KEY=VALUE": ("read", "flights", "--at", "AB"),
         "is bound to no store": ("store", "--namespace", "/nowhere"),
-        "1 GB of memory does not hold 2,000 records": ("perf", "--size", "1000000", "--records", "2000"),
+        "1 GB of memory does not hold 5,000 records": ("perf", "--size", "1000000", "--records", "2000"),
         "it has 300 bytes": ("write", "x" * 300),
         "is no name of a topic": ("read", ""),
     }.items():

@@ -12,10 +12,10 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.operations import lifecycle
+from scribengin.operations import delete, lifecycle
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.cli import main as cli
-from scribengin_tools.cli.dataflow import submit
+from scribengin_tools.cli.dataflow import end, submit
 from scribengin_tools.cli.dataflow.submit import progress_of
 
 
@@ -41,6 +41,13 @@ def test_what_is_there_is_counted_and_what_is_not_is_not_told(
 def test_what_is_waited_for_when_it_runs_already_is_told() -> None:
     status = DataflowStatus(dataflow="hot", state="running", config_version=0, workers=("worker-1",))
     assert progress_of(status) == "running, 1 worker, first rounds are under way"
+
+
+def test_the_worker_that_is_left_of_two_is_not_said_to_start() -> None:
+    status = DataflowStatus(
+        dataflow="hot", state="running", config_version=0, workers=("worker-1",), tasks_unassigned=("task-1",)
+    )
+    assert progress_of(status) == "running, 1 worker, 1 task waits for a worker"
 
 
 @pytest.fixture
@@ -105,6 +112,18 @@ def test_who_stops_waiting_hears_that_the_dataflow_goes_on(
     monkeypatch.setattr(submit, "progress_of", interrupt)
     assert cli.run(["start", "quiet", "--wait"]) == 130
     assert "'quiet' goes on without you; `scribengin status quiet` shows" in capsys.readouterr().err
+
+
+def test_who_deletes_by_force_hears_where_state_stays(
+    view: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left: list[str | None] = ["hdfs://cluster/state/quiet", None]
+    monkeypatch.setattr(end, "connected", lambda _hosts: nullcontext(view.registry))
+    monkeypatch.setattr(delete, "delete_dataflow", lambda _view, *, force: left[not force])
+    for options, times in ((["--force"], 1), ([], 0)):
+        assert cli.run(["delete", "quiet", *options]) == 0
+        err = " ".join(capsys.readouterr().err.split())
+        assert err.count("state stays in hdfs://cluster/state/quiet, which could not be reached") == times
 
 
 @pytest.mark.parametrize("state", ["failed", "killed"])

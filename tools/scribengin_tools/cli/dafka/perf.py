@@ -60,11 +60,10 @@ def perf(
         producer={"terminate_unacked": True},
         consumer={"offset_reset": "earliest"},
     )
-    if records * size > _BYTES_MAX:
-        raise ConfigInvalid(f"1 GB of memory does not hold {many(records, 'record')} of {size} bytes: ask for fewer")
     from scribengin_tools.cli.dafka.speed import DafkaPace, measure, measure_stores
 
     pace = DafkaPace(rate)
+    refuse_too_many(records + pace.records, size)
     figures = measure_stores(parsed, records, size, pace) if stored else measure(records, size, pace)
     if as_json:
         speeds = {name: one.to_json() for name, one in figures.speeds.items()}
@@ -73,6 +72,18 @@ def perf(
         )
     else:
         _show(figures, stored=stored)
+
+
+def refuse_too_many(records: int, size: int) -> None:
+    """Raises ConfigInvalid if so many records do not fit into memory: none of them leaves a producer's before its end,
+    those at --rate among them."""
+    from scribengin.errors import ConfigInvalid
+
+    if records * size > _BYTES_MAX:
+        raise ConfigInvalid(
+            f"1 GB of memory does not hold {many(records, 'record')} of {size} bytes, those at --rate among them: ask "
+            "for fewer, smaller ones, or a lower rate"
+        )
 
 
 def _show(figures: DafkaFigures, *, stored: bool) -> None:

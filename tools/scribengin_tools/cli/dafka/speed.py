@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.counting import many, which
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaTower
 from scribengin.errors import DafkaError
 from scribengin_tools.logs.pacing import STAMP_BYTES, receive, send_paced
@@ -19,6 +20,8 @@ _AT_ONCE = 1000
 _READ_RECORDS = 65_536
 _POLL_S = 0.5
 _STORE_WAIT_S = 30.0
+_SILENCE_MAX_S = 30.0
+_LOOK = "look whether `scribengin dafka store` and `scribengin dafka tower` still run"
 
 
 class DafkaSpeed(NamedTuple):
@@ -49,6 +52,11 @@ class DafkaPace(NamedTuple):
     per_s: int
     seconds: int = 3
 
+    @property
+    def records(self) -> int:
+        """How many that are."""
+        return self.per_s * self.seconds
+
 
 class DafkaLatency(NamedTuple):
     """How long records were on their way to a consumer, in milliseconds, at so many a second."""
@@ -73,9 +81,9 @@ class DafkaFigures(NamedTuple):
 def measure(records: int, size: int, pace: DafkaPace) -> DafkaFigures:
     """How fast `records` of `size` bytes come to a consumer: `live` as they are published, then `fetched` from the
     producer's memory by one that joins later. That one's time begins when it is made. No store is asked."""
-    topic, steady = _new_topic(), pace.per_s * pace.seconds
+    topic = _new_topic()
     with tower_of_its_own() as addresses:
-        config = _config(addresses, records + steady)
+        config = _config(addresses, records + pace.records)
         with DafkaProducer(topic, config) as producer:
             with DafkaConsumer([topic], config) as consumer:
                 producer.publish(b"they have met")
@@ -96,7 +104,7 @@ def measure(records: int, size: int, pace: DafkaPace) -> DafkaFigures:
 def measure_stores(config: DafkaConfig, records: int, size: int, pace: DafkaPace) -> DafkaFigures:
     """How fast the stores of a network are: `published` until they have acknowledged all, then `stored`, as one reads
     it once the producer has gone. Between the two, how long records are on their way to a consumer while stores take
-    them. Raises DafkaError where no store acknowledges anything."""
+    them. Raises DafkaError where stores acknowledge nothing, or nothing comes from them, for 30 s."""
     topic = _new_topic()
     with DafkaProducer(topic, config) as producer:
         _await_stores(producer, config)
@@ -104,40 +112,44 @@ def measure_stores(config: DafkaConfig, records: int, size: int, pace: DafkaPace
         with DafkaConsumer([topic], config) as consumer:
             _read(consumer, records + 1)
             ways = latency(producer, consumer, size, pace)
-        producer.flush()
+        _while_acknowledged(producer, producer.flush)
     with DafkaConsumer([topic], config) as late:
         speeds["stored"] = read_on(late, records, size)
     return DafkaFigures(topic, speeds, ways)
 
 
 def published(producer: DafkaProducer, records: int, size: int) -> DafkaSpeed:
-    """From the first record that is published to the last that stores have acknowledged."""
+    """From the first record that is published to the last that stores have acknowledged. Raises DafkaError."""
+
+    def publish() -> None:
+        _publish(producer, records, size)
+        producer.flush()
+
     begun_s = SYSTEM_CLOCK.monotonic_s()
-    _publish(producer, records, size)
-    producer.flush()
+    _while_acknowledged(producer, publish)
     return DafkaSpeed(records, size, SYSTEM_CLOCK.monotonic_s() - begun_s)
 
 
 def read_on(consumer: DafkaConsumer, records: int, size: int) -> DafkaSpeed:
-    """From when the first records have come to the last of so many."""
-    first = found = len(consumer.read(max(1, records // 10)))
+    """From when the first records have come to the last of so many. Raises DafkaError."""
+    first = found = _taken(consumer, max(1, records // 10))
     begun_s = SYSTEM_CLOCK.monotonic_s()
     while found < records:
-        found += len(consumer.read(_READ_RECORDS))
+        found += _taken(consumer, _READ_RECORDS)
     return DafkaSpeed(found - first, size, SYSTEM_CLOCK.monotonic_s() - begun_s)
 
 
 def latency(producer: DafkaProducer, consumer: DafkaConsumer, size: int, pace: DafkaPace) -> DafkaLatency:
     """How long records are on their way to a consumer who has read all before. A record has room for a time at least.
-    Raises ServerDown where they do not come."""
-    records = pace.per_s * pace.seconds
+    Raises ServerDown where they do not come, and what publishing raises."""
 
     def poll() -> Iterable[bytes]:
+        if sending.done():
+            sending.result()  # what it raises is why records do not come
         return [record.content for record in consumer.read(_READ_RECORDS, _POLL_S)]
 
-    with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(send_paced, producer.publish, records, pace.per_s, max(size, STAMP_BYTES))
-        ways = receive(poll, records)
+    with _beside(lambda: send_paced(producer.publish, pace.records, pace.per_s, max(size, STAMP_BYTES))) as sending:
+        ways = receive(poll, pace.records)
         sending.result()
     return DafkaLatency(pace.per_s, ways["p50_ms"], ways["p99_ms"])
 
@@ -184,4 +196,37 @@ def _publish(producer: DafkaProducer, records: int, size: int) -> None:
 
 def _read(consumer: DafkaConsumer, count: int) -> None:
     while count:
-        count -= len(consumer.read(count))
+        count -= _taken(consumer, count)
+
+
+def _taken(consumer: DafkaConsumer, records_max: int) -> int:
+    """How many have come, one at least. Raises DafkaError."""
+    found = len(consumer.read(records_max, _SILENCE_MAX_S))
+    if not found:
+        raise DafkaError(f"no record has come for {_SILENCE_MAX_S:g} s, and some are missing: {_LOOK}")
+    return found
+
+
+def _while_acknowledged(producer: DafkaProducer, publish: Callable[[], None]) -> None:
+    """Publish, or wait for what was published, as long as stores go on acknowledging. Raises DafkaError."""
+    with _beside(publish) as publishing:
+        acked = -1
+        while not wait([publishing], _SILENCE_MAX_S).done:
+            before, acked = acked, producer.next - producer.unacknowledged
+            if acked == before:
+                left = producer.unacknowledged
+                raise DafkaError(
+                    f"no store has acknowledged anything for {_SILENCE_MAX_S:g} s, and {many(left, 'record')} "
+                    f"{which(left, 'waits', 'wait')} for that: {_LOOK}"
+                )
+        publishing.result()
+
+
+@contextmanager
+def _beside(work: Callable[[], None]) -> Iterator[Future[None]]:
+    """Work in a thread of its own. A block that raises does not wait for it: it ends when its producer is closed."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        yield pool.submit(work)
+    finally:
+        pool.shutdown(wait=False)

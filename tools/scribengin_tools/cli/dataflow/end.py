@@ -156,11 +156,14 @@ def delete(
     with connected(registry) as session:
         chain = chain_of(session, name)
         if chain is not None:
-            delete_chain(session, chain, force=force)
+            left = delete_chain(session, chain, force=force)
         else:
-            delete_dataflow(view_of(session, name), force=force)
+            stays = delete_dataflow(view_of(session, name), force=force)
+            left = [] if stays is None else [stays]
     print(f"{'dataflow' if chain is None else 'chain'} '{name}' is deleted")
     note("what it wrote stays where it is")
+    for directory in left:
+        note(f"state stays in {directory}, which could not be reached: remove it by hand once it can")
 
 
 def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeout_s: float | None) -> None:

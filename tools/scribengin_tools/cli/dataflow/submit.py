@@ -58,8 +58,8 @@ def explain(
 ) -> None:
     """Check a dataflow, or a chain of them, without running it.
 
-    Shows its sources, streams, tasks and columns, and everything that is wrong with it: then the exit code is 2.
-    Of a chain it draws who feeds whom. Changes nothing.
+    Shows its sources, streams, tasks and columns, and what is wrong with it: then the exit code is 2. What its file or
+    its code shows to be wrong comes first, and alone. Of a chain it draws who feeds whom. Changes nothing.
     """
     from scribengin.dataflow.config import load_config
     from scribengin.operations.chain.config import is_chain
@@ -69,7 +69,10 @@ def explain(
         _explain_chain(flow, settings, registry, as_json=as_json)
         return
     config = load_config(flow, overrides(settings))
-    refuse(problems_of_files(config))  # at once: who waits for a registry and for Spark waits long
+    wrong = problems_of_files(config)  # told at once: who waits for a registry and for Spark waits long
+    if wrong and as_json:
+        print_json({"dataflow": config.name, "problems": [str(error) for error in wrong]})
+    refuse(wrong)
     with connected(registry) as session, working(_CHECKING) as progress:
         from scribengin.operations.submit.check import check
         from scribengin_tools.rendering.checking import shown
@@ -141,7 +144,10 @@ def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, 
     from scribengin_tools.rendering.chain_checking import shown
 
     chain = load_chain(flow, overrides(settings))
-    refuse(problems_of_chain_files(chain))
+    wrong = problems_of_chain_files(chain)
+    if wrong and as_json:
+        print_json({"chain": chain.name, "problems": [str(error) for error in wrong]})
+    refuse(wrong)
     with connected(registry) as session, working(_CHECKING) as progress:
         found = check_chain(session, chain, saying=progress)
     if as_json:
@@ -307,7 +313,8 @@ def progress_of(status: DataflowStatus) -> str:
     workers, waiting = len(status.workers), len(status.tasks_unassigned)
     parts: list[str] = [status.state]
     if workers:
-        parts.append(many(workers, "worker") + (f" {which(workers, 'starts', 'start')} Spark" if waiting else ""))
+        starting = waiting and status.state == "starting"  # once it runs, some of them may have it
+        parts.append(many(workers, "worker") + (f" {which(workers, 'starts', 'start')} Spark" if starting else ""))
     if waiting:
         parts.append(f"{many(waiting, 'task')} {which(waiting, 'waits', 'wait')} for a worker")
     if status.state == "running" and workers and not waiting:

@@ -1,0 +1,76 @@
+"""A process that has a JVM ends as it wants to, whoever is in Java just then, and does end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+_IN_JAVA = """
+import sys, threading
+from scribengin.base.jvm import java, start_jvm
+
+start_jvm()
+sleep = java("java.lang.Thread").sleep
+begun = threading.Event()
+
+def come_and_go():
+    while True:
+        sleep(1)
+        begun.set()
+
+for _ in range(3):
+    threading.Thread(target=come_and_go, daemon=True).start()
+if not begun.wait(100):
+    sys.exit("no thread has come back from Java")
+sys.exit(int(sys.argv[1]))
+"""
+_AT_THE_END = """
+import atexit, sys
+from scribengin.base.jvm import start_jvm
+
+atexit.register(exec, sys.argv[2], {})  # before the JVM's own, and so it runs after that
+start_jvm()
+exec(sys.argv[1])
+"""
+_ABORTS = 'import ctypes; ctypes.CDLL("libstdc++.so.6")._ZSt9terminatev()'
+_HANGS = "import threading; threading.Event().wait()"
+_NOT_LONG = "from scribengin.base import jvm; jvm._END_MAX_S = 1"
+_NO_LIBRARY = """
+import ctypes, sys
+found = ctypes.CDLL
+def missing(name):
+    if name == "libstdc++.so.6":
+        raise OSError("libstdc++.so.6: cannot open shared object file")
+    return found(name)
+ctypes.CDLL = missing
+sys.exit(7)
+"""
+
+
+def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_threads_that_are_in_java_do_not_change_the_exit_status(code: int) -> None:
+    done = ended(_IN_JAVA, str(code))
+    assert done.returncode == code, done.stderr
+
+
+def test_what_c_aborts_in_the_thread_that_ends_the_process_is_aborted() -> None:
+    done = ended(_AT_THE_END, "", _ABORTS)
+    assert done.returncode == -signal.SIGABRT, done.stderr
+
+
+def test_an_end_that_hangs_is_ended() -> None:
+    done = ended(_AT_THE_END, _NOT_LONG, _HANGS)
+    assert done.returncode == -signal.SIGALRM, done.stderr
+
+
+def test_a_system_without_that_library_ends_without_a_word() -> None:
+    done = ended(_AT_THE_END, _NO_LIBRARY, "")
+    assert (done.returncode, done.stderr) == (7, "")

@@ -1,0 +1,48 @@
+"""What `explain` says of a mistake that a dataflow's files show, without a registry and Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scribengin.errors import ConfigInvalid, ScribenginError
+from scribengin.operations.chain import check as chain_check
+from scribengin.operations.submit import explain
+from scribengin_tools.cli import main as cli
+from scribengin_tools.cli.dataflow import submit
+
+_FLOW: dict[str, Any] = {
+    "sources": {"words": {"kind": "log", "logs": "words/*"}},
+    "sinks": {"loud": {"kind": "log", "log": "loud"}},
+    "sql": "SELECT payload FROM words",
+}
+
+
+@pytest.fixture(autouse=True)
+def _wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: list[ScribenginError] = [ConfigInvalid("flow.py: line 3 is no Python"), ConfigInvalid("it is too large")]
+    monkeypatch.setattr(explain, "problems_of_files", lambda _config: wrong)
+    monkeypatch.setattr(chain_check, "problems_of_chain_files", lambda _chain: wrong)
+    monkeypatch.setattr(submit, "connected", None)  # nobody is asked
+
+
+@pytest.mark.parametrize(
+    ("kind", "descriptor"),
+    [("dataflow", {"name": "quiet", **_FLOW}), ("chain", {"name": "quiet", "dataflows": {"one": _FLOW}})],
+)
+def test_what_files_show_is_told_in_json_too(
+    kind: str, descriptor: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flow.json"
+    file.write_text(json.dumps(descriptor))
+    problems = ["flow.py: line 3 is no Python", "it is too large"]
+    assert cli.run(["explain", str(file), "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {kind: "quiet", "problems": problems}
+    assert cli.run(["explain", str(file)]) == 2
+    assert capsys.readouterr() == ("", err), "without it, on stderr alone"
+    for problem in problems:
+        assert problem in err
