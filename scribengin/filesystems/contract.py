@@ -247,6 +247,11 @@ class TreeFileSystem(DurableFileSystem):
     """Whole directories, too: `rename` moves one as it moves a file, atomically, with all that is below it. What is
     here stands in a failpoint of the caller's."""
 
+    def url_of(self, path: str) -> str:
+        """The place of a path as a URL for programs that open it by themselves. `resource` may fold what these do not:
+        it is for comparing."""
+        return self.resource(path)
+
     @abstractmethod
     def replace(self, path: str, to: str) -> None:
         """Move a file, in place of what had the name, atomically. Raises FileNotFoundError."""

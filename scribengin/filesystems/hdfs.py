@@ -91,6 +91,10 @@ class HdfsFileSystem(TreeFileSystem):
     def resource(self, path: str) -> str:
         return f"{self._resource}/{os.path.normpath(path).strip('/')}"
 
+    def url_of(self, path: str) -> str:
+        """As the user has written the cluster: Hadoop's Java client looks for a name service letter by letter."""
+        return self._named(path)
+
     def unwritable(self, path: str) -> str | None:
         """Who deletes a name must be allowed to write into its directory, and the NameNode looks at that first. So it
         is asked to delete what nobody has: it knows the groups of a user, ACLs and superusers, of which the mode of a

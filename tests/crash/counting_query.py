@@ -40,8 +40,8 @@ class CountingTransform:
         self._by_clock = by_clock
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
-        directory = f"/{checkpoint.removeprefix(self._files.resource('/'))}"
-        assert self._files.resource(directory) == checkpoint
+        directory = f"/{checkpoint.removeprefix(self._files.url_of('/'))}"
+        assert self._files.url_of(directory) == checkpoint
         return CountingQuery(QueryFiles(self._files, directory), initial, bound, by_clock=self._by_clock)
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
@@ -64,7 +64,7 @@ class QueryFiles:
     def __init__(self, files: TreeFileSystem, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self.url = files.resource(directory)
+        self.url = files.url_of(directory)
 
     def read(self, name: str) -> str:
         return self._files.read(posixpath.join(self._directory, name), 0, 1 << 20).decode()

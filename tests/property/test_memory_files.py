@@ -255,6 +255,19 @@ def test_a_full_system_takes_what_it_has_room_for_and_says_that_it_is_full() -> 
     assert files.room_bytes == 0
 
 
+def test_a_file_that_is_replaced_gives_its_room_back() -> None:
+    files = MemoryFiles()
+    write_file(files, "/old", b"12345")
+    files.room_bytes = 3
+    write_file(files, "/new", b"123")
+    files.replace("/new", "/old")
+    assert files.room_bytes == 5
+    files.replace("/old", "/other")
+    files.replace("/other", "/other")
+    assert files.room_bytes == 5
+    assert contents(files, "/other") == [b"123"]
+
+
 @pytest.mark.parametrize("loss", ["request", "reply"])
 def test_a_lost_request_was_not_done_and_a_lost_reply_was(loss: Loss) -> None:
     files = MemoryFiles()

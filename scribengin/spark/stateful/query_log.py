@@ -39,7 +39,7 @@ class QueryDirectory:
     @property
     def url(self) -> str:
         """As Spark takes it: whatever file system it has for paths without a scheme."""
-        return self.files.resource(self.path)
+        return self.files.url_of(self.path)
 
     def __str__(self) -> str:
         return self.url.removeprefix("file:")
@@ -98,7 +98,7 @@ def take_schemas_along(directory: QueryDirectory) -> None:
 def _naming(files: TreeFileSystem, path: str, operator: str) -> bytes | None:
     """That file of metadata, with the schemas of `operator`'s directory in it. None: it names them already."""
     text = files.read(path, 0, _FILE_BYTES_MAX).decode(errors="replace")
-    here = files.resource(operator)
+    here = files.url_of(operator)
     try:
         version, _, described = text.partition("\n")
         content = json.loads(described)
@@ -110,7 +110,7 @@ def _naming(files: TreeFileSystem, path: str, operator: str) -> bytes | None:
             changed |= now != before
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointMismatch(
-            f"{files.resource(path)} is not as Spark writes it: bring the checkpoint back as it was"
+            f"{files.url_of(path)} is not as Spark writes it: bring the checkpoint back as it was"
         ) from None
     return f"{version}\n{json.dumps(content, separators=(',', ':'))}".encode() if changed else None
 

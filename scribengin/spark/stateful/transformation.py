@@ -180,5 +180,7 @@ def _settings(state: StateSpec) -> dict[str, str]:
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
         "spark.sql.shuffle.partitions": str(state.partitions),
         # The earliest source counts, whatever `spark.conf` says: what is said of watermarks, and beats, go by that.
+        # But a checkpoint keeps the policy that its first batch was planned with, and Spark takes that: one that began
+        # with `max`, before this was set here, goes on with it. Its state begins anew with a rewind.
         "spark.sql.streaming.multipleWatermarkPolicy": "min",
     }

@@ -235,9 +235,12 @@ class MemoryFiles(TreeFileSystem):
         with clear_errors("move", path), self._changing("replace", path):
             inode = self._inode(path)
             (names, name), (names_to, name_to) = self._place(path), self._place(to)
+            replaced = self._inode(to) if name_to in names_to else None
             self._happens(Rename(_inside(path), _inside(to)))
             del names[name]
             names_to[name_to] = inode.number
+            if replaced is not None and replaced is not inode:
+                self._take_room(-len(replaced.content))
 
     def remove_tree(self, path: str) -> None:
         with suppress(FileNotFoundError), clear_errors("delete", path), self._changing("remove a tree", path):

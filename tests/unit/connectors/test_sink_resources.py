@@ -10,7 +10,8 @@ from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.files import FileSinkConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.filesystems.hdfs import canonical_cluster
-from scribengin.filesystems.paths import durable_file_system
+from scribengin.filesystems.paths import durable_file_system, tree_file_system
+from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin_registry.contract import Registry
 
 ALONE = {"fs.defaultFS": "hdfs://nn.example:8020"}
@@ -58,6 +59,19 @@ def test_an_hdfs_directory_has_one_name(monkeypatch: pytest.MonkeyPatch, tmp_pat
         files, inside = durable_file_system(path)
         found.add((files.resource(inside), inside))
     assert found == {("hdfs://nn.example:8020/lake/out", "/lake/out")}
+
+
+def test_a_program_that_opens_it_itself_gets_a_service_as_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Hadoop's Java client looks for `dfs.ha.namenodes.MyCluster`, letter by letter."""
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>dfs.nameservices</name><value>MyCluster</value></property></configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    files, inside = tree_file_system("hdfs://MyCluster/State/of/task-0")
+    assert QueryDirectory(files, inside).url == "hdfs://MyCluster/State/of/task-0"
+    assert files.resource(inside) == "hdfs://mycluster/State/of/task-0"
 
 
 def test_a_local_directory_has_one_name(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ directories; and the real thing on real files, stopped at every step.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from typing import cast
 import pytest
 
 from scribengin.dataflow.round.checkpoints import (
+    MARKER,
     Answer,
     CheckpointPlace,
     Checkpoints,
@@ -26,6 +29,7 @@ from scribengin.dataflow.round.checkpoints import (
     take_checkpoint,
 )
 from scribengin.errors import CheckpointMismatch, StaleOwner
+from scribengin.filesystems.contract import clear_errors
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.testing.failpoints import at_failpoint, record_stops
 from tests.dying import Died, die
@@ -215,16 +219,41 @@ def test_a_checkpoint_of_an_earlier_dataflow_of_the_name_is_nobodys(home: Path) 
 
 
 def test_an_owner_that_dies_at_any_step_leaves_the_checkpoint_to_the_next_one(home: Path) -> None:
-    name = checkpoints_of(home).begin(1, 4).mark.name
+    def begun() -> tuple[str, Path]:
+        """A checkpoint, and what a stale query of an owner before has made anew."""
+        name = checkpoints_of(home).begin(1, 4).mark.name
+        stale = home / f"{name}-0.1"
+        (stale / "query" / "offsets").mkdir(parents=True)
+        return name, stale
+
+    name, stale = begun()
     with record_stops() as passed:
         checkpoints_of(home).take(name, 2)
-    assert "files.rename:after" in passed
+    assert {"files.rename:after", "checkpoint.remove_stale:before", "checkpoint.remove_stale:after"} <= set(passed)
+    assert not stale.exists()
     for at, stop in enumerate(passed):
         shutil.rmtree(home)
-        name = checkpoints_of(home).begin(1, 4).mark.name
+        name, stale = begun()
         with at_failpoint(stop, die, occurrence=passed[: at + 1].count(stop)), pytest.raises(Died):
             checkpoints_of(home).take(name, 2)
         assert checkpoints_of(home).take(name, 3).mark.name == name, stop
+        assert not stale.exists(), stop
+
+
+def test_what_a_stale_query_has_left_and_cannot_be_removed_stays_for_the_next_owner(home: Path) -> None:
+    class Kept(LocalFileSystem):
+        def remove_tree(self, path: str) -> None:
+            with clear_errors("delete", path):
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    name = checkpoints_of(home).begin(1, 4).mark.name
+    stale = home / f"{name}-0.1"
+    stale.mkdir()
+    taken = Checkpoints(Kept(), str(home)).take(name, 2)
+    assert (Path(taken.query.path).parent / MARKER).exists()
+    assert stale.exists()
+    assert checkpoints_of(home).take(name, 3).mark == taken.mark
+    assert not stale.exists()
 
 
 def test_an_owner_that_dies_while_it_begins_one_has_left_nothing_that_is_taken_for_it(home: Path) -> None:

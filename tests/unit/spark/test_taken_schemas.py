@@ -63,6 +63,15 @@ def test_each_file_names_the_schemas_where_they_are_and_then_stays(query: Path) 
     assert not passed, "there was nothing to do"
 
 
+def test_they_are_named_as_spark_opens_them(query: Path) -> None:
+    class Cluster(LocalFileSystem):
+        def url_of(self, path: str) -> str:
+            return f"hdfs://MyCluster{path}"
+
+    take_schemas_along(QueryDirectory(Cluster(), str(query)))
+    assert named(query, "0") == [f"hdfs://MyCluster{query}/state/0/_stateSchema/default/{SCHEMAS[0]}"]
+
+
 def test_it_may_end_anywhere_and_is_done_again(query: Path, tmp_path: Path) -> None:
     moved = query.rename(tmp_path / "moved")
     with record_stops() as passed:

@@ -2,7 +2,7 @@
 
 A position does not tell: which file is next depends on what is there, and more may have come since. So of each file
 stands here where it was, what its system knew it by, the checksum of the last bytes that were read, and from where to
-where. A file may have been renamed since, or have grown. It may not be gone.
+where. A file may have been renamed since, or have grown, or be a copy that was brought back. It may not be gone.
 
     {"files": [["/in/a.txt", "98a5.18c0", "1f2e3d4c", 120, 64, 120], ...]}
 """
@@ -42,11 +42,12 @@ class ReadFile:
             if self._is(files, path, self.identity):
                 return self._found(files, self.url, path, self.identity)
             directory, name = posixpath.split(path)
-            for info in files.find(directory, 1):
-                renamed = posixpath.join(directory, info.name)
-                if renamed != path and self._may_be(name, info) and self._is(files, renamed, info.identity):
+            # The name itself counts, too: a copy that was brought back has another identity.
+            for info in sorted(files.find(directory, 1), key=lambda info: info.identity != self.identity):
+                now = posixpath.join(directory, info.name)
+                if self._may_be(name, info) and self._is(files, now, info.identity):
                     url = f"{self.url.rpartition('/')[0]}/{info.name}"
-                    return self._found(files, url, renamed, info.identity)
+                    return self._found(files, url, now, info.identity)
         except FileNotFoundError:
             pass
         raise DataflowError(
