@@ -142,6 +142,7 @@ def test_a_callback_that_would_wait_for_its_own_thread_hears_so(place: Place) ->
     """Of any writer that the client has of the log: all of them have one thread."""
     one, other = place.writer(), place.writer(pending_bytes_max=1024)
     heard: list[LogError] = []
+    called = threading.Event()
 
     def calls_back(_future: object) -> None:
         for waits in (lambda: [other.write(bytes(600)) for _ in range(3)], other.flush):
@@ -149,10 +150,11 @@ def test_a_callback_that_would_wait_for_its_own_thread_hears_so(place: Place) ->
                 waits()
             except LogError as error:
                 heard.append(error)
+        called.set()
 
     one.write(b"first").add_done_callback(calls_back)
     place.proxy.open.set()
-    one.flush()
+    assert called.wait(60)
     assert [str(error) for error in heard] == [
         "log 'flights': a future's callback would wait for the thread that it runs on; hand the work to another "
         "thread, as through a queue"
