@@ -61,7 +61,7 @@ def _archive(java: JavaRuntime) -> Path | None:
     path = CACHE / f"spark-classes-{mark(java)}.jsa"
     if not path.is_file():
         make(path, java, _LIGHT)
-    return path if path.stat().st_size else None
+    return path if path.is_file() and path.stat().st_size else None
 
 
 if __name__ == "__main__":  # `tools/dev.py test` has the archive made while the first tests run, which need none

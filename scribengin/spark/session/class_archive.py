@@ -68,7 +68,8 @@ def mark(java: JavaRuntime) -> str:
 
 
 def make(path: Path, java: JavaRuntime, jvm_options: str = "", *, waits: bool = True) -> None:
-    """Make the archive at `path`, for JVMs with those options; an empty file when this Java cannot.
+    """Make the archive at `path`, for JVMs with those options; an empty file when this Java cannot, and none when it
+    had no time to.
 
     Several may try at once: one makes it. The others wait for that, or leave it to that one. Raises OSError.
     """
@@ -84,6 +85,9 @@ def make(path: Path, java: JavaRuntime, jvm_options: str = "", *, waits: bool = 
         unfinished.unlink(missing_ok=True)
         try:
             _pack(unfinished, java, jvm_options)
+        except subprocess.TimeoutExpired:  # which says nothing of that Java: the next one tries again
+            unfinished.unlink(missing_ok=True)
+            return
         except subprocess.SubprocessError:
             unfinished.unlink(missing_ok=True)
             unfinished.touch()

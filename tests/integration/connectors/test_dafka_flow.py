@@ -122,10 +122,11 @@ def test_a_task_whose_producer_has_gone_ends_and_goes_on_where_it_stands_when_th
     flow = from_dafka(cluster, network.beacon.model_dump(), forget_after_s=2.0)
     flow.wait_until_delivered("gone")
     wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"}, timeout_s=120)
+    before = rounds_of(flow)
     with DafkaProducer(TOPIC, network, resume=(gone.partition.address, 100)) as back:
         publish(cluster, back, "gone", 100)
         flow.wait_until_delivered("gone")
-    wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"}, timeout_s=120)
+    wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"} and rounds_of(flow) > before, timeout_s=120)
     assert flow.view.status().state == "running"
     stop(flow)
     what_came_out_is_whole_and_in_order(cluster, producers=1)
@@ -133,6 +134,12 @@ def test_a_task_whose_producer_has_gone_ends_and_goes_on_where_it_stands_when_th
 
 def states_of_tasks(flow: Flow) -> dict[str, str]:
     return {report.task: report.state for report in flow.view.status().tasks}
+
+
+def rounds_of(flow: Flow) -> tuple[int, int]:
+    """Of which of its owners the task's report is, and how many rounds it counts: a later one compares as greater."""
+    [report] = flow.view.status().tasks
+    return report.generation, report.rounds
 
 
 def stop(*flows: Flow) -> None:

@@ -171,7 +171,8 @@ def test_logs_on_hdfs_are_measured_beside_hdfs_itself(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_store_that_is_not_to_be_had_is_said_in_its_row(tmp_path: Path) -> None:
     done = run_bench(tmp_path, "tail-hdfs", "--json", str(tmp_path / "rows.json"), **nowhere(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "hdfs was asked for by name and could not be measured" in done.stderr
     (row,) = rows_of(tmp_path / "rows.json").values()
     assert row["ratio"] is None
     assert "no such store here: jars could not be fetched" in row["peer_name"]

@@ -95,6 +95,19 @@ def test_a_java_that_can_make_none_leaves_an_empty_file(archive: Path, monkeypat
     class_archive.make(archive, JAVA)
 
 
+def test_a_machine_that_is_too_busy_says_nothing_of_its_java(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def be_late(unfinished: Path, *_of: object) -> None:
+        unfinished.write_bytes(b"half")
+        raise subprocess.TimeoutExpired("java", 300)
+
+    monkeypatch.setattr(class_archive, "_pack", be_late)
+    class_archive.make(archive, JAVA)
+    assert [path.suffix for path in archive.parent.iterdir()] == [".lock"]
+    monkeypatch.setattr(class_archive, "_pack", lambda unfinished, *_of: unfinished.write_bytes(b"classes"))
+    class_archive.make(archive, JAVA)
+    assert archive.read_bytes() == b"classes"
+
+
 def test_of_several_makers_beside_sessions_one_works(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "_pack", lambda unfinished, *_of: unfinished.write_bytes(b"classes"))
     archive.parent.mkdir()

@@ -98,6 +98,7 @@ def bench(
     console = Console()
     with ending_cleanly("bench"):
         chosen = _chosen(names or list(NAMES), with_peers)
+        stores = {store for name, (_kind, store) in ON_STORES.items() if names and name in chosen.benchmarks}
         how = _scale("quick" if quick else scale, runs)
         with _directory(directory or Path.cwd()) as base:
             rows, missing = _measure(console, base, chosen, how)
@@ -107,7 +108,7 @@ def bench(
         missed = missed_targets(rows)
         for line in missed:
             console.print(f"missed: {line}", highlight=False)
-        for peer in sorted(missing & chosen.by_name):
+        for peer in sorted(missing & (chosen.by_name | stores)):
             raise ArtifactUnavailable(f"{peer} was asked for by name and could not be measured; its rows say why")
         if check and missed:
             raise typer.Exit(1)
@@ -157,7 +158,7 @@ def _scale(name: str, runs: int | None) -> Scale:
 
 
 def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tuple[list[Row], frozenset[str]]:
-    """The rows, and the peers that could not be had."""
+    """The rows, and the peers and stores that could not be had."""
     rows: list[Row] = []
     with ExitStack() as stack:
         place = stack.enter_context(embedded_place(base))
@@ -194,7 +195,7 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
                 rows += on_store(PeerBench(log, uri, peers, wanted), places, name)
             else:
                 rows += _of_the_log(name, PeerBench(log, uri, peers, wanted))
-        return rows, frozenset(peers.missing)
+        return rows, frozenset(peers.missing) | frozenset(places.missing)
 
 
 def _of_the_log(name: str, bench: PeerBench) -> list[Row]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from scribengin.errors import ServerDown
+from scribengin.errors import ServerDown, ServerError
 from scribengin.log.store.bookkeeper.client import JARS_VARIABLE
 from scribengin_dev.bench.clients.jobs import Job, run_job
 from scribengin_dev.bench.peers.distributedlog import DistributedLogPeer
@@ -42,6 +42,15 @@ class StorePlace:
         return {"system": "hdfs", "url": self.hdfs, "job": job, "directory": _DIRECTORY, **more}
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """Where logs go on a store that runs, for `bind`; the rest as in StorePlace."""
+
+    location: str
+    guarantee: str
+    hdfs: str | None = None
+
+
 @dataclass
 class StorePlaces:
     """All of them, below one directory. They end with the block."""
@@ -51,12 +60,21 @@ class StorePlaces:
     peers: Peers
     _stack: ExitStack = field(default_factory=ExitStack)
     _found: dict[str, StorePlace] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    """The stores that could not be started, and why."""
 
-    def get(self, store: str) -> StorePlace:
-        """The store, running. Raises ServerError."""
-        if store not in self._found:
-            self._found[store] = _MADE[store](self)
-        return self._found[store]
+    def get(self, store: str) -> StorePlace | None:
+        """The store, running, with a namespace on it. None: it cannot be had here, and `missing` says why. Raises
+        ServerError (the namespace was not bound)."""
+        if store not in self._found and store not in self.missing:
+            try:
+                server = _STARTED[store](self)
+            except ServerError as error:
+                self.missing[store] = str(error).splitlines()[0]
+            else:
+                namespace = self._bound(store, server.location)
+                self._found[store] = StorePlace(namespace, server.guarantee, server.hdfs)
+        return self._found.get(store)
 
     def __enter__(self) -> StorePlaces:
         return self
@@ -66,21 +84,21 @@ class StorePlaces:
     ) -> None:
         self._stack.close()
 
-    def _on_bookies(self) -> StorePlace:
+    def _on_bookies(self) -> _Started:
         """On the bookies that DistributedLog has, too."""
         peer = self.peers.get("distributedlog")
         if not isinstance(peer, DistributedLogPeer):
             raise ServerDown(f"bookies {self.peers.missing['distributedlog']}")
         self._stack.enter_context(_jars_known(peer.servers.jars))
-        return StorePlace(
-            self._bound("bk", peer.servers.log_location("ours")),
+        return _Started(
+            peer.servers.log_location("ours"),
             "three bookies of this machine, three copies, all with an fsync before the ack",
         )
 
-    def _on_hdfs(self) -> StorePlace:
+    def _on_hdfs(self) -> _Started:
         servers = self._stack.enter_context(HdfsServers(self.folder / "hdfs", data_nodes=_DATA_NODES))
-        return StorePlace(
-            self._bound("hdfs", f"{servers.url}{_DIRECTORY}"),
+        return _Started(
+            f"{servers.url}{_DIRECTORY}",
             f"HDFS on this machine, {_DATA_NODES} copies, hsync on all of them before the ack",
             servers.url,
         )
@@ -104,8 +122,8 @@ def _jars_known(jars: list[Path]) -> Iterator[None]:
             os.environ[JARS_VARIABLE] = before
 
 
-_MADE: Mapping[str, Callable[[StorePlaces], StorePlace]] = {
+_STARTED: Mapping[str, Callable[[StorePlaces], _Started]] = {
     "bk": StorePlaces._on_bookies,
     "hdfs": StorePlaces._on_hdfs,
 }
-STORES = tuple(_MADE)
+STORES = tuple(_STARTED)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from scribengin.errors import ServerError
 from scribengin_dev.bench.beside import TAIL_PER_S, TAIL_RECORD_BYTES, PeerBench
 from scribengin_dev.bench.clients.jobs import run_job, run_pair
 from scribengin_dev.bench.peers.peers import Peer
@@ -54,10 +53,9 @@ class _Sides:
 def on_store(bench: PeerBench, places: StorePlaces, name: str) -> list[Row]:
     """The rows of a benchmark on a store; one that says why, where there is no such store. Raises ServerError."""
     kind, store = ON_STORES[name]
-    try:
-        place = places.get(store)
-    except ServerError as error:
-        why = str(error).splitlines()[0]
+    place = places.get(store)
+    if place is None:
+        why = places.missing[store]
         return [Row(name, "-", 0.0, None, f"not measured, as there is no such store here: {why}", "none")]
     peer = bench.peers.get(PEER_OF_BOOKIES) if store == "bk" and PEER_OF_BOOKIES in bench.wanted else None
     sides = _Sides(bench, name, place, peer)
