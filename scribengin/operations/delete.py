@@ -15,9 +15,9 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
-from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints
+from scribengin.dataflow.round.checkpoints import NOT_REMOVED, named_checkpoints, remove_checkpoints
 from scribengin.dataflow.round.owner import TaskOwner
-from scribengin.errors import DataflowBusy, LogNotFound, SystemUnreachable
+from scribengin.errors import DataflowBusy, LogNotFound
 from scribengin.launcher.local.launcher import scribengin_home
 from scribengin.operations.lifecycle import await_masters_gone, forget_containers
 
@@ -45,8 +45,8 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
 
 def delete_dataflow(view: DataflowView, *, force: bool) -> None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
-    containers left on this machine. With `force` state whose file system does not answer stays there. Raises
-    DataflowBusy, SystemUnreachable."""
+    containers left on this machine. With `force` state that cannot be removed stays there. Raises DataflowBusy,
+    and one of NOT_REMOVED."""
     name, state = view.dataflow, view.status().state
     if state not in (*FINAL_STATES, "deleting"):
         raise DataflowBusy(f"dataflow '{name}' is {state}: stop it first (`scribengin stop {name}`, or kill)")
@@ -57,7 +57,7 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> None:
         config = view.config_in_force().value
         release_all_holds(view.registry, config)
         if config.state is not None:
-            with suppress(*(SystemUnreachable,) if force else ()):
+            with suppress(*NOT_REMOVED if force else ()):
                 remove_checkpoints(name, config.state, named_checkpoints(view))
     view.delete()
     forget_containers(view.registry.hosts, name, scribengin_home())
