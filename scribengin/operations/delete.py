@@ -14,9 +14,14 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
-from scribengin.dataflow.round.checkpoints import checkpoints_directory, named_checkpoints, remove_checkpoints
+from scribengin.dataflow.round.checkpoints import (
+    NOT_REMOVED,
+    checkpoints_directory,
+    named_checkpoints,
+    remove_checkpoints,
+)
 from scribengin.dataflow.round.owner import TaskOwner
-from scribengin.errors import DataflowBusy, LogNotFound, SystemUnreachable
+from scribengin.errors import DataflowBusy, LogNotFound
 from scribengin.launcher.local.launcher import scribengin_home
 from scribengin.operations.lifecycle import await_masters_gone, forget_containers
 
@@ -44,8 +49,8 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
 
 def delete_dataflow(view: DataflowView, *, force: bool) -> str | None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
-    containers left on this machine. With `force` state whose file system does not answer stays there: below which
-    directory, None if all of it has gone. Raises DataflowBusy, SystemUnreachable."""
+    containers left on this machine. With `force` state that cannot be removed stays there: below which directory, None
+    if all of it has gone. Raises DataflowBusy, and one of NOT_REMOVED."""
     name, state = view.dataflow, view.status().state
     left = None
     if state not in (*FINAL_STATES, "deleting"):
@@ -59,7 +64,7 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> str | None:
         if config.state is not None:
             try:
                 remove_checkpoints(name, config.state, named_checkpoints(view))
-            except SystemUnreachable:
+            except NOT_REMOVED:
                 if not force:
                     raise
                 left = checkpoints_directory(name, config.state)

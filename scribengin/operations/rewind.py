@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,15 +26,20 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.checkpoints import remove_checkpoints
+from scribengin.dataflow.round.checkpoints import (
+    NOT_REMOVED,
+    checkpoint_root,
+    checkpoints_directory,
+    remove_checkpoints,
+)
 from scribengin.errors import (
     CommitTooLarge,
     ConfigInvalid,
     DataflowBusy,
     PositionTruncated,
     RewindOvertaken,
-    SystemUnreachable,
 )
+from scribengin.filesystems.paths import tree_file_system
 from scribengin.operations.lifecycle import author, await_masters_gone
 from scribengin_registry.client import REQUEST_BYTES_MAX, operation_bytes
 from scribengin_registry.compare_and_set import TRIES_MAX, LookAgain, win_race
@@ -59,6 +64,14 @@ class Rewound:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedRewind:
+    """What has moved, and below which directory state that is forgotten could not be removed (None: there is none)."""
+
+    streams: Sequence[Rewound]
+    state_left: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Move:
     """A stream's move, and the commit log as it was found; version None: there is none."""
 
@@ -80,8 +93,9 @@ class Rewind:
         clock: Clock = SYSTEM_CLOCK,
         open_dataflow: OpenDataflow = OpenedDataflow,
     ) -> None:
-        """Look where everything stands. Raises ConfigInvalid (no such source or place, or some sources of a state),
-        DataflowBusy (somebody owns a stream, or a round of it is undecided), and what opening the sources raises."""
+        """Look where everything stands. Raises ConfigInvalid (no such source or place, some sources of a state, or a
+        state whose file system cannot be opened here), DataflowBusy (somebody owns a stream, or a round of it is
+        undecided), and what opening the sources raises."""
         self._view = view
         config = view.config_in_force().value
         self._state = config.state
@@ -90,6 +104,10 @@ class Rewind:
                 f"dataflow '{view.dataflow}' has state, of all its sources: leave --source out, and all of them are "
                 "rewound"
             )
+        if self._state is not None:
+            tree_file_system(
+                checkpoint_root(self._state)
+            )  # what cannot be opened here is refused before anything moves
         if source is not None and source not in config.sources:
             raise ConfigInvalid(
                 f"dataflow '{view.dataflow}' has no source '{source}' (it has {', '.join(config.sources)})"
@@ -120,8 +138,8 @@ class Rewind:
         """What is going to move."""
         return [move.told for move in self._moves]
 
-    def apply(self) -> None:
-        """Move all streams, or none.
+    def apply(self) -> str | None:
+        """Move all streams, or none. Returns below which directory state that is forgotten could not be removed.
 
         Raises DataflowBusy when a task has been taken over meanwhile, RewindOvertaken when retention has taken what was
         to be read again, CommitTooLarge; then nothing was changed. And OutcomeUnknown.
@@ -136,8 +154,11 @@ class Rewind:
             self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
-            with suppress(SystemUnreachable):  # as after a crash here, `registry check` finds them
+            try:
                 remove_checkpoints(self._view.dataflow, self._state, named)
+            except NOT_REMOVED:  # all has moved: as after a crash here, `registry check` finds them
+                return checkpoints_directory(self._view.dataflow, self._state)
+        return None
 
     def _commit(self, operations: Sequence[Operation]) -> list[int]:
         """The versions of the commit logs. Raises DataflowBusy, RewindOvertaken."""
@@ -279,7 +300,7 @@ def refuse_while_it_runs(view: DataflowView) -> None:
     await_masters_gone(view)
 
 
-def rewind(view: DataflowView, at: StartAt, source: str | None) -> list[Rewound]:
+def rewind(view: DataflowView, at: StartAt, source: str | None) -> AppliedRewind:
     """Move the streams to where that place is now: what was shown before somebody said yes may be gone. Returns from
     where they came, and where they landed.
 
@@ -289,12 +310,12 @@ def rewind(view: DataflowView, at: StartAt, source: str | None) -> list[Rewound]
     for _attempt in range(_TRIES_MAX):
         planned = Rewind(view, at, source)
         try:
-            planned.apply()
+            left = planned.apply()
         except RewindOvertaken:
             if at.kind != "earliest":
                 raise
         else:
-            return planned.streams
+            return AppliedRewind(planned.streams, left)
     raise RewindOvertaken(f"the beginning of what '{view.dataflow}' reads keeps being purged: rewind it again")
 
 

@@ -31,7 +31,7 @@ ELSEWHERE: dict[str, str] = {
     "rewind.back": "the same",
     "checkpoint.remove": "a dataflow with state is deleted or rewound: test_state_forgotten",
     "checkpoint.remove_directory": "the same",
-    "checkpoint.remove_stale": "a task with state whose stale query has made a directory is taken over: test_checkpoints",
+    "checkpoint.remove_stale": "a task with state is taken over from a stale query: test_checkpoints",
     "checkpoint.take_schemas": "a task with state is taken over: test_stateful_crashes",
     "dafka.publish": "a round of a Dafka sink, on no sink of these: test_sink_dafka, test_simulation_dafka",
     "yarn.trace": "a container's launch on YARN, which has its own crashes: test_yarn_launcher",

@@ -46,6 +46,8 @@ from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin_registry.contract import Registry
 
 MARKER = "checkpoint.json"
+NOT_REMOVED = (ConfigInvalid, DataflowError, SystemUnreachable)
+"""Why checkpoints stay where they are: this machine lacks what their file system needs, it refuses, or is away."""
 _MARKER_BYTES_MAX = 64 * 1024
 
 
@@ -103,8 +105,8 @@ def named_checkpoints(view: DataflowView) -> set[tuple[str, str]]:
 
 
 def remove_checkpoints(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> None:
-    """Delete those checkpoints of a dataflow that nobody owns, as far as this machine sees them. Raises
-    SystemUnreachable."""
+    """Delete those checkpoints of a dataflow that nobody owns, as far as this machine sees them. Raises one of
+    NOT_REMOVED."""
     for task, name in set(named):
         checkpoints_of(dataflow, task, config).remove(name)
 
@@ -317,8 +319,8 @@ class Checkpoints:
         return True
 
     def _remove_stale(self, path: str) -> None:
-        # What cannot be removed (no right, a file that NFS keeps for a reader, a snapshot) is nothing to fail for: nobody
-        # reads it, and the next take-over meets it again.
+        # What cannot be removed (no right, a file that NFS keeps for a reader, a snapshot) is nothing to fail for:
+        # nobody reads it, and the next take-over meets it again.
         with suppress(DataflowError):
             if self._files.size(posixpath.join(path, MARKER)) is None:  # else a copy that somebody has brought back
                 with failpoint("checkpoint.remove_stale"):

@@ -3,7 +3,9 @@ Without Spark."""
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,13 +27,15 @@ from scribengin.dataflow.round.checkpoints import (
     refuse_unusable,
     registry_begun_ms,
 )
-from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowNotFound, SystemUnreachable
+from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowError, DataflowNotFound, SystemUnreachable
+from scribengin.filesystems import paths as filesystem_paths
 from scribengin.operations.delete import delete_dataflow
 from scribengin.operations.registry.leftovers import SETTLED_S, Leftover, leftovers
 from scribengin.operations.rewind import Rewind
 from scribengin.operations.state import state_of
 from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.memory.disk_states import Operation, Unlink
 from scribengin.testing.memory.files import MemoryFiles
 from scribengin_registry.contract import Registry
 from tests.crash.counting_query import CountingTransform
@@ -222,7 +226,7 @@ def test_on_hdfs_state_is_found_rewound_and_deleted_too(hdfs_flow: Flow) -> None
     assert left.remove is not None
     left.remove()
     assert checkpoints_left(flow, Later()) == []
-    Rewind(flow.view, EARLIEST, None).apply()
+    assert Rewind(flow.view, EARLIEST, None).apply() is None
     assert hdfs.names("/cluster/state") == [], "nothing is left, and no empty directory"
     flow.own_to_the_end()
     assert flow.delivered() == sorted(ONCE * 2)
@@ -247,6 +251,48 @@ def test_where_hdfs_does_not_answer_nothing_is_deleted_unless_by_force(hdfs_flow
     with pytest.raises(DataflowNotFound):
         flow.view.status()
     hdfs.away = False
+    assert hdfs.names("/cluster/state") == ["flow"]
+
+
+def test_state_that_this_machine_cannot_open_is_refused_before_anything_moves(
+    hdfs_flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, hdfs = hdfs_flow, hdfs_flow.hdfs
+    assert hdfs is not None
+    named = named_checkpoints(flow.view)
+    with monkeypatch.context() as without:
+        without.delitem(filesystem_paths._LENT, "hdfs")
+        without.delitem(sys.modules, "scribengin.filesystems.hdfs", raising=False)
+        without.setitem(sys.modules, "hdfs_native", None)
+        for act in (lambda: Rewind(flow.view, EARLIEST, None), lambda: delete_dataflow(flow.view, force=False)):
+            with pytest.raises(ConfigInvalid, match="needs the package hdfs-native"):
+                act()
+        assert named_checkpoints(flow.view) == named
+        assert flow.view.status().state == "stopped"
+        delete_dataflow(flow.view, force=True)
+    with pytest.raises(DataflowNotFound):
+        flow.view.status()
+    assert hdfs.names("/cluster/state") == ["flow"]
+
+
+def test_state_that_may_not_be_removed_stays_and_a_rewind_says_where(hdfs_flow: Flow) -> None:
+    flow, hdfs = hdfs_flow, hdfs_flow.hdfs
+    assert hdfs is not None
+
+    def refuse(operation: Operation) -> None:
+        if isinstance(operation, Unlink):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    hdfs.hook = refuse
+    with pytest.raises(DataflowError, match=r"cannot delete .*: Permission denied"):
+        delete_dataflow(flow.view, force=False)
+    assert flow.view.status().state == "stopped"
+    assert Rewind(flow.view, EARLIEST, None).apply() == f"{HDFS}/flow"
+    flow.own_to_the_end()
+    assert flow.delivered() == sorted(ONCE * 2), "it has moved all the same"
+    delete_dataflow(flow.view, force=True)
+    with pytest.raises(DataflowNotFound):
+        flow.view.status()
     assert hdfs.names("/cluster/state") == ["flow"]
 
 

@@ -232,10 +232,16 @@ def rewind(
             forgets = ", and its state is forgotten" if planned.resets_state else ""
             agree(f"rewind '{name}' to {at}? Its sinks keep what they have{forgets}")
         refuse_while_it_runs(view)
-        moved = move(view, at, source)
+        applied = move(view, at, source)
+        moved = applied.streams
         record(view, moved, at)
         print(f"dataflow '{name}' is rewound to {at} ({many(len(moved), 'stream')})")
         console(stderr=True).print(shown(moved))
+        if applied.state_left is not None:
+            note(
+                f"the state of before could not be removed, and stays in {applied.state_left}: "
+                "`scribengin registry check --repair` removes it once it can"
+            )
         how = "resume" if view.status().state == "paused" else "start"
         note(f"`scribengin {how} {name}` has it read on from there")
 
