@@ -167,7 +167,7 @@ class MovedClock:
 @pytest.mark.parametrize("after_s", [0.5, 4.9])
 def test_a_silence_that_is_none_is_refused_in_a_line(after_s: float) -> None:
     said = {"kind": "dafka", "topic": TOPIC, "forget_after_s": after_s}
-    with pytest.raises(ConfigInvalid, match="forget_after_s: .* is too low: 5 or more") as refused:
+    with pytest.raises(ConfigInvalid, match=r"forget_after_s: .* is too low: 5 or more") as refused:
         DafkaSourceConfig.parse(said, source="quiet.yaml")
     assert "\n" not in str(refused.value)
 
