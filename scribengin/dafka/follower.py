@@ -62,11 +62,12 @@ class DafkaFollower(Role):
             self.check_open()
             return dict(self._state.ends)
 
-    def is_silent(self, partition: DafkaPartition, for_s: float) -> bool:
-        """Whether it has listened for so long, and that producer has said nothing in all that time."""
+    def is_silent(self, partition: DafkaPartition, for_s: float, since_s: float = 0.0) -> bool:
+        """Whether it has listened for so long, from `since_s` of the monotonic clock on, and that producer has said
+        nothing in all that time."""
         with self.lock:
             self.check_open()
-            heard_s = self._state.heard_s(partition) or self._made_s
+            heard_s = max(self._state.heard_s(partition) or self._made_s, since_s)
             return SYSTEM_CLOCK.monotonic_s() - heard_s >= for_s
 
     def has_heard(self, partition: DafkaPartition, within_s: float) -> bool:

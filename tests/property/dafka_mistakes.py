@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from scribengin.dafka.state import (
+    ConsumerState,
     DafkaPartition,
     FollowerState,
     PartitionIntake,
@@ -21,7 +22,7 @@ from scribengin.dafka.state import (
     StoreState,
 )
 from scribengin.dafka.state.kept import KeptRecords
-from scribengin.dafka.wire import DirectBatch, Fetch, LiveBatch, Truncated
+from scribengin.dafka.wire import DirectBatch, DirectHead, Fetch, LiveBatch, Message, Truncated
 from tests.property.simulation_mistakes import Mistake
 from tests.scenario.dafka_world import World
 
@@ -197,6 +198,21 @@ def keeps_what_a_reader_has_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FollowerState, "follow", follow)
 
 
+def believes_to_have_all_before_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A consumer that a store tells of the end of a partition stands there, whatever it was given."""
+    real = ConsumerState._other
+
+    def other(self: Any, message: Message) -> Any:
+        done = real(self, message)
+        if isinstance(message, DirectHead):
+            intake = self._intakes.get(DafkaPartition(message.subject, message.address))
+            if intake is not None:
+                intake.next = max(intake.next, message.sequence + 1)
+        return done
+
+    patch.setattr(ConsumerState, "_other", other)
+
+
 _STORES = "what is let go of, enough stores have"
 _ASKED = "gets what it has not asked for"
 _ORDER = "each record comes once, in order, as it was published"
@@ -220,4 +236,5 @@ DAFKA_MISTAKES: dict[Mistake, Told] = {
     fetches_once: Told(0, _ALL),
     hears_no_heads: Told(0, _ALL),
     keeps_what_a_reader_has_left: Told(3, _ORDER),
+    believes_to_have_all_before_the_end: Told(3, _ALL),
 }

@@ -21,6 +21,8 @@ AS_C_PROGRAMS = ("S2", "C2", "C4")
 _CALMS_S = 24.0
 """What was under way has come by then, and stores have asked each other for what they have."""
 _SETTLES_S = 120.0
+_STAYS = 5
+"""So often everybody is looked at again once all have all: heads are told once more meanwhile."""
 
 
 def act(world: World, what: str, who: str, number: int) -> None:
@@ -116,8 +118,9 @@ def check_everybody_has_all(world: World) -> None:
                 assert reached(world, consumer, partition) >= producer.next, (
                     f"{consumer} gets all of {partition.address}"
                 )
-        told = any(halt.partition == partition for name, halt in world.halted if name.endswith("w"))
-        if producer is not None and whole and len(world.stores) >= world.acks_min and not told:
+        halted = {name for name, halt in world.halted if halt.partition == partition}
+        able = [store for store in world.stores if f"{store}w" not in halted]
+        if producer is not None and whole and len(able) >= world.acks_min:
             assert producer.acked == producer.next, f"{partition.address}: all is acknowledged"
 
 
@@ -125,9 +128,11 @@ def reached(world: World, consumer: str, partition: DafkaPartition) -> int:
     """The sequence that it wants next: without end, where it was told that this is gone."""
     records = world.got[consumer].get(partition, [])
     at = records[-1][0] + 1 if records else 0
+    stands = world.stands.get((consumer, partition), 0)
     if consumer in world.consumers:
-        at = max(at, world.consumers[consumer].positions.get(partition, 0))
-    at = max(at, world.stands.get((consumer, partition), 0))
+        stands = world.consumers[consumer].positions.get(partition, 0)
+    if stands <= world.truncated.get(partition, 0):  # beyond that, it has what it was given
+        at = max(at, stands)
     gone = any(name == consumer and (h.partition, h.sequence) == (partition, at) for name, h in world.halted)
     return 1 << 64 if gone else at
 
@@ -136,6 +141,10 @@ def check_what_becomes_of_it(world: World) -> None:
     """The network stays whole from now on: after a while everybody has all, and it stays so."""
     begun_s = world.now_s
     while world.now_s < begun_s + _CALMS_S or (world.now_s < begun_s + _SETTLES_S and not has_settled(world)):
+        settle(world)
+    for _ in range(_STAYS):
+        check_promises(world)
+        check_everybody_has_all(world)
         settle(world)
     check_promises(world)
     check_everybody_has_all(world)

@@ -29,6 +29,8 @@ def _fits(topic: str) -> str:
 
 
 _TOPIC_BYTES_MAX = 255
+_FORGET_AFTER_MIN_S = 5.0
+"""Producers say once a second that they are there, by default: a few of those may get lost."""
 DafkaTopic = Annotated[str, Field(min_length=1), AfterValidator(_fits)]
 """The name of a topic: at most 255 bytes of UTF-8, and no NUL."""
 
@@ -61,9 +63,10 @@ class DafkaSourceConfig(DafkaNetworkConfig, SourceConfig):
     read whole."""
     skip_gone: bool = False
     """Go on with what is kept where nobody keeps what comes next. False: the task stops, and says so."""
-    forget_after_s: float | None = Field(default=600.0, gt=0)
+    forget_after_s: float | None = Field(default=600.0, ge=_FORGET_AFTER_MIN_S)
     """A producer that has said nothing for so long, and of which everything is read, is done with: its task ends, and
-    goes on where it stands if the producer comes back. None: it never is."""
+    goes on where it stands if the producer comes back. None: it never is. Well more than the `head_interval` at which
+    producers that publish nothing say that they are there."""
     held_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1024)
     """So much of each stream is held for the next round. What comes beyond that is fetched later."""
     record_bytes_max: int = Field(default=RECORD_BYTES_MAX, ge=1)

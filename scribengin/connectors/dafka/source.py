@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.model import Position
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
@@ -190,6 +191,9 @@ class DafkaStreamReader(SourceStreamReader):
         self._stream = stream
         self._forget_after_s = forget_after_s
         self._partition = _partition(stream)
+        self._opened_s = SYSTEM_CLOCK.monotonic_s()
+        """A producer that this process alone does not hear ends no task as soon as it has begun: whoever has it run
+        again would do so for ever."""
 
     def initial_position(self) -> Position:
         return {"sequence": self._stream.data.get("sequence", 0)}
@@ -223,7 +227,9 @@ class DafkaStreamReader(SourceStreamReader):
         """Whether all is read, and the producer is thought to have gone. It may only be out of reach: then its task
         goes on here once it is heard of (`DafkaSource.goes_on`)."""
         after_s = self._forget_after_s
-        return after_s is not None and self.lag(position) == 0 and self._follower.is_silent(self._partition, after_s)
+        if after_s is None or self.lag(position) > 0:
+            return False
+        return self._follower.is_silent(self._partition, after_s, self._opened_s)
 
     def close(self) -> None:
         self._follower.leave(self._partition)

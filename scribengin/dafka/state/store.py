@@ -130,6 +130,14 @@ class StoreState:
         self._behind.pop(partition, None)
         self._refused[partition] = until_s
 
+    def found(self, partition: DafkaPartition, stored: StoredRange) -> None:
+        """What is durable of a partition is known by now, which was refused until then."""
+        if stored.next:
+            self._stored[partition] = stored
+        self._intakes[partition] = PartitionIntake(stored.next, self._limits)
+        self._behind.pop(partition, None)
+        self._refused.pop(partition, None)
+
     def truncated(self, partition: DafkaPartition, first: int) -> None:
         """What was before `first` is not kept any more."""
         stored = self._stored[partition]

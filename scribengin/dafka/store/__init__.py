@@ -12,5 +12,14 @@ from scribengin.dafka.store.answers import AnswerFailed, FoundStored, StoredAnsw
 from scribengin.dafka.store.failures import LogFailures
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.store.store import DafkaStore
+from scribengin.dafka.store.writer import StoreWriter
 
-__all__ = ["AnswerFailed", "DafkaStore", "FoundStored", "LogFailures", "StoredAnswers", "StoredPartitions"]
+__all__ = [
+    "AnswerFailed",
+    "DafkaStore",
+    "FoundStored",
+    "LogFailures",
+    "StoreWriter",
+    "StoredAnswers",
+    "StoredPartitions",
+]

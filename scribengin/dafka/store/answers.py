@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from scribengin.dafka.state import DafkaPartition, ReadStored
+from scribengin.dafka.store.failures import PASSING, LogFailure
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.wire import Truncated
-from scribengin.errors import EndOfStream, LogError, LogNotFound, PositionTruncated
+from scribengin.errors import EndOfStream, LogNotFound, PositionTruncated
 from scribengin.log import LogReader
 
 _ANSWERS_MAX = 1000
@@ -47,7 +49,7 @@ class AnswerFailed(NamedTuple):
 
     to: str
     partition: DafkaPartition
-    error: LogError
+    error: LogFailure
 
 
 class StoredAnswers:
@@ -89,14 +91,16 @@ class StoredAnswers:
             self._end(self._waiting, next(iter(self._waiting)))
         if self.readers < self._answers_max:
             try:
-                reader = self._logs.open_reader(asked.partition, asked.sequence)
-            except LogNotFound:  # `read` finds that nothing is kept
-                self._due[key] = _Answering(asked.sequence, end, None)
-            except LogError as error:
+                self._due[key] = _Answering(asked.sequence, end, self._open(asked))
+            except PASSING as error:
                 return AnswerFailed(*key, error)
-            else:
-                self._due[key] = _Answering(asked.sequence, end, reader)
         return None
+
+    def _open(self, asked: ReadStored) -> LogReader | None:
+        try:
+            return self._logs.open_reader(asked.partition, asked.sequence)
+        except LogNotFound:  # `read` finds that nothing is kept
+            return None
 
     def read(self, now_s: float) -> Iterator[FoundStored | Truncated | AnswerFailed]:
         """A few records for each who is to get some, or what he is to be told instead."""
@@ -104,7 +108,7 @@ class StoredAnswers:
             found: FoundStored | Truncated | AnswerFailed | None
             try:
                 found = self._found(key, answer, now_s)
-            except LogError as error:
+            except PASSING as error:
                 self._end(self._due, key)
                 found = AnswerFailed(*key, error)
             if found is not None:
@@ -143,8 +147,11 @@ class StoredAnswers:
 
     @staticmethod
     def _end(answers: dict[_Asked, _Answering], key: _Asked) -> None:
-        if (reader := answers.pop(key).reader) is not None:
-            reader.close()
+        """Nothing is lost where a reader that nobody needs cannot be closed."""
+        answer = answers.pop(key, None)
+        if answer is not None and answer.reader is not None:
+            with suppress(*PASSING):
+                answer.reader.close()
 
 
 def _batch(answer: _Answering) -> pa.RecordBatch | None:

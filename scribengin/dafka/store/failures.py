@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from scribengin.dafka.state import DafkaPartition
 from scribengin.errors import LogClosed, LogError, NamespaceNotBound, StoreNotMounted
+from scribengin_registry.errors import OutcomeUnknown, RegistryError, RegistryUnreachable, SessionLost
 
+PASSING = (LogError, RegistryUnreachable, OutcomeUnknown, SessionLost)
+"""What may be over when the log is tried again. Also a registry that does not answer: it may a little later."""
+TRIED_AGAIN_S = 2.0
+"""A log that has failed is left alone for so long."""
+LogFailure = LogError | RegistryError
 _OF_ALL_LOGS = (LogClosed, NamespaceNotBound, StoreNotMounted)
 """Of the namespace: no log of it can be used."""
 
@@ -15,14 +21,14 @@ class LogFailures:
     def __init__(self) -> None:
         self.count = 0
         """How often anything has failed."""
-        self._failing: dict[DafkaPartition, LogError] = {}
+        self._failing: dict[DafkaPartition, LogFailure] = {}
 
     @property
-    def failing(self) -> dict[DafkaPartition, LogError]:
+    def failing(self) -> dict[DafkaPartition, LogFailure]:
         """What has failed last of each partition, and did not work since."""
         return self._failing.copy()
 
-    def failed(self, partition: DafkaPartition, error: LogError) -> None:
+    def failed(self, partition: DafkaPartition, error: LogFailure) -> None:
         """Raises what is none of this log alone."""
         if isinstance(error, _OF_ALL_LOGS):
             raise error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from urllib.parse import quote, unquote
 
 from scribengin.dafka.role import new_address
 from scribengin.dafka.state import DafkaPartition, StoredRange, StoreState
-from scribengin.dafka.store.failures import LogFailures
-from scribengin.errors import DamagedEntry, LogError, LogNotFound
+from scribengin.dafka.store.failures import PASSING, TRIED_AGAIN_S, LogFailures
+from scribengin.errors import DamagedEntry, LogNotFound
 from scribengin.log import LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 
 
@@ -25,11 +26,33 @@ class StoredPartitions:
         self._prefix = prefix
         self._log_config = log_config
         self._take_over = take_over
+        self._look_again_s: float | None = None
         self.state = StoreState(new_address(), new_address(), self._found(), batches=batches)
+        for partition in self.unreadable.failing:
+            self.state.refuse(partition, math.inf)
 
     def name(self, partition: DafkaPartition) -> str:
         """The log of a partition."""
         return f"{self._prefix}/{quote(partition.subject, safe='')}/{quote(partition.address, safe='')}"
+
+    def look_again(self, now_s: float) -> None:
+        """Try now and then to find what is stored of partitions that could not be read. Until then nothing is taken of
+        them, and nothing said. Raises what is of no single log."""
+        unreadable = self.unreadable.failing
+        if not unreadable or (self._look_again_s is not None and now_s < self._look_again_s):
+            return
+        self._look_again_s = now_s + TRIED_AGAIN_S
+        for partition in unreadable:
+            try:
+                stored = self._range(self.name(partition))
+            except LogNotFound:  # deleted meanwhile
+                stored = StoredRange(0, 0)
+            except PASSING as error:
+                self.unreadable.failed(partition, error)
+                continue
+            with self.lock:
+                self.state.found(partition, stored)
+            self.unreadable.worked(partition)
 
     def open_writer(self, partition: DafkaPartition) -> tuple[LogWriter, int]:
         """The writer of a partition's log, which is made if it is not there, and the sequence that comes next in it:
@@ -74,7 +97,7 @@ class StoredPartitions:
                 stored = self._range(name)
             except LogNotFound:  # deleted meanwhile
                 continue
-            except LogError as error:
+            except PASSING as error:
                 self.unreadable.failed(partition, error)
                 continue
             if stored.next:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from scribengin.base.closing import ClosedAtExit
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.state import DafkaPartition, HaltPartition, StoredRange
+from scribengin.dafka.store.failures import LogFailure
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.store.reader import StoreReader
 from scribengin.dafka.store.writer import StoreWriter
-from scribengin.errors import LogError
 from scribengin.log import LogConfig, LogNamespace
 
 
@@ -51,7 +51,7 @@ class DafkaStore(ClosedAtExit):
         return list(self._writer.halted)
 
     @property
-    def failing(self) -> dict[DafkaPartition, LogError]:
+    def failing(self) -> dict[DafkaPartition, LogFailure]:
         """Partitions whose logs cannot be written or read, and why. What is published of them is not acknowledged, and
         tried again; all others go on."""
         parts = (self._logs.unreadable, self._reader.failures, self._writer.failures)

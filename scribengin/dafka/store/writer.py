@@ -16,15 +16,13 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition
-from scribengin.dafka.store.failures import LogFailures
+from scribengin.dafka.store.failures import PASSING, TRIED_AGAIN_S, LogFailure, LogFailures
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.wire import Message
-from scribengin.errors import LogError
+from scribengin.errors import InconsistentLog
 from scribengin.log import PAYLOAD, DlsnRange, LogWriter
 
 _IDLE_S = 60.0
-_TRIED_AGAIN_S = 2.0
-"""A log that has failed is left alone for so long."""
 
 
 @dataclass
@@ -57,6 +55,8 @@ class StoreWriter(Role):
         self.failures = LogFailures()
         self._logs = logs
         self._open_logs: dict[DafkaPartition, _OpenLog] = {}
+        self._giving_back: dict[DafkaPartition, LogWriter] = {}
+        """Writers that were given up, whose locks could not be given back yet."""
         self._written: deque[_Written] = deque()
         state = logs.state
         super().__init__("store", state.writer, config, state.writer_prefixes(), hears=False, by_peer=False)
@@ -65,11 +65,14 @@ class StoreWriter(Role):
     def close(self) -> None:
         """Idempotent. Raises what the last log that cannot be closed raises, with all closed."""
         super().close()
-        logs = list(self._open_logs.values())
+        logs, given_up = list(self._open_logs.values()), list(self._giving_back.values())
         self._open_logs.clear()
+        self._giving_back.clear()
         with ExitStack() as closing:
             for log in logs:
                 closing.callback(log.writer.close)
+            for writer in given_up:
+                closing.callback(writer.abort)
 
     def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
         """Records and heads."""
@@ -78,7 +81,9 @@ class StoreWriter(Role):
         self._do(done, now_s)
 
     def on_tick(self, now_s: float) -> None:
-        """Fetch again what did not come, and let go of logs that nothing comes for."""
+        """Fetch again what did not come, look again at logs that could not be read, and let go of those that nothing
+        comes for."""
+        self._logs.look_again(now_s)
         with self._logs.lock:
             done = self._logs.state.tick(now_s)
         self._do(done, now_s)
@@ -86,21 +91,23 @@ class StoreWriter(Role):
             if now_s - log.used_s > _IDLE_S:
                 try:
                     log.writer.close()
-                except LogError as error:
+                except PASSING as error:
                     self._refuse(partition, error, now_s)
                 else:
                     del self._open_logs[partition]
 
     def on_wake(self) -> None:
-        """Acknowledge what is durable by now: the last of each partition."""
+        """Acknowledge what is durable by now: the last of each partition. What has failed is refused after that: it
+        goes back to behind what was acknowledged."""
         durable: dict[DafkaPartition, _Written] = {}
+        failed: dict[DafkaPartition, LogFailure] = {}
         while self._written:
             written = self._written.popleft()
-            if written.log.given_up:
+            if written.log.given_up or written.partition in failed:
                 continue
             error = None if written.future is None else written.future.exception()
-            if isinstance(error, LogError):
-                self._refuse(written.partition, error, SYSTEM_CLOCK.monotonic_s())
+            if isinstance(error, PASSING):
+                failed[written.partition] = error
                 continue
             if error is not None:
                 raise error
@@ -108,10 +115,11 @@ class StoreWriter(Role):
             durable[written.partition] = written if before is None else written._replace(first=before.first)
         for partition in durable:
             self.failures.worked(partition)
-            self._logs.unreadable.worked(partition)
         with self._logs.lock:
             acks = [ack for one in durable.values() for ack in self._logs.state.durable(*one[:3])]
         self.send(acks)
+        for partition, error in failed.items():
+            self._refuse(partition, error, SYSTEM_CLOCK.monotonic_s())
 
     def _do(self, instructions: Iterable[object], now_s: float) -> None:
         done = list(instructions)
@@ -119,7 +127,7 @@ class StoreWriter(Role):
             if isinstance(one, Append):
                 try:
                     self._append(one, now_s)
-                except LogError as error:
+                except PASSING as error:
                     self._refuse(one.partition, error, now_s)
             elif isinstance(one, HaltPartition):
                 self.halted.append(one)
@@ -129,9 +137,16 @@ class StoreWriter(Role):
         partition, first, contents = append
         log = self._open_logs.get(partition)
         if log is None:
+            if (given_up := self._giving_back.get(partition)) is not None:
+                given_up.abort()
+                del self._giving_back[partition]
             log = self._open_logs[partition] = _OpenLog(*self._logs.open_writer(partition), now_s)
         log.used_s = now_s
         end = first + len(contents)
+        if 0 < log.next < first:
+            raise InconsistentLog(
+                f"log '{self._logs.name(partition)}' ends before record {log.next}, and {first - 1} was acknowledged"
+            )
         known = min(max(0, log.next - first), len(contents))
         future: Future[DlsnRange] | None = None
         if known < len(contents):
@@ -145,15 +160,18 @@ class StoreWriter(Role):
         else:
             future.add_done_callback(lambda _: self._wrote(written))
 
-    def _refuse(self, partition: DafkaPartition, error: LogError, now_s: float) -> None:
+    def _refuse(self, partition: DafkaPartition, error: LogFailure, now_s: float) -> None:
         """The log of that partition has failed. Raises what is none of that log alone."""
+        self.failures.failed(partition, error)
+        with self._logs.lock:
+            self._logs.state.refuse(partition, now_s + TRIED_AGAIN_S)
         log = self._open_logs.pop(partition, None)
         if log is not None:
             log.given_up = True
-            log.writer.abort()
-        self.failures.failed(partition, error)
-        with self._logs.lock:
-            self._logs.state.refuse(partition, now_s + _TRIED_AGAIN_S)
+            try:
+                log.writer.abort()
+            except PASSING:  # its lock is held for as long, and the session lives on
+                self._giving_back[partition] = log.writer
 
     def _wrote(self, written: _Written) -> None:
         self._written.append(written)

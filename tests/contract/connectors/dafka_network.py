@@ -47,9 +47,13 @@ class Network:
         self.producers[stream] = producer
         return stream
 
-    def source(self, **settings: Any) -> DafkaSource:
+    def source(self, forgets_after_s: float | None = None, **settings: Any) -> DafkaSource:
+        """One that forgets producers sooner than a user may say, where a test waits for that."""
         said = {"kind": "dafka", "topic": TOPIC, "beacon": self.beacon, **settings}
-        source = DafkaSource("in", DafkaSourceConfig.parse(said, source="a test"))
+        config = DafkaSourceConfig.parse(said, source="a test")
+        if forgets_after_s is not None:
+            config = config.model_copy(update={"forget_after_s": forgets_after_s})
+        source = DafkaSource("in", config)
         self.sources.append(source)
         self.opened.callback(source.close)
         return source

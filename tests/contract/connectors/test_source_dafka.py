@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import scribengin.connectors.dafka.source as source_module
+import scribengin.dafka.follower as follower_module
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.model import Position
 from scribengin.connectors.contract import PAYLOAD, PlannedRange, RoundLimits, SourceStreamReader, StartAt
+from scribengin.connectors.dafka.config import DafkaSourceConfig
 from scribengin.dafka import DafkaProducer, DafkaTower
 from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SourceMissing, SystemUnreachable
 from scribengin.log import LogNamespace
@@ -106,14 +110,14 @@ def test_a_producer_that_stays_away_is_done_with_and_goes_on_where_it_stands_whe
     stream = network.producer()
     gone = network.producers[stream]
     network.append(stream, numbered(0, 10))
-    source = network.settled(forget_after_s=1.0)
+    source = network.settled(forgets_after_s=1.0)
     [descriptor] = source.streams()
     with closing(source.open_reader(descriptor)) as reader:
         position = read_on(reader, {"sequence": 0}, 10)
         wait_until(lambda: source.goes_on(descriptor, position))
         gone.close(60)
         wait_until(lambda: reader.ended(position))
-        assert not source.goes_on(descriptor, position)
+        wait_until(lambda: not source.goes_on(descriptor, position))
         assert not reader.ended({"sequence": 9})
         assert source.goes_on(descriptor, {"sequence": 9})
     back = DafkaProducer(TOPIC, network.config, resume=(gone.partition.address, 10))
@@ -126,6 +130,46 @@ def test_a_producer_that_stays_away_is_done_with_and_goes_on_where_it_stands_whe
     never = network.settled(forget_after_s=None)
     with closing(never.open_reader(descriptor)) as reader:
         assert not reader.ended(position)
+
+
+def test_a_producer_that_is_not_heard_has_gone_only_once_its_reader_has_listened_for_long(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the task of a worker that alone does not hear it would end as soon as it is run again."""
+    network.store()
+    stream = network.producer()
+    network.append(stream, numbered(0, 10))
+    network.producers[stream].close(60)
+    source = network.settled(forget_after_s=600.0)
+    [descriptor] = source.streams()
+    clock = MovedClock()
+    monkeypatch.setattr(source_module, "SYSTEM_CLOCK", clock)
+    monkeypatch.setattr(follower_module, "SYSTEM_CLOCK", clock)
+    with closing(source.open_reader(descriptor)) as early:
+        assert not early.ended({"sequence": 10})
+        clock.ahead_s = 1000.0
+        assert early.ended({"sequence": 10})
+        with closing(source.open_reader(descriptor)) as late:
+            assert not late.ended({"sequence": 10})
+            clock.ahead_s = 2000.0
+            assert late.ended({"sequence": 10})
+
+
+class MovedClock:
+    """That of the system, so many seconds ahead."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s() + self.ahead_s
+
+
+@pytest.mark.parametrize("after_s", [0.5, 4.9])
+def test_a_silence_that_is_none_is_refused_in_a_line(after_s: float) -> None:
+    said = {"kind": "dafka", "topic": TOPIC, "forget_after_s": after_s}
+    with pytest.raises(ConfigInvalid, match=r"forget_after_s: .* is too low: 5 or more") as refused:
+        DafkaSourceConfig.parse(said, source="quiet.yaml")
+    assert "\n" not in str(refused.value)
 
 
 def test_latest_begins_behind_what_was_there(network: Network) -> None:
@@ -187,14 +231,14 @@ def test_where_retention_has_taken_all_whoever_begins_stands_behind_it_and_is_do
     network.producers[stream].close(60)
     [log] = network.logs.names()
     network.logs.truncate(log, network.logs.end_dlsn(log))
-    source = network.settled(forget_after_s=0.1)
+    source = network.settled(forgets_after_s=0.1)
     [descriptor] = source.streams()
     with closing(source.open_reader(descriptor)) as reader:
         assert reader.wait({"sequence": 0}, 60.0)
         assert reader.plan({"sequence": 0}, ALL) == PlannedRange({"sequence": 0}, {"sequence": 10}, 0, ())
         wait_until(lambda: reader.ended({"sequence": 10}))
         assert reader.lag({"sequence": 10}) == 0
-        assert not source.goes_on(descriptor, {"sequence": 10})
+        wait_until(lambda: not source.goes_on(descriptor, {"sequence": 10}))
 
 
 def test_nobody_there_is_one_line(network: Network) -> None:

@@ -119,7 +119,7 @@ def test_a_task_whose_producer_has_gone_ends_and_goes_on_where_it_stands_when_th
 ) -> None:
     with DafkaProducer(TOPIC, network) as gone:
         publish(cluster, gone, "gone", 100)
-    flow = from_dafka(cluster, network.beacon.model_dump(), forget_after_s=2.0)
+    flow = from_dafka(cluster, network.beacon.model_dump(), forget_after_s=5.0)
     flow.wait_until_delivered("gone")
     wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"}, timeout_s=120)
     before = rounds_of(flow)

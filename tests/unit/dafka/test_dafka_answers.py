@@ -10,8 +10,8 @@ import pytest
 from scribengin.dafka.state import DafkaPartition, ReadStored, Send
 from scribengin.dafka.store import AnswerFailed, FoundStored, StoredAnswers, StoredPartitions
 from scribengin.dafka.wire import DirectHead, Fetch, Truncated
-from scribengin.errors import DamagedEntry
-from scribengin.log import LogNamespace
+from scribengin.errors import DamagedEntry, LogBusy
+from scribengin.log import LogNamespace, LogReader
 from scribengin.testing.log_samples import bound_namespace, damage_segment
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryRegistry
@@ -192,4 +192,29 @@ def test_a_damaged_log_is_told_of_and_others_are_answered(logs: LogNamespace) ->
         assert isinstance(failed, AnswerFailed)
         assert (failed.to, failed.partition, type(failed.error)) == (ASKING, FLIGHTS, DamagedEntry)
         assert other in [(OTHER, 0, 10)]
+    answers.close()
+
+
+def test_a_reader_that_cannot_be_closed_ends_nothing(logs: LogNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for something else is answered, and so are all who ask later."""
+    answers = StoredAnswers(stored_in(logs))
+
+    def fails(_: LogReader) -> None:
+        raise LogBusy("its lock cannot be given back")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogReader, "close", fails)
+        answers.begin(asked(0, 10))
+        assert answers.begin(asked(50, 10)) is None  # closes the one of before
+        assert read(answers) == [(ASKING, 50, 60)]
+        answers.begin(asked(60, 10))
+        assert read(answers) == [(ASKING, 60, 70)]
+        answers.begin(asked(RECORDS, 10))  # nothing is there yet: it is closed when that is found
+        assert read(answers) == []
+        answers.begin(asked(0, 1))
+        assert read(answers, 1.0) == [(ASKING, 0, 1)]
+        answers.tick(9.0)
+    assert answers.readers == 0
+    answers.begin(asked(0, 10))
+    assert read(answers) == [(ASKING, 0, 10)]
     answers.close()

@@ -15,7 +15,6 @@ from scribengin_tools.rendering.text import note
 
 if TYPE_CHECKING:
     from scribengin.dafka import DafkaPartition
-    from scribengin.errors import LogError
 
 _LOOK_S = 0.5
 _TOLD_MAX = 5
@@ -91,7 +90,7 @@ def store(
         _until_ended(running.address, f"it keeps all topics in {namespace}; Ctrl-C ends it", check)
 
 
-def tell_failing(failing: Mapping[DafkaPartition, LogError], told: set[DafkaPartition]) -> None:
+def tell_failing(failing: Mapping[DafkaPartition, Exception], told: set[DafkaPartition]) -> None:
     """Say what fails of a store that is not `told` yet, which keeps what is. A few of them by name."""
     told.intersection_update(failing)
     new = [partition for partition in failing if partition not in told]
