@@ -213,6 +213,15 @@ def believes_to_have_all_before_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerState, "_other", other)
 
 
+def goes_on_behind_what_failed(patch: pytest.MonkeyPatch) -> None:
+    """A store whose log has failed wants what follows, and not again what could not be made durable."""
+
+    def refuse(self: Any, partition: DafkaPartition, until_s: float) -> None:
+        self._refused[partition] = until_s
+
+    patch.setattr(StoreState, "refuse", refuse)
+
+
 _STORES = "what is let go of, enough stores have"
 _ASKED = "gets what it has not asked for"
 _ORDER = "each record comes once, in order, as it was published"
@@ -237,4 +246,5 @@ DAFKA_MISTAKES: dict[Mistake, Told] = {
     hears_no_heads: Told(0, _ALL),
     keeps_what_a_reader_has_left: Told(3, _ORDER),
     believes_to_have_all_before_the_end: Told(3, _ALL),
+    goes_on_behind_what_failed: Told(1, _HOLE),
 }

@@ -174,6 +174,7 @@ def play_seed(seed: int) -> None:
         doubled=chosen.choice((0, 20)),
         late=chosen.choice((0, 50)),
         waiting_max=chosen.choice((0, 0, 3, 10)),
+        refused=random.Random(f"{seed}: what stores refuse").choice((0, 0, 0, 20)),  # no other draw is another for it
     )
     world = SplitWorld(seed=seed, faults=faults, acks_min=chosen.choice((1, 2)))
     play(world, [_drawn(chosen) for _ in range(chosen.randrange(10, 40))], act_or_split)

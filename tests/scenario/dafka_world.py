@@ -56,12 +56,14 @@ _ASKED_MAX = 10_000
 @dataclass
 class Faults:
     """What the network does to a message: so many of a hundred are lost, doubled, or late. While `waiting_max` from one
-    role to another wait (0: no limit), those that come are lost, as beyond a high watermark."""
+    role to another wait (0: no limit), those that come are lost, as beyond a high watermark. `refused` of a hundred
+    appends fail, half of them written all the same."""
 
     lost: int = 0
     doubled: int = 0
     late: int = 0
     waiting_max: int = 0
+    refused: int = 0
 
 
 @dataclass
@@ -98,6 +100,8 @@ class World:
     asked: dict[tuple[str, DafkaPartition], set[int]] = field(default_factory=dict)
     stands: dict[tuple[str, DafkaPartition], int] = field(default_factory=dict)
     """Where readers of followers stand."""
+    refused: set[tuple[str, DafkaPartition]] = field(default_factory=set)
+    """Partitions of which a store's append has failed."""
     halted: list[tuple[str, HaltPartition]] = field(default_factory=list)
     sent: list[tuple[str, Message]] = field(default_factory=list)
     _wire: list[tuple[str, str, list[bytes]]] = field(default_factory=list)
@@ -290,9 +294,7 @@ class World:
                 case Deliver(partition, sequence, contents):
                     self.got[name][partition] += enumerate(contents, sequence)
                 case Append(partition, sequence, contents):
-                    store = name[:-1]
-                    self._write(store, partition, sequence, contents)
-                    self._do(name, self.stores[store].durable(partition, sequence, sequence + len(contents)))
+                    self._append(name, partition, sequence, contents)
                 case ReadStored(to, partition, sequence, records):
                     self._read(name, to, partition, range(sequence, sequence + records))
                 case HaltPartition():
@@ -308,6 +310,22 @@ class World:
                 asked = self.asked.get((message.to, DafkaPartition(message.subject, message.address)), set())
                 got = range(message.sequence, message.sequence + len(message.contents))
                 assert asked.issuperset(got), f"{message.to} gets what it has not asked for"
+
+    def _append(self, name: str, partition: DafkaPartition, sequence: int, contents: list[bytes]) -> None:
+        """As a store's writer: what an append that failed has written all the same is passed over."""
+        store, end = name[:-1], sequence + len(contents)
+        fails = self._happens(self.faults.refused)
+        if not fails or self._happens(50):
+            known = 0
+            if (store, partition) in self.refused:
+                known = min(max(0, self.written[store].get(partition, sequence) - sequence), len(contents))
+            if known < len(contents):
+                self._write(store, partition, sequence + known, contents[known:])
+        if fails:
+            self.refused.add((store, partition))
+            self.stores[store].refuse(partition, self.now_s + 2.0)
+        else:
+            self._do(name, self.stores[store].durable(partition, sequence, end))
 
     def _write(self, store: str, partition: DafkaPartition, sequence: int, contents: list[bytes]) -> None:
         kept, ends = self.disks[store].setdefault(partition, {}), self.written[store]
