@@ -19,9 +19,9 @@ from scribengin.spark.stateful.query_log import QueryDirectory
 TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
 _MAP_KEY = "user_map_key"
+# What Spark raises where a checkpoint, or what its metadata names by whole paths, is somewhere else by now.
 _NO_FILE = "FileNotFoundException"
 _NO_BATCH = "StataDataSourceCommittedBatchUnavailable"
-"""What Spark raises where a checkpoint, or what its metadata names by whole paths, is somewhere else by now."""
 STATE_STORE = "spark.sql.streaming.stateStore"
 STORED_AS = {
     # On disk: else state is in the heap.
