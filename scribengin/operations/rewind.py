@@ -105,9 +105,7 @@ class Rewind:
                 "rewound"
             )
         if self._state is not None:
-            tree_file_system(
-                checkpoint_root(self._state)
-            )  # what cannot be opened here is refused before anything moves
+            tree_file_system(checkpoint_root(self._state))  # else it would be refused when all has moved
         if source is not None and source not in config.sources:
             raise ConfigInvalid(
                 f"dataflow '{view.dataflow}' has no source '{source}' (it has {', '.join(config.sources)})"

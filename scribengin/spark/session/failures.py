@@ -57,10 +57,7 @@ class Cause:
 
 def failure(error: Exception, doing: str) -> TransformationFailed | SparkUnavailable:
     """What to raise, `from error`, for one of SPARK_ERRORS that came up while `doing` something."""
-    try:
-        causes = list(causes_behind(error))
-    except (Py4JError, OSError):  # asked what happened, the JVM does not answer
-        causes = []
+    causes = told_causes(error)
     if not causes and isinstance(error, PySparkException):  # PySpark's own, from before anything reached the JVM
         return SparkUnavailable(f"Spark failed while {doing}: {one_line(error)}")
     return cause_of(causes, doing)
@@ -101,8 +98,13 @@ def one_line(error: BaseException) -> str:
 
 def java_kinds(error: Exception) -> list[str]:
     """The classes of the Java exceptions behind one of SPARK_ERRORS, without their packages, outermost first."""
+    return [cause.kind for cause in told_causes(error)]
+
+
+def told_causes(error: Exception) -> list[Cause]:
+    """As `causes_behind`; none where the JVM, asked what happened, does not answer."""
     try:
-        return [cause.kind for cause in causes_behind(error)]
+        return list(causes_behind(error))
     except (Py4JError, OSError):
         return []
 

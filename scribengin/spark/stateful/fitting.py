@@ -36,11 +36,12 @@ def refuse_unfitting(
     frame: DataFrame, operators: Sequence[StateOperator], task: str, directory: QueryDirectory
 ) -> None:
     """Raises CheckpointMismatch if the checkpoint in `directory` has the state of other operators, or has it by other
-    keys or values; TransformationFailed or SparkUnavailable if that cannot be found out. Changes nothing there.
+    keys or values, or lacks a file; DataflowBusy while it is moved to its next owner; TransformationFailed,
+    SparkUnavailable or SystemUnreachable if that cannot be found out. Changes nothing there.
 
     Each operator is compared alone: as if all others were as they are now, so that no other is found wanting.
     """
-    stores = StoredState(directory.url, frame.sparkSession).stores()
+    stores = StoredState(directory, frame.sparkSession).stores()
     if not stores:  # no batch is done yet
         return
     activate(frame.sparkSession)

@@ -10,16 +10,18 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, struct, to_json
 from pyspark.sql.types import StructType
 
-from scribengin.errors import ConfigInvalid, DataflowBusy, ScribenginError
-from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_kinds
+from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowBusy, DataflowError, ScribenginError
+from scribengin.spark.session.failures import SPARK_ERRORS, Cause, failure, told_causes
 from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
+from scribengin.spark.stateful.query_log import QueryDirectory
 
 TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
 _MAP_KEY = "user_map_key"
-_MOVED = frozenset({"FileNotFoundException", "StataDataSourceCommittedBatchUnavailable"})
-"""What Spark raises where a checkpoint, or what its metadata names by whole paths, is somewhere else by now."""
+# What Spark raises where a checkpoint, or what its metadata names by whole paths, is somewhere else by now.
+_NO_FILE = "FileNotFoundException"
+_NO_BATCH = "StataDataSourceCommittedBatchUnavailable"
 STATE_STORE = "spark.sql.streaming.stateStore"
 STORED_AS = {
     # On disk: else state is in the heap.
@@ -58,20 +60,19 @@ class StateRow:
 
 
 class StoredState:
-    """The state in the checkpoint `directory`, a URL, through a session beside the given one."""
+    """The state in the checkpoint `directory`, through a session beside the given one."""
 
-    def __init__(self, directory: str, session: SparkSession) -> None:
+    def __init__(self, directory: QueryDirectory, session: SparkSession) -> None:
         self._directory = directory
         self._session = session_beside(session, STORED_AS)
-        self._doing = f"reading the state in {directory.removeprefix('file:')}"
 
     def stores(self) -> list[StateStore]:
         """All of them, by operator; none before a batch is done. Raises DataflowBusy while the checkpoint is moved to
-        its next owner, or was moved, and that one ended before it had named its files anew; TransformationFailed and
-        SparkUnavailable."""
+        its next owner, or was moved, and that one ended before it had named its files anew; CheckpointMismatch where
+        a file is gone; TransformationFailed, SparkUnavailable and SystemUnreachable."""
         try:
             activate(self._session)
-            rows = self._session.read.format("state-metadata").load(self._directory).collect()
+            rows = self._session.read.format("state-metadata").load(self._directory.url).collect()
         except SPARK_ERRORS as error:
             raise self._failure(error) from error
         operators = {row.operatorId: row.operatorName for row in rows}
@@ -85,19 +86,37 @@ class StoredState:
         try:
             activate(self._session)
             reader = self._session.read.format("statestore").option("operatorId", store.number)
-            frame = reader.option(*_chosen(store)).load(self._directory)
+            frame = reader.option(*_chosen(store)).load(self._directory.url)
             chosen = _with_key(frame, store, key).select("partition_id", to_json("key"), to_json(_value(frame)))
             return [StateRow(*row) for row in chosen.limit(rows_max).collect()]
         except SPARK_ERRORS as error:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> ScribenginError:
-        if _MOVED.isdisjoint(java_kinds(error)):
-            return failure(error, self._doing)
-        return DataflowBusy(
-            f"{self._doing}: its task is being taken over, or whoever took it over ended in the middle of that: ask "
-            "again once it runs"
+        missing = unfound(told_causes(error), self._directory)
+        return failure(error, _doing(self._directory)) if missing is None else missing
+
+
+def unfound(causes: Sequence[Cause], directory: QueryDirectory) -> DataflowError | None:
+    """What to raise where Spark has not found what it was to read of that checkpoint; None: it failed for another
+    reason. A file that is missing below a checkpoint that is where it was is missing. Raises SystemUnreachable."""
+    files = [cause for cause in causes if cause.kind == _NO_FILE]
+    if not files and all(cause.kind != _NO_BATCH for cause in causes):
+        return None
+    here = f"{directory.path}/"
+    if files and here in files[-1].message and directory.files.is_directory(directory.path):
+        return CheckpointMismatch(
+            f"{_doing(directory)}: {files[-1].line}: ask again, and if it is still missing, bring the checkpoint back "
+            "as it was"
         )
+    return DataflowBusy(
+        f"{_doing(directory)}: its task is being taken over, or whoever took it over ended in the middle of that: ask "
+        "again once it runs"
+    )
+
+
+def _doing(directory: QueryDirectory) -> str:
+    return f"reading the state in {directory}"
 
 
 def _stores_of(row: Row, operator: str) -> Iterator[StateStore]:

@@ -73,8 +73,8 @@ class StatefulTransformation:
 
     def check(self, kept: Mapping[str, QueryDirectory] | None = None) -> CheckedPlan:
         """Build it and look at the plan, and whether it fits what tasks have `kept`: the directory of each one's query.
-        Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, CheckpointMismatch,
-        SparkUnavailable, TransformationFailed."""
+        Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, SparkUnavailable,
+        TransformationFailed, and as `refuse_unfitting`."""
         built, unioned, operators = self._built(self._new_directory())
         for task, directory in (kept or {}).items():
             refuse_unfitting(unioned.frame, operators, task, directory)

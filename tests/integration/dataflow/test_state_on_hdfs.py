@@ -108,7 +108,7 @@ def what_is_kept_is_read_and_compared(flow: StateFlow, module: Path) -> None:
     """While its query is at work."""
     directory = kept(flow)
     assert directory.url.startswith("hdfs://")
-    stored = StoredState(directory.url, flow.spark)
+    stored = StoredState(directory, flow.spark)
     kinds = {store.name: store for store in stored.stores()}
     assert set(kinds) == {"sums", TIMERS}
     [row] = stored.rows(kinds["sums"], {"who": "a"}, 9)

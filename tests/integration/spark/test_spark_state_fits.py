@@ -105,7 +105,7 @@ def test_a_processor_is_compared_variable_by_variable_and_read(
         with pytest.raises(CheckpointMismatch, match=told):
             check_function(flow, tmp_path / "frames.py", changed)
     assert _files(query) == before
-    stored = StoredState(str(query), spark)
+    stored = StoredState(directory_of(query), spark)
     kept = {(store.operator, store.name): store for store in stored.stores()}
     assert set(kept) == {("aggregate", "default"), *(("processor", name) for name in ("kept", "rows", TIMERS))}
     of_a = {name: stored.rows(kept["processor", name], {"who": "a"}, 9) for name in ("kept", "rows", TIMERS)}
@@ -115,12 +115,18 @@ def test_a_processor_is_compared_variable_by_variable_and_read(
         "rows": ['{"second":31,"n":4}'],
         TIMERS: ['{"expiration_timestamp_ms":40000}'],
     }
-    moved = StoredState(str(query.rename(tmp_path / "moved")), spark)  # as by an owner who came no further than that
+    elsewhere = query.rename(tmp_path / "moved")
+    moved = StoredState(directory_of(elsewhere), spark)  # as by an owner who came no further than that
     assert {(store.operator, store.name) for store in moved.stores()} == set(kept)
     for state in (moved, stored):
         with pytest.raises(DataflowBusy, match="its task is being taken over, or whoever") as refused:
             state.rows(kept["processor", "kept"], {"who": "a"}, 9)
         assert "\n" not in str(refused.value)
+    elsewhere.rename(query)
+    for schema in query.glob(f"state/{kept['processor', 'kept'].number}/_stateSchema/*/*"):
+        schema.unlink()
+    with pytest.raises(CheckpointMismatch, match=f"FileNotFoundException: .*{query}/.*_stateSchema/.*: ask again, and"):
+        stored.rows(kept["processor", "kept"], {"who": "a"}, 9)
 
 
 def test_where_nothing_is_kept_yet_everything_fits(
@@ -133,7 +139,7 @@ def check(flow: StateFlow, sql: str, query: Path) -> None:
     flow.config = flow.config.model_copy(update={"sql": sql})
     with flow.open() as resources:
         spec = resources.transformation_spec()
-        StatefulTransformation.load(spec, flow.spark).check({"task-0": kept(query)})
+        StatefulTransformation.load(spec, flow.spark).check({"task-0": directory_of(query)})
 
 
 def check_function(flow: StateFlow, module: Path, text: str) -> None:
@@ -143,7 +149,7 @@ def check_function(flow: StateFlow, module: Path, text: str) -> None:
     try:
         with flow.open() as resources:
             spec = resources.transformation_spec()
-            StatefulTransformation.load(spec, flow.spark).check({"task-0": kept(flow.query_directory)})
+            StatefulTransformation.load(spec, flow.spark).check({"task-0": directory_of(flow.query_directory)})
     finally:
         module.write_text(before)
 
@@ -152,5 +158,5 @@ def _files(directory: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
 
 
-def kept(query: Path) -> QueryDirectory:
+def directory_of(query: Path) -> QueryDirectory:
     return QueryDirectory(LocalFileSystem(), str(query))

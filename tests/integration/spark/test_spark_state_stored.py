@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scribengin.errors import ConfigInvalid
+from scribengin.filesystems.local import LocalFileSystem
+from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin.spark.stateful.stored import StateStore, StoredState
 from scribengin_registry.contract import Registry
 from scribengin_tools.rendering.stored_state import chosen_store
@@ -23,7 +25,7 @@ MEETINGS = (
 
 
 def stored(flow: StateFlow) -> StoredState:
-    return StoredState(str(flow.query_directory), flow.spark)
+    return StoredState(QueryDirectory(LocalFileSystem(), str(flow.query_directory)), flow.spark)
 
 
 def test_what_is_kept_is_read_while_the_query_goes_on(
@@ -66,7 +68,7 @@ def test_a_join_has_stores_of_both_sides(memory_registry: Registry, spark: Spark
 
 
 def test_where_no_batch_is_done_there_is_nothing_and_nothing_is_made(spark: SparkSession, tmp_path: Path) -> None:
-    assert StoredState(str(tmp_path / "none"), spark).stores() == []
+    assert StoredState(QueryDirectory(LocalFileSystem(), str(tmp_path / "none")), spark).stores() == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,7 @@ StoreOfTask = tuple[str, StateStore]
 def stored_state(tasks: Sequence[TaskState]) -> list[StoreOfTask]:
     """All stores of these tasks. Raises as `StoredState`."""
     with runtime.brief_session(_NAME) as session:
-        return [(one.task, store) for one in tasks for store in StoredState(one.directory.url, session).stores()]
+        return [(one.task, store) for one in tasks for store in StoredState(one.directory, session).stores()]
 
 
 def stored_rows(
@@ -28,7 +28,7 @@ def stored_rows(
     found = []
     with runtime.brief_session(_NAME) as session:
         for one in tasks:
-            state = StoredState(one.directory.url, session)
+            state = StoredState(one.directory, session)
             chosen = chosen_store(state.stores(), operator, store)
             found += [(one.task, row) for row in state.rows(chosen, key, rows_max)]
     return found
