@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import pyarrow as pa
@@ -175,12 +176,14 @@ def keep_alive_entry(txid: int, payload: bytes = b"keepalive") -> EncodedEntry:
 
 def _hidden_entry(payload: bytes, txid: int) -> EncodedEntry:
     """What a record does not say is made once: a group of records from senders begins with such an entry."""
-    columns = [pa.array([txid], pa.int64()), *_HIDDEN, pa.array([payload], pa.binary())]
+    columns = [pa.array([txid], pa.int64()), *_hidden_columns(), pa.array([payload], pa.binary())]
     return encode(pa.RecordBatch.from_arrays(columns, schema=BODY_SCHEMA))
 
 
-_HIDDEN = (pa.array([0], pa.uint16()), pa.nulls(1, pa.string()), pa.nulls(1, pa.binary()))
-"""Type, channel and key of one record that has none."""
+@cache
+def _hidden_columns() -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Type, channel and key of one record that has none. Not made at import: pyarrow's first array imports pandas."""
+    return (pa.array([0], pa.uint16()), pa.nulls(1, pa.string()), pa.nulls(1, pa.binary()))
 
 
 def encoded_entries(body: pa.RecordBatch, config: LogConfig) -> list[EncodedEntry]:
