@@ -45,7 +45,7 @@ from scribengin.proxy.reading.segments import SegmentReads
 from scribengin.proxy.state.access import ANYBODY, AccessRules, Caller
 from scribengin.proxy.state.balance import HandOver, LoadMeter, LogLoad
 from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, TakeLog, next_step
-from scribengin.proxy.state.rates import RateMeter, TooMuch, admit
+from scribengin.proxy.state.rates import RateMeter, TooMuch, admit, give_back
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
 from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, decode_bundle
 from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
@@ -205,6 +205,8 @@ class ProxyService(ClosedAtExit):
                 return self._submit(log, writer, request, turn_s=max(0.0, until_s - self._clock.monotonic_s()))
             except ScribenginError as error:
                 if isinstance(error, LogBusy) or _has_ended(writer, error):
+                    with self._lock:  # it counts when it comes by itself
+                        give_back((log.rates, self._rates), request.records.num_rows, request.records.nbytes)
                     return None
                 raise
 

@@ -10,6 +10,8 @@ PASSING = (LogError, RegistryUnreachable, OutcomeUnknown, SessionLost)
 """What may be over when the log is tried again. Also a registry that does not answer: it may a little later."""
 TRIED_AGAIN_S = 2.0
 """A log that has failed is left alone for so long."""
+REST_OF_WAITS = 10
+"""And this many times as long as a registry was waited for that did not answer: all other logs wait for that, too."""
 LogFailure = LogError | RegistryError
 _OF_ALL_LOGS = (LogClosed, NamespaceNotBound, StoreNotMounted)
 """Of the namespace: no log of it can be used."""

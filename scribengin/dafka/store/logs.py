@@ -6,11 +6,13 @@ import math
 import threading
 from urllib.parse import quote, unquote
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.role import new_address
 from scribengin.dafka.state import DafkaPartition, StoredRange, StoreState
-from scribengin.dafka.store.failures import PASSING, TRIED_AGAIN_S, LogFailures
+from scribengin.dafka.store.failures import PASSING, REST_OF_WAITS, TRIED_AGAIN_S, LogFailures
 from scribengin.errors import DamagedEntry, LogNotFound
 from scribengin.log import LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
+from scribengin_registry.errors import RegistryError
 
 
 class StoredPartitions:
@@ -41,7 +43,8 @@ class StoredPartitions:
         unreadable = self.unreadable.failing
         if not unreadable or (self._look_again_s is not None and now_s < self._look_again_s):
             return
-        self._look_again_s = now_s + TRIED_AGAIN_S
+        begun_s = SYSTEM_CLOCK.monotonic_s()
+        waited_s = 0.0
         for partition in unreadable:
             try:
                 stored = self._range(self.name(partition))
@@ -49,10 +52,14 @@ class StoredPartitions:
                 stored = StoredRange(0, 0)
             except PASSING as error:
                 self.unreadable.failed(partition, error)
+                if isinstance(error, RegistryError):  # it does not answer about the others either
+                    waited_s = SYSTEM_CLOCK.monotonic_s() - begun_s
+                    break
                 continue
             with self.lock:
                 self.state.found(partition, stored)
             self.unreadable.worked(partition)
+        self._look_again_s = now_s + TRIED_AGAIN_S + REST_OF_WAITS * waited_s
 
     def open_writer(self, partition: DafkaPartition) -> tuple[LogWriter, int]:
         """The writer of a partition's log, which is made if it is not there, and the sequence that comes next in it:

@@ -16,7 +16,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition
-from scribengin.dafka.store.failures import PASSING, TRIED_AGAIN_S, LogFailure, LogFailures
+from scribengin.dafka.store.failures import PASSING, REST_OF_WAITS, TRIED_AGAIN_S, LogFailure, LogFailures
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.wire import Message
 from scribengin.errors import InconsistentLog
@@ -57,6 +57,7 @@ class StoreWriter(Role):
         self._open_logs: dict[DafkaPartition, _OpenLog] = {}
         self._giving_back: dict[DafkaPartition, LogWriter] = {}
         """Writers that were given up, whose locks could not be given back yet."""
+        self._give_back_s = 0.0
         self._written: deque[_Written] = deque()
         state = logs.state
         super().__init__("store", state.writer, config, state.writer_prefixes(), hears=False, by_peer=False)
@@ -95,6 +96,21 @@ class StoreWriter(Role):
                     self._refuse(partition, error, now_s)
                 else:
                     del self._open_logs[partition]
+        self._give_back(now_s)
+
+    def _give_back(self, now_s: float) -> None:
+        """Try now and then to give the locks back of logs that were given up: nothing may ever come for them again."""
+        if not self._giving_back or now_s < self._give_back_s:
+            return
+        begun_s = SYSTEM_CLOCK.monotonic_s()
+        for partition, given_up in list(self._giving_back.items()):
+            try:
+                given_up.abort()
+            except PASSING:  # nor does the registry answer about the others
+                break
+            del self._giving_back[partition]
+            self.failures.worked(partition)
+        self._give_back_s = now_s + TRIED_AGAIN_S + REST_OF_WAITS * (SYSTEM_CLOCK.monotonic_s() - begun_s)
 
     def on_wake(self) -> None:
         """Acknowledge what is durable by now: the last of each partition. What has failed is refused after that: it

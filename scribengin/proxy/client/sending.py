@@ -21,6 +21,7 @@ from scribengin.errors import (
     LogClosed,
     LogError,
     LogNotFound,
+    OverCapacity,
     WrittenTooFast,
 )
 from scribengin.log.write.results import SlotRange
@@ -74,16 +75,17 @@ class LogSender:
             return not self._writers
 
     def submit(self, unit: Unit) -> None:
-        """Queue it. The caller holds the lock, and has found room."""
+        """Queue it. The caller holds the lock, and has found room. Raises what the system does that has no thread."""
+        if self._thread is None:
+            thread = background(f"proxied-sender {self._log}", self._run)
+            thread.start()
+            self._thread = thread
         self._queue.append(unit)
         unit.owner.pending_units += 1
         unit.owner.pending_bytes += unit.held_bytes
         if self._idle:
             self._idle = False
             self._work.notify_all()
-        elif self._thread is None:
-            self._thread = background(f"proxied-sender {self._log}", self._run)
-            self._thread.start()
 
     def wait_for_room(self, share: WriterShare, bytes_max: int) -> None:
         """Wait until the writer has less under way, or has ended. The caller holds the lock. Raises LogError in a
@@ -147,7 +149,7 @@ class LogSender:
             case NotSent(error) if len(units) > 1 and not isinstance(error, _OF_ALL):
                 self._split(units)
             case NotSent(error):
-                self._refused(units, error)
+                self._refused([*units, *self._no_better(error)], error)
             case Lost(error):
                 self._lost(units, error)
 
@@ -212,6 +214,17 @@ class LogSender:
             self._queue.extendleft(reversed(units))
             half = len(units) // 2
             self._sizes.extendleft((len(units) - half, half))
+
+    def _no_better(self, error: BaseException) -> list[Unit]:
+        """What was refused together with a record for which a log has no room, when that was sent by itself: others
+        use the room up, so the rest would come back one by one. What goes with it is under way with it."""
+        if not isinstance(error, OverCapacity) or isinstance(error, _OF_ALL):
+            return []
+        with self.lock:
+            rest = [self._queue.popleft() for _ in range(min(sum(self._sizes), len(self._queue)))]
+            self._sizes.clear()
+            self._sending.extend(rest)
+        return rest
 
     def _refused(self, units: list[Unit], error: BaseException) -> None:
         """They are not in the log, and neither is what follows of their batches."""

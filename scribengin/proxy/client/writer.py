@@ -9,7 +9,7 @@ from typing import Literal, TypeVar, overload
 import pyarrow as pa
 
 from scribengin.base.closing import ClosedOrAborted
-from scribengin.errors import EndOfStream, LogClosed, LogError
+from scribengin.errors import EndOfStream, LogClosed, LogError, ScribenginError
 from scribengin.log import DLSN, BulkResult, DlsnRange, LogConfig
 from scribengin.log.format.records import TXID_NONE, Record, atomic_entry, body_of_batch, check_record, frozen, pieces
 from scribengin.log.write.results import Ack, BulkAck, PartialAck, split_refused
@@ -44,8 +44,8 @@ class ProxiedWriter(ClosedOrAborted):
     TransactionIdOutOfOrder against records of other clients, OverCapacity, EndOfStream, LogNotFound. Staged rounds need
     the log itself.
 
-    A callback of one of its futures must not write to, or flush, any writer that the client has of this log: all of
-    them share the thread that it runs on. A call that would wait for that raises LogError. Hand the work to a thread
+    A callback of one of its futures must not write to, flush or close any writer that the client has of this log: all
+    of them share the thread that it runs on. A call that would wait for that raises LogError. Hand the work to a thread
     of your own, as through a queue.
     """
 
@@ -174,8 +174,14 @@ class ProxiedWriter(ClosedOrAborted):
         size_max = body.nbytes if atomic else self._delivery.config.request_bytes_max
         parts = list(pieces(body, size_max))
         for part in parts:
-            size = part.nbytes
-            self._submit(BatchPart(self._share, part, txids, ack, part is parts[-1], atomic, size))
+            unit = BatchPart(self._share, part, txids, ack, part is parts[-1], atomic, part.nbytes)
+            try:
+                self._submit(unit)
+            except ScribenginError as error:
+                if part is parts[0]:
+                    raise
+                ack.fail(error)  # some of the batch is on its way, and its future says what becomes of the rest
+                break
         if txids:
             self._last_txid = max(self._last_txid, body.column(0)[-1].as_py())
         return ack.future

@@ -24,7 +24,7 @@ class _Bucket:
         return self._held >= self._rate_s
 
     def add(self, amount: int) -> None:
-        self._held += amount
+        self._held = max(0.0, self._held + amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,11 @@ class RateMeter:
         self._warned = over
         return tuple(sorted(new))
 
+    def give_back(self, amounts: tuple[int, int]) -> None:
+        """Count so many records and bytes no longer."""
+        for bucket, column in (*self._soft.values(), *self._hard.values()):
+            bucket.add(-amounts[column])
+
 
 def admit(meters: Sequence[RateMeter], records: int, size_bytes: int, now_s: float) -> Admitted | TooMuch:
     """Whether a request is within all of them. What is refused counts for none."""
@@ -75,6 +80,12 @@ def admit(meters: Sequence[RateMeter], records: int, size_bytes: int, now_s: flo
             meter.requests_refused += 1
             return TooMuch(of)
     return Admitted(tuple(of for meter in meters for of in meter.add((records, size_bytes), now_s)))
+
+
+def give_back(meters: Sequence[RateMeter], records: int, size_bytes: int) -> None:
+    """What was admitted was not written after all."""
+    for meter in meters:
+        meter.give_back((records, size_bytes))
 
 
 def _buckets(of: str, records_s: int | None, bytes_s: int | None) -> dict[str, tuple[_Bucket, int]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import scribengin.proxy.service as proxy_service
-from scribengin.errors import AccessDenied, CallerUnknown, LogBusy, MessageInvalid, OverCapacity
+from scribengin.errors import AccessDenied, CallerUnknown, LogBusy, MessageInvalid, WrittenTooFast
 from scribengin.log import DLSN, LogConfig
 from scribengin.log.format.entry import EncodedEntry
 from scribengin.log.format.records import Record, body_of_records
@@ -77,13 +77,13 @@ def test_each_request_of_a_bundle_has_its_own_answer(place: ProxiedPlace) -> Non
     )
     assert isinstance(found[0], Written)
     assert isinstance(found[1], Refused)
-    assert isinstance(found[1].error, OverCapacity)
+    assert isinstance(found[1].error, WrittenTooFast)
     assert found[2] is None, "the proxy would have to take it first"
     assert isinstance(found[3], TryAgain)
     assert isinstance(found[3].why, MessageInvalid)
     assert found[4] is None
     assert isinstance(found[5], Refused), "a second's worth came with the first request of that log"
-    assert isinstance(found[5].error, OverCapacity)
+    assert isinstance(found[5].error, WrittenTooFast)
     assert payloads_read(namespace, "served") == [b"1"]
     assert payloads_read(namespace, "new") == []
 
@@ -155,9 +155,11 @@ def test_logs_that_have_stalled_do_not_stall_the_others_of_their_client(
 
 
 def test_a_bundle_does_not_wait_for_a_log_without_room(place: ProxiedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is sent alone for counts once against a rate: the second request would fill that for ten seconds."""
+    other = bytes(100_000)
     monkeypatch.setattr(proxy_service, "_TOGETHER_S", 0.1)
     namespace = place.bound("full", config=LogConfig(pending_bytes_max=1024))
-    server = place.start()
+    server = place.start(log_rates={"bytes_s_hard": 10_000})
     place.client().open_writer("full").close()
     disk = StalledDisk(server, "full")
     try:
@@ -165,13 +167,13 @@ def test_a_bundle_does_not_wait_for_a_log_without_room(place: ProxiedPlace, monk
         assert isinstance(begun, TryAgain)
         assert isinstance(begun.why, LogBusy)
         assert begun.maybe_written, "it may be refused when it is sent again, and be in the log all the same"
-        assert answers(server, request("full", b"other", sender=b"other")) == [None]
+        assert answers(server, request("full", other, sender=b"other")) == [None]
     finally:
         disk.goes_on()
-    for sender, payload in ((b"sender", bytes(2000)), (b"other", b"other")):
+    for sender, payload in ((b"sender", bytes(2000)), (b"other", other)):
         alone = server.service.answer("write", pa.py_buffer(request("full", payload, sender=sender)))
         assert isinstance(alone, Written)
-    assert payloads_read(namespace, "full") == [bytes(2000), b"other"]
+    assert payloads_read(namespace, "full") == [bytes(2000), other]
 
 
 def test_a_log_that_took_long_to_take_has_the_whole_time_for_its_records(place: ProxiedPlace) -> None:

@@ -114,7 +114,7 @@ def test_what_is_durable_before_a_failure_that_is_seen_with_it_is_not_wanted_aga
     writer.publish(9, 10, later_s)
     [fetch] = writer.fetched
     assert (fetch.sequence, fetch.records) == (8, 1)
-    assert producer.message(fetch, "the store") or list(producer.answers(10))
+    assert [*producer.message(fetch, "the store"), *producer.answers(10)], "it keeps that one"
     writer.publish(8, 10, later_s)
     writer.all_written(1)
     assert writer.acknowledged[-1] == 9
@@ -154,6 +154,50 @@ def test_a_lock_that_cannot_be_given_back_yet_is_given_back_before_the_log_is_op
     writer.publish(5, 10, 2 * 10.0**9)
     writer.all_written(1)
     assert writer.acknowledged == [4, 9]
+
+
+@pytest.mark.parametrize("error", REGISTRY_ERRORS, ids=lambda error: type(error).__name__)
+def test_a_lock_is_given_back_though_nothing_more_comes_for_its_log(
+    writer: StillWriter, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch, error: RegistryError
+) -> None:
+    """The registry was away when the log had been idle for long."""
+    writer.publish(0, 5)
+    writer.all_written(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(LogWriter, "close", raising(error))
+        patch.setattr(LogWriter, "abort", raising(error))
+        writer.on_tick(1_000.0)
+        assert writer.failures.failing == {FLIGHTS: error}
+    writer.on_tick(10.0**9)
+    assert writer.failures.failing == {}
+    logs.open_writer(writer._logs.name(FLIGHTS), timeout_s=0).close()
+
+
+def test_a_registry_that_is_away_is_asked_about_one_log_at_a_time(
+    logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer is waited for, and with it all other logs."""
+    before = still_writer(logs)
+    for subject in ("a", "b", "c"):
+        before.on_messages([LiveRecord(subject, PRODUCER, subject, 0, b"0")], "", 0.0)
+    before.all_written(3)
+    release(before)
+    asked: list[str] = []
+
+    def away(name: str, *_: object) -> None:
+        asked.append(name)
+        raise RegistryUnreachable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(logs, "open_reader", away)
+        writer = still_writer(logs)
+        asked.clear()
+        writer.on_tick(1_000.0)
+        assert len(asked) == 1
+        assert len(writer._logs.unreadable.failing) == 3
+    writer.on_tick(10.0**9)
+    assert writer._logs.unreadable.failing == {}
+    release(writer)
 
 
 def raising(error: Exception) -> object:

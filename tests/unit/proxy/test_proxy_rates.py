@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.proxy.config import RateConfig
-from scribengin.proxy.state.rates import Admitted, RateMeter, TooMuch, admit
+from scribengin.proxy.state.rates import Admitted, RateMeter, TooMuch, admit, give_back
 
 
 def test_without_limits_all_is_taken() -> None:
@@ -48,3 +48,15 @@ def test_over_time_no_more_is_taken_than_the_rate_and_two_requests(steps: list[t
         now_s += pause_s
         taken += records * isinstance(admit((meter,), records, 0, now_s), Admitted)
     assert taken <= 10 * now_s + 10 + 30
+
+
+def test_what_was_not_written_after_all_counts_for_nothing() -> None:
+    meter = RateMeter(RateConfig(records_s_hard=10), "log 'a'")
+    assert admit((meter,), 25, 25, 0.0) == Admitted()
+    give_back((meter,), 25, 25)
+    assert admit((meter,), 1, 1, 0.0) == Admitted()
+    give_back((meter,), 25, 25)  # what has drained meanwhile is not given back twice
+    assert [admit((meter,), 10, 1, 1.0), admit((meter,), 1, 1, 1.0)] == [
+        Admitted(),
+        TooMuch("log 'a': 10 records a second"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import cast
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from scribengin.errors import (
 from scribengin.log import DLSN, LogConfig
 from scribengin.log.write.results import SlotRange
 from scribengin.proxy import ProxiedWriter, ProxyClientConfig
+from scribengin.proxy.client import sending
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.sending import LogSenders
 from scribengin.proxy.state.resend import Lost, NotSent, SenderState, Sent
@@ -29,6 +31,7 @@ from scribengin.testing.log_samples import payload_batch
 from scribengin.testing.waiting import wait_until
 
 LOG = "flights"
+MIB = 1024 * 1024
 
 
 class Proxy:
@@ -136,6 +139,56 @@ def test_what_is_too_many_at_once_for_the_log_is_written_in_parts(place: Place) 
     assert places == sorted(places)
     written = [payload for request in place.proxy.requests if len(request) <= 10 for payload in request]
     assert written == [b"first", *(b"%d" % n for n in range(50))]
+
+
+def test_what_the_log_has_no_room_for_is_refused_in_a_few_requests(place: Place) -> None:
+    """Others use its limit up. Halving goes down to one record, and the rest would come back one by one."""
+    writer = place.writer()
+    place.held(writer)
+    futures = [writer.write(b"%d" % n) for n in range(64)]
+    place.proxy.fate = lambda payloads: OverCapacity("too many") if b"first" not in payloads else None
+    place.proxy.open.set()
+    assert all(isinstance(future.exception(60), OverCapacity) for future in futures)
+    assert [len(request) for request in place.proxy.requests] == [1, 64, 32, 16, 8, 4, 2, 1]
+    place.proxy.fate = lambda _payloads: None
+    assert writer.write(b"later").result(60)
+    writer.close()
+
+
+def test_a_batch_of_which_a_part_is_on_its_way_fails_by_its_future(place: Place) -> None:
+    """Whoever hears an error of the call writes the batch again, and the part stands twice."""
+    place.proxy.config = ProxyClientConfig(request_bytes_max=MIB)
+    one, other = place.writer(), place.writer(pending_bytes_max=2 * MIB)
+    found: list[object] = []
+    called = threading.Event()
+
+    def calls_back(_future: object) -> None:
+        found.append(other.write_bulk(payload_batch([bytes(900_000)] * 4)))
+        called.set()
+
+    one.write(b"first").add_done_callback(calls_back)
+    place.proxy.open.set()
+    assert called.wait(60)
+    with pytest.raises(LogError, match="would wait for the thread that it runs on"):
+        cast("Future[object]", found[0]).result(60)
+    one.close()
+    other.close()
+
+
+def test_a_record_is_not_queued_for_a_thread_that_cannot_begin(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoThread:
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    writer = place.writer()
+    place.proxy.open.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(sending, "background", lambda *_: NoThread())
+        with pytest.raises(RuntimeError, match="can't start"):
+            writer.write(b"first")
+    assert writer.write(b"second").result(60)
+    assert place.proxy.requests == [[b"second"]]
+    writer.close()
 
 
 def test_a_callback_that_would_wait_for_its_own_thread_hears_so(place: Place) -> None:

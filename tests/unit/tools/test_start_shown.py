@@ -123,7 +123,7 @@ def test_who_deletes_by_force_hears_where_state_stays(
     for options, times in ((["--force"], 1), ([], 0)):
         assert cli.run(["delete", "quiet", *options]) == 0
         err = " ".join(capsys.readouterr().err.split())
-        assert err.count("state stays in hdfs://cluster/state/quiet, which could not be reached") == times
+        assert err.count("state stays in hdfs://cluster/state/quiet, and could not be removed") == times
 
 
 @pytest.mark.parametrize("state", ["failed", "killed"])

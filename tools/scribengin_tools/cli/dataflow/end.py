@@ -163,7 +163,7 @@ def delete(
     print(f"{'dataflow' if chain is None else 'chain'} '{name}' is deleted")
     note("what it wrote stays where it is")
     for directory in left:
-        note(f"state stays in {directory}, which could not be reached: remove it by hand once it can")
+        note(f"state stays in {directory}, and could not be removed: remove it by hand once that can be reached")
 
 
 def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeout_s: float | None) -> None:
