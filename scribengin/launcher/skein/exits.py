@@ -11,9 +11,16 @@ from scribengin.launcher.contract import ContainerExit
 from scribengin.launcher.skein.client import Instance
 from scribengin.launcher.yarn.application_master.exits import exit_of
 
+_BY_SIGNAL = 128  # a shell's exit code for a program that a signal has ended is that much more
+_OF_A_KILL = (_BY_SIGNAL + signal.SIGTERM, _BY_SIGNAL + signal.SIGKILL)
+"""What the script writes down of a program that YARN ends."""
 
-def exit_of_instance(instance: Instance | None, code: bytes, last_word: str, memory_mb: int) -> ContainerExit:
-    """`instance` as skein knows it, None when it does not; `code` and `last_word` of stderr as its node has them."""
+
+def exit_of_instance(
+    instance: Instance | None, code: bytes, last_word: str, memory_mb: int, *, killing: bool = False
+) -> ContainerExit:
+    """`instance` as skein knows it, None when it does not; `code` and `last_word` of stderr as its node has them.
+    `killing`: we wanted it to end. Skein takes one for failed whose end it hears of before it has noted its killing."""
     if instance is None:
         return ContainerExit("lost", None, "skein does not know it any more: its application master has ended")
     if instance.state == "KILLED":
@@ -21,6 +28,8 @@ def exit_of_instance(instance: Instance | None, code: bytes, last_word: str, mem
     status = int(code) if code.strip().isdigit() else None
     if status is None and instance.state == "SUCCEEDED":
         status = 0
+    if killing and status in _OF_A_KILL:
+        return ContainerExit("killed", -signal.SIGKILL, "killed by the launcher")
     if status is None:
         return ContainerExit("lost", None, instance.message or "skein says that it failed, and no more")
     return exit_of(status, f"Last 1 bytes of stderr :\n{last_word}", memory_mb, killing=False)

@@ -242,7 +242,8 @@ class SkeinFleet(Roster[SkeinMember]):
                 member.asked += 1
                 if member.asked < _ASKED_MAX:
                     return  # the next look asks again
-        how = exit_of_instance(instance, code, last_lines(stderr, 1), member.container.memory_mb)
+        memory_mb = member.container.memory_mb
+        how = exit_of_instance(instance, code, last_lines(stderr, 1), memory_mb, killing=member.killing)
         self._end(member, how)
 
     def _may_run(self, member: SkeinMember) -> bool:

@@ -112,7 +112,10 @@ def test_a_writer_copies_what_it_completes_and_what_was_left_in_the_store(cold_l
         wait_until(lambda: cold_log.cold() == [1, 2, 3], what="the copies")
         assert writer.maintenance_failure is None
     assert cold_log.hot() == [1, 2, 3, 4]
-    assert cold_log.namespace.offload(LOG) == 1
+    left = {1, 2, 3, 4} - set(cold_log.cold())
+    assert left <= {4}, "that was completed when the writer was closed: its maintenance may have been as quick"
+    assert cold_log.namespace.offload(LOG) == len(left)
+    assert cold_log.cold() == [1, 2, 3, 4]
 
 
 def test_a_reader_crosses_the_border_while_segments_go_and_a_planned_range_is_planned_again(cold_log: ColdLog) -> None:

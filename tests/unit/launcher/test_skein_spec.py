@@ -121,3 +121,10 @@ def test_an_end_is_told_in_the_contracts_words(
 
 def test_an_instance_that_skein_does_not_know_is_lost() -> None:
     assert exit_of_instance(None, b"", "", 128).kind == "lost"
+
+
+@pytest.mark.parametrize(("code", "kind"), [(b"143\n", "killed"), (b"137\n", "killed"), (b"7\n", "exited")])
+def test_one_that_was_killed_before_skein_had_noted_that_is_killed(code: bytes, kind: str) -> None:
+    failed = Instance("worker_1", "FAILED", "container_1", "node:1", "it failed")
+    assert exit_of_instance(failed, code, "", 128, killing=True).kind == kind
+    assert exit_of_instance(failed, code, "", 128).kind == "exited"
