@@ -129,9 +129,11 @@ class EndedStreams:
 
     def going_on(self, resources: OpenedDataflow, now: Grouping) -> tuple[str, ...]:
         """The tasks that have finished and are to be run again."""
+        endless = {name for name, source in resources.config.sources.items() if source.endless}
+        if not endless:
+            return ()
         finished = {task: now.tasks[task].sources for task in sorted(now.finished & now.tasks.keys(), key=natural)}
         streams = {(one.source, one.name): one for of_task in finished.values() for one in of_task}
-        endless = {name for name, source in resources.config.sources.items() if source.endless}
         asked = {key: one for key, one in streams.items() if one.source in endless}
         view = DataflowView(self._registry, resources.config.name)
         self._positions = {

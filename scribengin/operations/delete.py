@@ -14,12 +14,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
-from scribengin.dataflow.round.checkpoints import (
-    NOT_REMOVED,
-    checkpoints_directory,
-    named_checkpoints,
-    remove_checkpoints,
-)
+from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints, remove_within_reach
 from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.errors import DataflowBusy, LogNotFound
 from scribengin.launcher.local.launcher import scribengin_home
@@ -50,7 +45,7 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
 def delete_dataflow(view: DataflowView, *, force: bool) -> str | None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
     containers left on this machine. With `force` state that cannot be removed stays there: below which directory, None
-    if all of it has gone. Raises DataflowBusy, and one of NOT_REMOVED."""
+    if all of it has gone. Raises DataflowBusy, and one of OUT_OF_REACH."""
     name, state = view.dataflow, view.status().state
     left = None
     if state not in (*FINAL_STATES, "deleting"):
@@ -62,12 +57,11 @@ def delete_dataflow(view: DataflowView, *, force: bool) -> str | None:
         config = view.config_in_force().value
         release_all_holds(view.registry, config)
         if config.state is not None:
-            try:
-                remove_checkpoints(name, config.state, named_checkpoints(view))
-            except NOT_REMOVED:
-                if not force:
-                    raise
-                left = checkpoints_directory(name, config.state)
+            named = named_checkpoints(view)
+            if force:
+                left = remove_within_reach(name, config.state, named)
+            else:
+                remove_checkpoints(name, config.state, named)
     view.delete()
     forget_containers(view.registry.hosts, name, scribengin_home())
     return left

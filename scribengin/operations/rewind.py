@@ -26,12 +26,7 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.checkpoints import (
-    NOT_REMOVED,
-    checkpoint_root,
-    checkpoints_directory,
-    remove_checkpoints,
-)
+from scribengin.dataflow.round.checkpoints import checkpoint_root, remove_within_reach
 from scribengin.errors import (
     CommitTooLarge,
     ConfigInvalid,
@@ -152,10 +147,8 @@ class Rewind:
             self._keep_or_move_back(versions)
         if self._state is not None:  # the next owner begins a checkpoint of its own
             named = [(move.told.task, move.log.batch.checkpoint) for move in self._moves if move.log.batch is not None]
-            try:
-                remove_checkpoints(self._view.dataflow, self._state, named)
-            except NOT_REMOVED:  # all has moved: as after a crash here, `registry check` finds them
-                return checkpoints_directory(self._view.dataflow, self._state)
+            # All has moved. What stays is found by `registry check`, as after a crash here.
+            return remove_within_reach(self._view.dataflow, self._state, named)
         return None
 
     def _commit(self, operations: Sequence[Operation]) -> list[int]:

@@ -10,11 +10,16 @@ PASSING = (LogError, RegistryUnreachable, OutcomeUnknown, SessionLost)
 """What may be over when the log is tried again. Also a registry that does not answer: it may a little later."""
 TRIED_AGAIN_S = 2.0
 """A log that has failed is left alone for so long."""
-REST_OF_WAITS = 10
+_REST_OF_WAITS = 10
 """And this many times as long as a registry was waited for that did not answer: all other logs wait for that, too."""
 LogFailure = LogError | RegistryError
 _OF_ALL_LOGS = (LogClosed, NamespaceNotBound, StoreNotMounted)
 """Of the namespace: no log of it can be used."""
+
+
+def next_try_s(now_s: float, waited_s: float) -> float:
+    """When to try again what has failed, after so long a wait for a registry."""
+    return now_s + TRIED_AGAIN_S + _REST_OF_WAITS * waited_s
 
 
 class LogFailures:

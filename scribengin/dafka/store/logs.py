@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.role import new_address
 from scribengin.dafka.state import DafkaPartition, StoredRange, StoreState
-from scribengin.dafka.store.failures import PASSING, REST_OF_WAITS, TRIED_AGAIN_S, LogFailures
+from scribengin.dafka.store.failures import PASSING, LogFailures, next_try_s
 from scribengin.errors import DamagedEntry, LogNotFound
 from scribengin.log import LogConfig, LogNamespace, LogReader, LogWriter, TransactionId
 from scribengin_registry.errors import RegistryError
@@ -28,7 +28,7 @@ class StoredPartitions:
         self._prefix = prefix
         self._log_config = log_config
         self._take_over = take_over
-        self._look_again_s: float | None = None
+        self._look_again_s = 0.0
         self.state = StoreState(new_address(), new_address(), self._found(), batches=batches)
         for partition in self.unreadable.failing:
             self.state.refuse(partition, math.inf)
@@ -41,7 +41,7 @@ class StoredPartitions:
         """Try now and then to find what is stored of partitions that could not be read. Until then nothing is taken of
         them, and nothing said. Raises what is of no single log."""
         unreadable = self.unreadable.failing
-        if not unreadable or (self._look_again_s is not None and now_s < self._look_again_s):
+        if not unreadable or now_s < self._look_again_s:
             return
         begun_s = SYSTEM_CLOCK.monotonic_s()
         waited_s = 0.0
@@ -59,7 +59,7 @@ class StoredPartitions:
             with self.lock:
                 self.state.found(partition, stored)
             self.unreadable.worked(partition)
-        self._look_again_s = now_s + TRIED_AGAIN_S + REST_OF_WAITS * waited_s
+        self._look_again_s = next_try_s(now_s, waited_s)
 
     def open_writer(self, partition: DafkaPartition) -> tuple[LogWriter, int]:
         """The writer of a partition's log, which is made if it is not there, and the sequence that comes next in it:

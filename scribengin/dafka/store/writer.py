@@ -16,7 +16,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition
-from scribengin.dafka.store.failures import PASSING, REST_OF_WAITS, TRIED_AGAIN_S, LogFailure, LogFailures
+from scribengin.dafka.store.failures import PASSING, TRIED_AGAIN_S, LogFailure, LogFailures, next_try_s
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.wire import Message
 from scribengin.errors import InconsistentLog
@@ -110,7 +110,7 @@ class StoreWriter(Role):
                 break
             del self._giving_back[partition]
             self.failures.worked(partition)
-        self._give_back_s = now_s + TRIED_AGAIN_S + REST_OF_WAITS * (SYSTEM_CLOCK.monotonic_s() - begun_s)
+        self._give_back_s = next_try_s(now_s, SYSTEM_CLOCK.monotonic_s() - begun_s)
 
     def on_wake(self) -> None:
         """Acknowledge what is durable by now: the last of each partition. What has failed is refused after that: it

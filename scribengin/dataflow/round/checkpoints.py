@@ -46,8 +46,9 @@ from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin_registry.contract import Registry
 
 MARKER = "checkpoint.json"
-NOT_REMOVED = (ConfigInvalid, DataflowError, SystemUnreachable)
-"""Why checkpoints stay where they are: this machine lacks what their file system needs, it refuses, or is away."""
+OUT_OF_REACH = (ConfigInvalid, DataflowError, SystemUnreachable)
+"""Why checkpoints can be neither read nor removed: this machine lacks what their file system needs, it refuses, or is
+away."""
 _MARKER_BYTES_MAX = 64 * 1024
 
 
@@ -106,9 +107,18 @@ def named_checkpoints(view: DataflowView) -> set[tuple[str, str]]:
 
 def remove_checkpoints(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> None:
     """Delete those checkpoints of a dataflow that nobody owns, as far as this machine sees them. Raises one of
-    NOT_REMOVED."""
+    OUT_OF_REACH."""
     for task, name in set(named):
         checkpoints_of(dataflow, task, config).remove(name)
+
+
+def remove_within_reach(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> str | None:
+    """The same. What cannot be removed stays: below which directory, None if all of it has gone."""
+    try:
+        remove_checkpoints(dataflow, config, named)
+    except OUT_OF_REACH:
+        return checkpoints_directory(dataflow, config)
+    return None
 
 
 class CheckpointPlace(NamedTuple):

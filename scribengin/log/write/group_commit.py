@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from scribengin.base.clock import Clock
-from scribengin.base.threads import LightFuture, background
+from scribengin.base.threads import FUTURE_BYTES, LightFuture, background
 from scribengin.errors import LogBusy, LogClosed, OverCapacity
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -30,9 +30,6 @@ from scribengin.log.write.senders import PendingShared, Senders
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
 """A larger group would write no faster, and its first record would wait longer. A single batch may be larger."""
-_FUTURE_BYTES = 512
-"""What a record that was written by itself counts for in memory, beside its payload, while it waits. Its future takes
-112 bytes, and 1,464 more once somebody waits for it: few are waited for at a time."""
 
 
 class GroupCommit:
@@ -496,8 +493,8 @@ class PendingRecords:
             future.set_result(DLSN.INVALID)
         self._records.append(record)
         self.body_bytes += body_bytes
-        self.size_bytes += body_bytes + _FUTURE_BYTES
-        return future, body_bytes + _FUTURE_BYTES
+        self.size_bytes += body_bytes + FUTURE_BYTES
+        return future, body_bytes + FUTURE_BYTES
 
     def entries(self, codec: str) -> Sequence[EncodedEntry]:
         return [encode(body_of_records(self._records), codec=codec)]

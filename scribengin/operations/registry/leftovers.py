@@ -22,6 +22,7 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.dataflow.round.checkpoints import (
+    OUT_OF_REACH,
     Checkpoints,
     FoundCheckpoint,
     checkpoint_root,
@@ -31,11 +32,9 @@ from scribengin.dataflow.round.checkpoints import (
 )
 from scribengin.errors import (
     ConfigInvalid,
-    DataflowError,
     DataflowNotFound,
     DescriptorUnreadable,
     LogNotFound,
-    SystemUnreachable,
 )
 from scribengin.launcher.local.launcher import LocalLauncher
 from scribengin.log import LogDescriptor, LogNamespace, NamespaceDescriptor, RetentionHold
@@ -151,7 +150,7 @@ def _checkpoints(registry: Registry, home: Path, now_s: float) -> Iterator[Lefto
     for root in sorted({str(home / "state"), *_checkpoint_roots(there.values())}):
         try:
             found = list(checkpoints_below(root))
-        except (ConfigInvalid, DataflowError, SystemUnreachable) as error:
+        except OUT_OF_REACH as error:
             step = "look again once it can be read"
             yield Leftover("checkpoints", f"nobody can say what is below {root}: {error}", next_step=step)
             continue

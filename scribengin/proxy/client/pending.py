@@ -10,13 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from scribengin.base.threads import LightFuture
+from scribengin.base.threads import FUTURE_BYTES, LightFuture
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.records import Record, body_of_records
 from scribengin.log.write.results import Ack, SlotRange
-
-FUTURE_BYTES = 512
-"""As a writer of the log itself counts: a future takes 112 bytes, and 1,464 more once somebody waits for it."""
 
 
 @dataclass(slots=True, eq=False)

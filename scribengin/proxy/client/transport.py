@@ -49,7 +49,9 @@ class FlightTransport(ProxyTransport):
             return self.call_alone(address, kind, body, timeout_s)
         self._credentials.check(address)
         with self._lock:
-            bundles = self._bundles.setdefault(address, SharedCalls(partial(self._answers, address)))
+            bundles = self._bundles.get(address)
+            if bundles is None:
+                bundles = self._bundles[address] = SharedCalls(partial(self._answers, address))
         return bundles.call(body, timeout_s)
 
     def call_alone(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,13 @@ import pytest
 
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cli_runner import command
-from tests.integration.cluster import Cluster, Flow, running_cluster, start
-from tests.stalls import expect_output
+from tests.integration.cluster import Cluster, running_cluster, start
+from tests.integration.counted_windows import COUNTING, COUNTS, wait_for_windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
-WINDOW_S = 10
 LAST = {"start": "1970-01-01T00:03:10.000Z", "end": "1970-01-01T00:03:20.000Z"}
 """The window that is open: five records are in it."""
 LAST_START = "1970-01-01 00:03:10"
-COUNTS = """
-from pyspark.sql import functions as F
-
-
-def transform(inputs, context):
-    timed = inputs["src"].withColumn("at", F.timestamp_seconds("n")).withWatermark("at", "0 seconds")
-    counts = timed.groupBy(F.window("at", "10 seconds"), "log").count()
-    return counts.select("log", (F.unix_seconds("window.start") * 1000 + F.col("count")).alias("n"))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +35,7 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
     cluster.append("in/0", 95)
     flow = start(
         cluster,
-        name="counting",
-        sources={"src": {"kind": "log", "logs": "in/*", "format": "json", "schema_ddl": "log STRING, n LONG"}},
-        sinks={"out": {"kind": "log", "log": "out", "format": "json"}},
-        transformation="counts:transform",
+        **COUNTING,
         package=str(tmp_path),
         round={"records_max": 30},
         state={},
@@ -78,7 +64,7 @@ def test_two_workers_share_the_keys_and_one_of_them_is_killed(cluster: Cluster, 
     (tmp_path / "counts.py").write_text(COUNTS)
     for number in range(2):
         cluster.append(f"src/{number}", 95)
-    source = {"kind": "log", "logs": "src/*", "format": "json", "schema_ddl": "log STRING, n LONG"}
+    source = {**COUNTING["sources"]["src"], "logs": "src/*"}
     flow = start(
         cluster,
         name="sharing",
@@ -122,11 +108,3 @@ def state(cluster: Cluster, *options: str, of: str = "counting") -> list[Any]:
 def told(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SCRIBENGIN_REGISTRY": cluster.registry.hosts, "SCRIBENGIN_HOME": str(cluster.home)}
     return subprocess.run(command(list(words)), env=environment, capture_output=True, text=True, check=False)
-
-
-def wait_for_windows(flow: Flow, count: int, *logs: str) -> None:
-    """Wait for the first `count` windows of each log, each of which has come out once, with all of its records."""
-    want = Counter((log, number * WINDOW_S * 1000 + WINDOW_S) for log in logs for number in range(count))
-    flow.wait(lambda: flow.delivered()["out"].total() >= want.total(), f"{count} windows")
-    found = flow.delivered()["out"]
-    expect_output(found == want, f"{found - want} too often, {want - found} missing")

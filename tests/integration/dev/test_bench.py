@@ -36,6 +36,13 @@ def run_bench(directory: Path, *arguments: str, **environment: str) -> subproces
     )
 
 
+def measured(directory: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+    """The rows of benchmarks that all were run."""
+    done = run_bench(directory, *arguments, "--json", str(directory / "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return rows_of(directory / "rows.json")
+
+
 def nowhere(directory: Path) -> dict[str, str]:
     """Jars are to be had from there alone, and there are none."""
     (directory / "ivy.xml").write_text(
@@ -72,9 +79,7 @@ def test_every_log_benchmark_gives_a_row_with_its_limit_and_its_guarantee(tmp_pa
 def test_a_peer_of_each_kind_is_measured_beside_ours(tmp_path: Path) -> None:
     pairs = ["append-100B/kafka", "append-100B/distributedlog", "read-1KiB/kafka", "read-1KiB/distributedlog"]
     tails = ["tail/kafka", "tail/distributedlog"]
-    done = run_bench(tmp_path, *pairs, *tails, "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, *pairs, *tails)
     assert set(rows) == {*pairs, *tails, "append-100B", "read-1KiB", "tail", "tail-p99"} | {
         f"tail-p99/{peer}" for peer in ("kafka", "distributedlog")
     }
@@ -104,9 +109,7 @@ def test_a_peer_that_cannot_be_fetched_is_an_error_when_it_was_asked_for_by_name
 
 @pytest.mark.full
 def test_memory_and_many_logs_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "memory", "logs-1", "logs-100", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, "memory", "logs-1", "logs-100")
     assert list(rows) == ["memory", *(f"logs-{count}{cost}" for count in (1, 100) for cost in COSTS)]
     assert 10 < rows["memory"]["ours"] < 200
     assert rows["memory"]["ratio"] == pytest.approx(200 / rows["memory"]["ours"])
@@ -116,9 +119,7 @@ def test_memory_and_many_logs_are_measured_in_processes_of_their_own(tmp_path: P
 
 @pytest.mark.full
 def test_single_records_of_many_clients_are_measured_through_a_proxy(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "proxy-single-1", "proxy-single-100", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, "proxy-single-1", "proxy-single-100")
     assert list(rows) == [
         *(f"proxy-single-1{end}" for end in ("", "-core", "-p50")),
         *(f"proxy-single-100{end}" for end in ("", "-core", "-p50", "-p50-one-log")),
@@ -129,9 +130,7 @@ def test_single_records_of_many_clients_are_measured_through_a_proxy(tmp_path: P
 @pytest.mark.servers
 @pytest.mark.full
 def test_many_readers_are_measured_with_and_without_a_proxy_beside_kafkas_consumers(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "fan-out-10", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, "fan-out-10")
     assert list(rows) == ["fan-out-10", "fan-out-10-proxy"]
     for row in rows.values():
         assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
@@ -143,9 +142,7 @@ def test_many_readers_are_measured_with_and_without_a_proxy_beside_kafkas_consum
 @pytest.mark.full
 def test_logs_on_bookies_are_measured_beside_distributedlog_on_the_same_ones(tmp_path: Path) -> None:
     names = ["append-100B-bk", "read-100B-bk", "tail-bk"]
-    done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, *names)
     assert list(rows) == [*names, "tail-bk-p99"]
     for row in rows.values():
         assert row["peer_name"].startswith("DistributedLog 4.")
@@ -158,9 +155,7 @@ def test_logs_on_bookies_are_measured_beside_distributedlog_on_the_same_ones(tmp
 @pytest.mark.full
 def test_logs_on_hdfs_are_measured_beside_hdfs_itself(tmp_path: Path) -> None:
     names = ["append-1KiB-hdfs", "read-100B-hdfs", "tail-hdfs"]
-    done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, *names)
     assert list(rows) == [*names, "tail-hdfs-p99"]
     for row in rows.values():
         assert row["peer_name"].startswith("HDFS's own client: ")
@@ -181,9 +176,7 @@ def test_a_store_that_is_not_to_be_had_is_said_in_its_row(tmp_path: Path) -> Non
 @pytest.mark.full
 @pytest.mark.spark
 def test_dataflows_are_measured_beside_spark_from_kafka_to_kafka(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "log-sql-log", "kafka-sql-kafka", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, "log-sql-log", "kafka-sql-kafka")
     assert list(rows) == ["log-sql-log", "kafka-sql-kafka"]
     for row in rows.values():
         assert row["ratio"] > 0
@@ -198,9 +191,7 @@ def test_dataflows_are_measured_beside_spark_from_kafka_to_kafka(tmp_path: Path)
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["latency-1000", "latency-window-1000"])
 def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batches(tmp_path: Path, name: str) -> None:
-    done = run_bench(tmp_path, name, "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, name)
     assert list(rows) == [name, f"{name}-p99"]
     for side in ("ours", "peer"):
         assert 0 < rows[name][side] <= rows[f"{name}-p99"][side]
@@ -214,18 +205,14 @@ def test_a_records_way_through_a_dataflow_is_measured_beside_sparks_micro_batche
 @pytest.mark.full
 @pytest.mark.spark
 def test_two_tasks_with_state_are_measured_beside_one(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "state-tasks", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = rows_of(tmp_path / "rows.json").values()
+    (row,) = measured(tmp_path, "state-tasks").values()
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
     assert row["peer_name"].startswith("the same with tasks: 1")
 
 
 @pytest.mark.full
 def test_the_plan_of_many_tasks_is_measured_until_all_are_with_workers(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "plan-100", "--no-peers", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, "plan-100", "--no-peers")
     assert list(rows) == ["plan-100", "plan-100-requests"]
     assert rows["plan-100"]["ours"] > 0
     assert rows["plan-100-requests"]["ours"] < 100, "no round trip a task and tick"
@@ -235,9 +222,7 @@ def test_the_plan_of_many_tasks_is_measured_until_all_are_with_workers(tmp_path:
 @pytest.mark.spark
 def test_queries_of_nexmark_are_measured_beside_spark_from_kafka_and_from_files(tmp_path: Path) -> None:
     names = ["nexmark-q0", "nexmark-q12"]
-    done = run_bench(tmp_path, *names, "--runs", "1", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, *names, "--runs", "1")
     assert list(rows) == [row for name in names for row in (name, f"{name}/memory")]
     for name, row in rows.items():
         assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
@@ -249,9 +234,7 @@ def test_queries_of_nexmark_are_measured_beside_spark_from_kafka_and_from_files(
 @pytest.mark.spark
 def test_bad_records_are_measured_beside_good_ones_whether_the_engine_decodes_or_a_function(tmp_path: Path) -> None:
     names = ["bad-records", "bad-records-function", "bad-records-function-first"]
-    done = run_bench(tmp_path, *names, "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, *names)
     assert list(rows) == names
     for row in rows.values():
         assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
@@ -273,9 +256,7 @@ def test_a_restore_of_state_is_measured_until_the_next_output(tmp_path: Path) ->
 @pytest.mark.full
 @pytest.mark.spark
 def test_recovery_is_measured_beside_the_session_timeout(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "recovery-local", "--runs", "1", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = rows_of(tmp_path / "rows.json")
+    rows = measured(tmp_path, "recovery-local", "--runs", "1")
     assert list(rows) == ["recovery-local/worker", "recovery-local/master"]
     for row in rows.values():
         assert row["peer"] == 6000
@@ -286,9 +267,7 @@ def test_recovery_is_measured_beside_the_session_timeout(tmp_path: Path) -> None
 @pytest.mark.full
 @pytest.mark.spark
 def test_scaling_is_measured_beside_the_gaps_before(tmp_path: Path) -> None:
-    done = run_bench(tmp_path, "scaling", "--runs", "1", "--json", str(tmp_path / "rows.json"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = rows_of(tmp_path / "rows.json").values()
+    (row,) = measured(tmp_path, "scaling", "--runs", "1").values()
     assert row["peer_name"] == "twice the p99 of the gaps before"
     assert row["ours"] > 0
     assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])

@@ -46,7 +46,7 @@ class Nothing:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "_SILENCE_MAX_S", 0.01)
+    monkeypatch.setattr(speed, "SILENCE_MAX_S", 0.01)
 
 
 @pytest.mark.parametrize(("unacknowledged", "left"), [((100,), "100 records wait"), ((100, 99, 1), "1 record waits")])
@@ -74,7 +74,7 @@ def test_what_publishing_raises_is_told_and_not_that_nothing_came(monkeypatch: p
 
     failing: Any = Failing()
     nobody: Any = Nothing()
-    monkeypatch.setattr(pacing, "_SILENCE_MAX_S", 10.0)
+    monkeypatch.setattr(pacing, "SILENCE_MAX_S", 10.0)
     with pytest.raises(LogWriteFailed, match="the disk is full"):
         speed.latency(failing, nobody, 10, DafkaPace(10))
 

@@ -26,7 +26,8 @@ _STAMP = struct.Struct("<d")
 STAMP_BYTES = _STAMP.size
 """A record takes so much at least."""
 _WARM_UP_SHARE = 0.2
-_SILENCE_MAX_S = 30.0
+SILENCE_MAX_S = 30.0
+"""Who hears nothing for so long gives up."""
 _MS_PER_S = 1000
 _LIKE_WINDOWED = '{"at": "2013-01-01T00:00:00.000+00:00", "sent": 1234567.123456789, "rest": ""}'
 
@@ -84,9 +85,9 @@ def receive(poll: Callable[[], Iterable[bytes]], records: int, *, windowed: bool
         ways_s.extend(now_s - at_s for at_s in map(sent, payloads) if not windowed or at_s >= begun_s)
         if len(ways_s) > before:
             heard_s = now_s
-        elif now_s - heard_s > _SILENCE_MAX_S:
+        elif now_s - heard_s > SILENCE_MAX_S:
             missing = f"{records - len(ways_s)} of {many(records, 'record')}"
-            raise ServerDown(f"{missing} did not come within {_SILENCE_MAX_S:g} s")
+            raise ServerDown(f"{missing} did not come within {SILENCE_MAX_S:g} s")
     return ways_of(ways_s)
 
 

@@ -13,14 +13,13 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.text.counting import many, which
 from scribengin.dafka import DafkaConfig, DafkaConsumer, DafkaProducer, DafkaTower
 from scribengin.errors import DafkaError
-from scribengin_tools.logs.pacing import STAMP_BYTES, receive, send_paced
+from scribengin_tools.logs.pacing import SILENCE_MAX_S, STAMP_BYTES, receive, send_paced
 
 _ANY_PORT = "tcp://127.0.0.1:*"
 _AT_ONCE = 1000
 _READ_RECORDS = 65_536
 _POLL_S = 0.5
 _STORE_WAIT_S = 30.0
-_SILENCE_MAX_S = 30.0
 _LOOK = "look whether `scribengin dafka store` and `scribengin dafka tower` still run"
 
 
@@ -201,9 +200,9 @@ def _read(consumer: DafkaConsumer, count: int) -> None:
 
 def _taken(consumer: DafkaConsumer, records_max: int) -> int:
     """How many have come, one at least. Raises DafkaError."""
-    found = len(consumer.read(records_max, _SILENCE_MAX_S))
+    found = len(consumer.read(records_max, SILENCE_MAX_S))
     if not found:
-        raise DafkaError(f"no record has come for {_SILENCE_MAX_S:g} s, and some are missing: {_LOOK}")
+        raise DafkaError(f"no record has come for {SILENCE_MAX_S:g} s, and some are missing: {_LOOK}")
     return found
 
 
@@ -211,12 +210,12 @@ def _while_acknowledged(producer: DafkaProducer, publish: Callable[[], None]) ->
     """Publish, or wait for what was published, as long as stores go on acknowledging. Raises DafkaError."""
     with _beside(publish) as publishing:
         acked = -1
-        while not wait([publishing], _SILENCE_MAX_S).done:
+        while not wait([publishing], SILENCE_MAX_S).done:
             before, acked = acked, producer.next - producer.unacknowledged
             if acked == before:
                 left = producer.unacknowledged
                 raise DafkaError(
-                    f"no store has acknowledged anything for {_SILENCE_MAX_S:g} s, and {many(left, 'record')} "
+                    f"no store has acknowledged anything for {SILENCE_MAX_S:g} s, and {many(left, 'record')} "
                     f"{which(left, 'waits', 'wait')} for that: {_LOOK}"
                 )
         publishing.result()

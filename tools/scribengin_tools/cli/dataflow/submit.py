@@ -69,10 +69,7 @@ def explain(
         _explain_chain(flow, settings, registry, as_json=as_json)
         return
     config = load_config(flow, overrides(settings))
-    wrong = problems_of_files(config)  # told at once: who waits for a registry and for Spark waits long
-    if wrong and as_json:
-        print_json({"dataflow": config.name, "problems": [str(error) for error in wrong]})
-    refuse(wrong)
+    _refuse_files("dataflow", config.name, problems_of_files(config), as_json=as_json)
     with connected(registry) as session, working(_CHECKING) as progress:
         from scribengin.operations.submit.check import check
         from scribengin_tools.rendering.checking import shown
@@ -138,16 +135,20 @@ def submit(
         follow(DataflowView(session, config.name), wait=wait)
 
 
+def _refuse_files(kind: str, name: str, wrong: Sequence[ScribenginError], *, as_json: bool) -> None:
+    """What files show is told at once: who waits for a registry and for Spark waits long."""
+    if wrong and as_json:
+        print_json({kind: name, "problems": [str(error) for error in wrong]})
+    refuse(wrong)
+
+
 def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, *, as_json: bool) -> None:
     from scribengin.operations.chain.check import check_chain, problems_of_chain_files
     from scribengin.operations.chain.config import load_chain
     from scribengin_tools.rendering.chain_checking import shown
 
     chain = load_chain(flow, overrides(settings))
-    wrong = problems_of_chain_files(chain)
-    if wrong and as_json:
-        print_json({"chain": chain.name, "problems": [str(error) for error in wrong]})
-    refuse(wrong)
+    _refuse_files("chain", chain.name, problems_of_chain_files(chain), as_json=as_json)
     with connected(registry) as session, working(_CHECKING) as progress:
         found = check_chain(session, chain, saying=progress)
     if as_json:
