@@ -50,6 +50,7 @@ class ChaosProxy:
         self._held = 0
         self._drop_request: Request | None = None
         self._drop_reply: Request | None = None
+        self._ignoring = False
         self._links: list[_Link] = []
         self._listener = socket.create_server((LOOPBACK, 0))
         self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
@@ -70,6 +71,11 @@ class ChaosProxy:
         """Break the connection in place of the next such request: the server never sees it. Clients may reconnect."""
         with self._changed:
             self._drop_request = to
+
+    def ignore_next_connection(self) -> None:
+        """Accept the next connection and never answer it, as a server may that is just starting."""
+        with self._changed:
+            self._ignoring = True
 
     def pause(self) -> None:
         """Forward nothing more, in both directions, until `heal`: connections stay open, and silent."""
@@ -117,6 +123,8 @@ class ChaosProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return  # closed
+            if self._ignored(client):
+                continue
             try:
                 server = socket.create_connection(self._target, timeout=_CONNECT_TIMEOUT_S)
             except OSError:
@@ -131,6 +139,14 @@ class ChaosProxy:
                 self._links.append(link)
             for pump in (self._pump_requests, self._pump_replies):
                 background("chaos-proxy", partial(pump, link)).start()
+
+    def _ignored(self, client: socket.socket) -> bool:
+        """Whether nobody is to answer this connection, which then stays open."""
+        with self._changed:
+            ignored, self._ignoring = self._ignoring, False
+            if ignored:
+                self._links.append(_Link(client, client))
+            return ignored
 
     def _pump_requests(self, link: _Link) -> None:
         greeting = _read_frame(link.client)  # it opens the session, and is no request: it has no number and no type

@@ -224,8 +224,8 @@ def behind_the_registry(file: SourceFile) -> list[str]:
 
 
 def past_the_door(file: SourceFile) -> list[str]:
-    """Imports of what stands behind `scribengin_registry.opening`, by whoever is no part of the registry."""
-    if file.module.startswith("scribengin_registry"):
+    """Imports of what stands behind `scribengin_registry.opening`, by who is neither part nor test of the registry."""
+    if file.module.startswith(("scribengin_registry", "tests.unit.registry")):
         return []
     found = {line for module, line in imported_modules(file) if module.startswith("scribengin_registry.zookeeper")}
     return [f"{file.path}:{line} connects past scribengin_registry.opening" for line in sorted(found)]

@@ -30,7 +30,6 @@ from kazoo.exceptions import (
     SessionExpiredError,
     WriterNotClosedException,
 )
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
@@ -62,6 +61,7 @@ from scribengin_registry.errors import (
 )
 from scribengin_registry.references import resolved
 from scribengin_registry.threads import background
+from scribengin_registry.zookeeper.attempts import ImpatientHandler, listed_servers
 from scribengin_registry.zookeeper.auth import SessionAuth, is_open, parse_auth
 from scribengin_registry.zookeeper.errors import BROKEN, BYSTANDER, translated
 
@@ -107,11 +107,11 @@ def connect(
 
 
 def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAuth) -> KazooClient:
-    handler = SequentialThreadingHandler()
+    handler = ImpatientHandler(session_timeout_s)
     retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_DELAY_MAX_S, sleep_func=handler.sleep_func)
     try:
         return KazooClient(
-            hosts=servers,
+            hosts=listed_servers(servers),
             timeout=session_timeout_s,
             handler=handler,
             default_acl=auth.acl,

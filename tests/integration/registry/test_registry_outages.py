@@ -245,6 +245,16 @@ def test_a_server_that_falls_silent_is_noticed(short_lived: Behind) -> None:
     short_lived.wait_for(SUSPENDED)
 
 
+def test_a_connection_that_is_never_answered_does_not_cost_the_session(behind: Behind) -> None:
+    """A server that is just starting accepts connections that it then forgets."""
+    behind.registry.create("/mine", ephemeral=True)
+    behind.proxy.ignore_next_connection()
+    behind.proxy.cut()
+    behind.proxy.heal()
+    assert behind.registry.find("/mine") is not None
+    behind.wait_for(SUSPENDED, CONNECTED)
+
+
 def test_a_process_that_stood_still_does_not_say_that_nobody_answered(registry_hosts: str, registry: Registry) -> None:
     """For longer than it waits for an answer: it looks again before it gives up."""
     registry.create("/a", b"read")
