@@ -25,6 +25,8 @@ from scribengin.log.store.layout import SLOT_BYTES, read_tail, slot_of
 WINDOW_BYTES = 4 * 1024 * 1024
 _ENTRIES_MAX = 1000
 """So many entries of a ledger are asked for at once."""
+_BLIND_ENTRIES = 4
+"""So many of whatever size: Java's heap has room for them."""
 _LAST = struct.Struct("<q")
 
 
@@ -135,9 +137,17 @@ class BookKeeperView(SegmentView):
             wanted = max(end, start + WINDOW_BYTES) - parts[-1].end
             about = max(1, size // (parts[-1].last - found.first + 1))
             count = min(wanted // about + 1, _ENTRIES_MAX, max(1, WINDOW_BYTES // about))
-            parts.append(self._read(first, min(first + count - 1, self._last)))
+            last = self._last_within(first, min(first + count - 1, self._last), parts[-1].end + 2 * WINDOW_BYTES)
+            parts.append(self._read(first, last))
             size += len(parts[-1].data)
         return found.start, b"".join(part.data for part in parts) if len(parts) > 1 else found.data
+
+    def _last_within(self, first: int, last: int, limit: int) -> int:
+        """`last`, or one before it where the bytes from `first` on would end behind `limit`. Entries differ: of many
+        the last one is read by itself before, and says where they end."""
+        while last - first >= _BLIND_ENTRIES and self._read(last, last).end > limit:
+            last = (first + last) // 2
+        return last
 
     def _entry_at(self, offset: int) -> LedgerPart | None:
         """The entry that holds that byte; None: there is none."""
