@@ -81,6 +81,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "scribengin_dev.bench.clients.spark",
         "scribengin_dev.bench.nexmark.shipped.processing_time",
     ),
+    "pyflink": ("scribengin_dev.bench.clients.flink",),
     "py4j": ("scribengin.spark", "scribengin.testing"),
     "psutil": ("scribengin.launcher",),
     "docker": ("scribengin_dev.servers.containers",),

@@ -220,14 +220,17 @@ def test_the_plan_of_many_tasks_is_measured_until_all_are_with_workers(tmp_path:
 
 @pytest.mark.full
 @pytest.mark.spark
-def test_queries_of_nexmark_are_measured_beside_spark_from_kafka_and_from_files(tmp_path: Path) -> None:
+def test_queries_of_nexmark_are_measured_beside_spark_from_kafka_and_from_files_and_beside_flink(
+    tmp_path: Path,
+) -> None:
     names = ["nexmark-q0", "nexmark-q12"]
     rows = measured(tmp_path, *names, "--runs", "1")
-    assert list(rows) == [row for name in names for row in (name, f"{name}/memory")]
+    assert list(rows) == [row for name in names for row in (name, f"{name}/memory", f"{name}/flink")]
     for name, row in rows.items():
         assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
         assert "exactly once" in row["guarantee"]
         assert ("Parquet" in row["peer_name"]) == name.endswith("/memory")
+        assert row["peer_name"].startswith("PyFlink") == name.endswith("/flink")
 
 
 @pytest.mark.full

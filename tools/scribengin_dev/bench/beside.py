@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from scribengin_dev.bench.clients.jobs import Job, run_pair
-from scribengin_dev.bench.dataflows.flow import FLOW_BENCHMARKS, PEER
+from scribengin_dev.bench.dataflows.flow import FLINK, FLOW_BENCHMARKS, PEER
 from scribengin_dev.bench.dataflows.latency import LATENCIES
 from scribengin_dev.bench.dataflows.nexmark import NEXMARK
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
@@ -28,7 +28,8 @@ PEERS_OF: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(READS, ("kafka", "distributedlog")),
     "tail": ("kafka", "kafka-flush", "distributedlog"),
     DAFKA: ("kafka", "kafka-flush"),
-    **dict.fromkeys((*FLOW_BENCHMARKS, *LATENCIES, *NEXMARK), (PEER,)),
+    **dict.fromkeys((*FLOW_BENCHMARKS, *LATENCIES), (PEER,)),
+    **dict.fromkeys(NEXMARK, (PEER, FLINK)),
 }
 """Benchmark -> the peers that it has, in the order of its rows."""
 

@@ -11,15 +11,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from scribengin.errors import ServerDown
 
 Job = dict[str, object]
 _TIMEOUT_S = 600.0
+_OURS = (sys.executable, "-m", "scribengin_dev.bench.clients")
 _READY = "ready"
 _SHOWN_CHARACTERS = 3000
 _USER_AT, _KERNEL_AT = 11, 12
@@ -29,6 +30,12 @@ _USER_AT, _KERNEL_AT = 11, 12
 def run_job(job: Job) -> dict[str, float]:
     """Do a job to its end. Raises ServerDown with what it said when it fails."""
     with started(job) as client:
+        return client.result()
+
+
+def run_program(job: Job, program: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The same of a program that has an environment of its own, and nothing of ours. Raises ServerDown."""
+    with started(job, program, environment) as client:
         return client.result()
 
 
@@ -61,7 +68,7 @@ class Client:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[_USER_AT]) + int(fields[_KERNEL_AT])) / os.sysconf("SC_CLK_TCK")
 
-    def result(self) -> dict[str, float]:
+    def result(self) -> dict[str, Any]:
         """Wait for its end."""
         try:
             output, _ = self._process.communicate(timeout=_TIMEOUT_S)
@@ -84,15 +91,16 @@ class Client:
 
 
 @contextmanager
-def started(job: Job) -> Iterator[Client]:
+def started(job: Job, program: Sequence[str] = _OURS, environment: Mapping[str, str] | None = None) -> Iterator[Client]:
     """Run a job; it is ended when the block is left."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "scribengin_dev.bench.clients", json.dumps(job, default=str)],
+            [*program, json.dumps(job, default=str)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            env=environment,
         )
         try:
             yield Client(job, process, errors)

@@ -23,7 +23,7 @@ from scribengin_dev.harness.progress import FlowProgress
 from scribengin_dev.harness.standstill import SeenCommit
 from scribengin_tools.logs.benchmark import fill
 
-PEER = "spark"
+PEER, FLINK = "spark", "flink"
 CORES = 2
 MEMORY_MB = 6144
 _STREAMS = CORES
@@ -31,6 +31,7 @@ RECORD_BYTES = 1024
 WARM_UP_RECORDS = 2_000
 TIMEOUT_S = 600.0
 _UPPER = "SELECT upper(cast(payload AS string)) AS payload FROM src"
+_PEERS = {PEER: "Spark Structured Streaming", FLINK: "PyFlink"}
 T = TypeVar("T")
 _GUARANTEE_OF_LOGS = (
     "exactly once: staged, one registry transaction a round, then shown; every fsync before what depends on it; "
@@ -69,19 +70,19 @@ class FlowBench:
         """The peer's rate and what it is, or why there is none."""
         return self.measured_beside(self._rate_of_peer)
 
-    def measured_beside(self, measure: Callable[[KafkaPeer], tuple[T, str]]) -> tuple[T | None, str]:
+    def measured_beside(self, measure: Callable[[KafkaPeer], tuple[T, str]], peer: str = PEER) -> tuple[T | None, str]:
         """What is measured of the peer and what it is, or why there is none."""
-        if PEER not in self.wanted:
-            return None, "not measured: Spark Structured Streaming from Kafka to Kafka (--peers)"
+        if peer not in self.wanted:
+            return None, f"not measured: {_PEERS[peer]} from Kafka to Kafka (--peers)"
         kafka = self.kafka()
         if kafka is None:
-            self.peers.missing[PEER] = self.peers.missing["kafka"]
-            return None, f"{PEER}: {self.peers.missing[PEER]}"
+            self.peers.missing[peer] = self.peers.missing["kafka"]
+            return None, f"{peer}: {self.peers.missing[peer]}"
         try:
             return measure(kafka)
         except ServerError as error:
-            self.peers.missing[PEER] = f"cannot be had: {str(error).splitlines()[0]}"
-            return None, f"{PEER}: {self.peers.missing[PEER]}"
+            self.peers.missing[peer] = f"cannot be had: {str(error).splitlines()[0]}"
+            return None, f"{peer}: {self.peers.missing[peer]}"
 
     def _rate_of_peer(self, kafka: KafkaPeer) -> tuple[float, str]:
         scale = self.scale

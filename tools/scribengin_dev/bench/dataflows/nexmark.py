@@ -1,4 +1,4 @@
-"""Nexmark from our logs to our logs, beside Spark Structured Streaming alone on as many cores.
+"""Nexmark from our logs to our logs, beside Spark Structured Streaming alone, and Flink, on as many cores.
 
 The same events stand in two logs, in two partitions of a topic, and in Parquet files, as the same JSON; the same SQL
 reads them, in rounds and micro-batches of as many events. All sides are warm when the time begins.
@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 
 from scribengin.dataflow.config import DataflowConfig
 from scribengin_dev.bench.clients.jobs import Job, run_job
-from scribengin_dev.bench.dataflows.flow import CORES, MEMORY_MB, PEER, TIMEOUT_S, FlowBench, config_of
+from scribengin_dev.bench.dataflows.flow import CORES, FLINK, MEMORY_MB, PEER, TIMEOUT_S, FlowBench, config_of
 from scribengin_dev.bench.nexmark.events import SCHEMA_DDL, events
 from scribengin_dev.bench.nexmark.queries import LATE_S, QUERIES, SHIPPED
+from scribengin_dev.bench.peers.flink import FlinkPeer
 from scribengin_dev.bench.peers.kafka import KafkaPeer
 from scribengin_dev.bench.peers.spark import SparkKafkaPeer
 from scribengin_dev.bench.rows import Row
@@ -28,6 +29,7 @@ NEXMARK = {f"nexmark-{query}": query for query in QUERIES}
 """Benchmark -> query."""
 _BATCHES_PER_RUN = 6
 _WARM_BATCHES = 6
+_BATCHES = _WARM_BATCHES + _BATCHES_PER_RUN
 _LOGS = "nexmark"
 _GUARANTEE = (
     "exactly once: every round is staged, committed in one registry transaction, then shown, every fsync before what "
@@ -43,14 +45,17 @@ class NexmarkBench:
         self._batch = bench.scale.flow_records // _BATCHES_PER_RUN
         self._files = bench.folder / "nexmark"
         self._spark: SparkKafkaPeer | None = None
+        self._flink: FlinkPeer | None = None
         self._topic: str | None = None
 
     def rows(self, query: str) -> list[Row]:
-        """Beside Spark from the topic into another, and beside Spark from the files, whose output nobody gets."""
+        """Beside Spark and Flink from the topic into another, and beside Spark from the files, whose output nobody
+        gets."""
         if not self._files.exists():
             self._make_events()
         ours = median(self._ours(query, run) for run in range(self._bench.scale.peer_runs))
         theirs, title = self._bench.measured_beside(lambda kafka: self._rates_of_peers(kafka, query))
+        by_flink, flink = self._bench.measured_beside(lambda kafka: self._rate_of_flink(kafka, query), FLINK)
         name = f"nexmark-{query}"
         from_files = (
             "Spark Structured Streaming alone, the same events from Parquet files in memory, the output dropped: "
@@ -60,6 +65,7 @@ class NexmarkBench:
         return [
             Row(name, "events/s", ours, theirs["kafka"] if theirs else None, title, said),
             Row(f"{name}/memory", "events/s", ours, theirs["files"] if theirs else None, from_files, said),
+            Row(f"{name}/flink", "events/s", ours, by_flink, flink, said),
         ]
 
     @property
@@ -72,7 +78,7 @@ class NexmarkBench:
         logs = [f"{_LOGS}/{k}" for k in range(CORES)]
         for log in logs:
             self._bench.place.namespace.create(log)
-        for batch in range(_WARM_BATCHES + _BATCHES_PER_RUN):
+        for batch in range(_BATCHES):
             made = events(batch * self._batch, self._batch)
             for k, log in enumerate(logs):
                 part = made.take(pa.array(range(k, len(made), CORES)))
@@ -91,28 +97,42 @@ class NexmarkBench:
         place.submit(config)
         with FlowProgress(place, config, "events") as flow:
             begin_ms, consumed = await_consumed(place, flow, self._warm)
-            _, all_events = await_consumed(place, flow, self._warm + _BATCHES_PER_RUN * self._batch)
+            _, all_events = await_consumed(place, flow, _BATCHES * self._batch)
             end_ms = last_commit_ms(flow)
         place.desire(name, "stopped")
         place.await_state(name, "stopped", timeout_s=TIMEOUT_S)
         return 1000 * (all_events - consumed) / max(1, end_ms - begin_ms)
 
     def _rates_of_peers(self, kafka: KafkaPeer, query: str) -> tuple[dict[str, float], str]:
-        spark = self._spark = self._spark or SparkKafkaPeer(kafka, self._bench.folder / f"{PEER}-nexmark")
-        job = {**spark.job("nexmark-query", CORES, MEMORY_MB), "files": str(self._files)}
-        if self._topic is None:
-            self._topic = kafka.new_topic(partitions=CORES)
-            run_job({**job, "job": "nexmark-fill", "topic": self._topic})
+        spark, job, topic = self._filled(kafka)
         asked: Job = {
-            "topic": self._topic,
+            "topic": topic,
             "sink": kafka.new_topic(partitions=CORES),
             "query": query,
             "batch": self._batch,
-            "batches": _WARM_BATCHES + _BATCHES_PER_RUN,
+            "batches": _BATCHES,
             "warm_batches": _WARM_BATCHES,
             "runs": self._bench.scale.peer_runs,
         }
         return run_job({**job, **asked}), spark.title_of("RocksDB with changelogs")
+
+    def _rate_of_flink(self, kafka: KafkaPeer, query: str) -> tuple[float, str]:
+        flink = self._flink = self._flink or FlinkPeer(kafka, self._bench.folder / f"{FLINK}-nexmark")
+        _spark, _job, topic = self._filled(kafka)
+        warm, whole = ([batches * self._batch // CORES] * CORES for batches in (_WARM_BATCHES, _BATCHES))
+        runs = self._bench.scale.peer_runs
+        rate = flink.rate(query, topic, [warm, whole], runs=runs, cores=CORES, memory_mb=MEMORY_MB)
+        return rate, flink.title
+
+    def _filled(self, kafka: KafkaPeer) -> tuple[SparkKafkaPeer, Job, str]:
+        """Spark beside that broker, what it is told in any case, and the topic that has the events."""
+        spark = self._spark = self._spark or SparkKafkaPeer(kafka, self._bench.folder / f"{PEER}-nexmark")
+        job = {**spark.job("nexmark-query", CORES, MEMORY_MB), "files": str(self._files)}
+        if self._topic is None:
+            topic = kafka.new_topic(partitions=CORES)
+            run_job({**job, "job": "nexmark-fill", "topic": topic})
+            self._topic = topic
+        return spark, job, self._topic
 
 
 def _tasks(query: str) -> str:

@@ -1,0 +1,40 @@
+"""Flink in a process of its own, which has PyFlink's environment and nothing of ours: a query over a topic.
+
+`python flink.py JOB`: the job has `conf`, and for each part of the topic the statements that make its tables; `insert`
+runs the query. Prints a JSON object as its last line: how long each part took in each run, in ms.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pyflink.common import Configuration
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+
+def took_ms(job: dict[str, Any], setup: list[str]) -> int:
+    """The net time of one run, as Flink's job says it."""
+    conf = Configuration()
+    for key, value in job["conf"].items():
+        conf.set_string(key, value)
+    settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(conf).build()
+    environment = TableEnvironment.create(settings)
+    for statement in setup:
+        environment.execute_sql(statement)
+    client = environment.execute_sql(job["insert"]).get_job_client()
+    return int(client.get_job_execution_result().result().get_net_runtime())
+
+
+def main(text: str) -> None:
+    """Warm up with the last part, then take turns."""
+    job = json.loads(text)
+    parts = job["parts"]
+    took_ms(job, parts[-1])
+    runs = [[took_ms(job, part) for part in parts] for _ in range(job["runs"])]
+    print(json.dumps({"took_ms": runs}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
