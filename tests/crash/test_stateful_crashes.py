@@ -106,6 +106,24 @@ class Routed(Logs):
         return [*super().delivered(resources), *(f"{one['payload']} is bad: {one['reason']}" for one in bad)]
 
 
+class Late(Logs):
+    """Logs, and one more for keys that are late."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        sinks = {**self.described["sinks"], "late": {"kind": "log", "log": "late"}}
+        state = {"watermarks": {"src": {"column": "at"}}, "late": {"sink": "late"}}
+        self.described = {**self.described, "sinks": sinks, "state": state}
+
+    def delivered(self, resources: OpenedDataflow) -> list[str]:
+        [stream] = resources.sink_streams(1)["late"]
+        batches = resources.sinks["late"].committed(stream)
+        return [
+            *super().delivered(resources),
+            *(payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()),
+        ]
+
+
 class Silent(Logs):
     """Logs, and a source that has no records and is silent at once."""
 
@@ -202,10 +220,10 @@ class Case:
             source="the test",
         )
 
-    def own_to_the_end(self, generation: int) -> None:
+    def own_to_the_end(self, generation: int, ahead_ms: int = 0) -> None:
         """Take each task over, run rounds until there are none left, and give it back."""
         with self.open() as resources:
-            transform = CountingTransform(self.hdfs, by_clock=self.places.by_clock)
+            transform = CountingTransform(self.hdfs, by_clock=self.places.by_clock, ahead_ms=ahead_ms)
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
                     runner.take_over()
@@ -326,6 +344,50 @@ def expect_taken_over(case: Callable[[], Case], stops: Sequence[Stop], expected:
             place.own_to_the_end(1)
         place.own_to_the_end(2)
         assert place.delivered() == expected, stop
+
+
+ON_TIME = ["a 1", "b 1", "b 2", "c 1", "d 1", "closed 5"]
+"""What comes out of the records whose batch was planned before the watermark had passed them."""
+LATE = ["a not after c", "c not after c", "a not after d", "b not after d"]
+
+
+def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    def case() -> Case:
+        return Case(tmp_path / str(next(numbers)), Late)
+
+    first = case()
+    stops = passed_by(first)
+    assert first.delivered() == [*ON_TIME, *LATE]
+    expect_taken_over(case, stops, [*ON_TIME, *LATE])
+
+
+def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_watermark_is_by_then(
+    tmp_path: Path,
+) -> None:
+    """The second batch is planned at c; whoever runs it again would say of its d, too, that it is late."""
+    for number, stop in enumerate(("log.stage_sync:before", "round.commit:before", "round.commit:after")):
+        place = Case(tmp_path / str(number), Late)
+        with at((stop, 2), die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        place.own_to_the_end(2, ahead_ms=9)
+        assert place.delivered() == [*ON_TIME, *LATE[:2], "a not after m", "b not after m"], stop
+
+
+def test_late_records_are_counted_once_they_are_committed(tmp_path: Path) -> None:
+    place = Case(tmp_path, Late)
+    with place.open() as resources:
+        [runner] = owners_with_state(place.registry, resources, CountingTransform(), 1)
+        with closing(runner):
+            runner.take_over()
+            counted = []
+            while (outcome := runner.run_round()) is not None:
+                kept = runner.state()
+                assert kept is not None
+                counted.append((outcome.written.get("late", 0), kept.late_routed))
+            assert counted == [(0, 0), (2, 2), (2, 4), (0, 4)]
+            assert outcome is None
 
 
 def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path) -> None:
