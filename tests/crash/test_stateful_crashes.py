@@ -355,12 +355,13 @@ def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path) -> Non
     numbers = itertools.count()
 
     def case() -> Case:
-        return Case(tmp_path / str(next(numbers)), Late)
+        return Case(tmp_path / str(next(numbers)), Late, ("baca",))
 
     first = case()
     stops = passed_by(first)
-    assert first.delivered() == [*ON_TIME, *LATE]
-    expect_taken_over(case, stops, [*ON_TIME, *LATE])
+    expected = ["b 1", "a 1", "c 1", "closed 3", "a not after b"]
+    assert first.delivered() == expected
+    expect_taken_over(case, stops, expected)
 
 
 def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_watermark_is_by_then(
