@@ -332,7 +332,9 @@ class DataflowConfig(Config):
         if not state.watermarks:
             raise ValueError("state.late goes with state.watermarks: without a watermark of a source nothing is late")
         if getattr(self.sinks[name], "partition", None) is not None:
-            raise ValueError(f"state.late.sink '{name}' has a partition, and takes whatever is late: leave it out")
+            raise ValueError(
+                f"state.late.sink '{name}' has a partition, which late records lack: leave `partition` out"
+            )
         if self.sinks[name].division is not None:
             raise ValueError(
                 f"state.late.sink '{name}' is divided into streams, and late records go where their task is: leave "

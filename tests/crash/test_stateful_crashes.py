@@ -124,6 +124,16 @@ class Late(Logs):
         ]
 
 
+class LateOrBad(Late):
+    """And one more for keys that are none."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        sinks = {**self.described["sinks"], "bad": {"kind": "log", "log": "bad"}}
+        errors = {"action": "route", "sink": "bad"}
+        self.described = {**self.described, "sinks": sinks, "errors": errors, "sql": {"out": "SELECT payload FROM src"}}
+
+
 class Silent(Logs):
     """Logs, and a source that has no records and is silent at once."""
 
@@ -374,6 +384,16 @@ def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_wa
             place.own_to_the_end(1)
         place.own_to_the_end(2, ahead_ms=9)
         assert place.delivered() == [*ON_TIME, *LATE[:2], "a not after m", "b not after m"], stop
+
+
+def test_a_batch_that_runs_again_without_bad_records_takes_the_same_records_for_late(tmp_path: Path) -> None:
+    for number, stop in enumerate((None, ("round.commit:before", 2), ("round.commit:after", 2))):
+        place = Case(tmp_path / str(number), LateOrBad, ("ba!a",))
+        if stop is not None:
+            with at(stop, die), pytest.raises(Died):
+                place.own_to_the_end(1)
+        place.own_to_the_end(2)
+        assert place.delivered() == ["b 1", "a 1", "closed 2", "a not after b"], stop
 
 
 def test_late_records_are_counted_once_they_are_committed(tmp_path: Path) -> None:
