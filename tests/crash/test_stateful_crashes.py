@@ -371,7 +371,8 @@ def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path) -> Non
     stops = passed_by(first)
     expected = ["b 1", "a 1", "c 1", "closed 3", "a not after b"]
     assert first.delivered() == expected
-    expect_taken_over(case, stops, expected)
+    nothing_is_late_before = stops.index(("round.commit:after", 1))
+    expect_taken_over(case, stops[nothing_is_late_before:], expected)
 
 
 def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_watermark_is_by_then(
