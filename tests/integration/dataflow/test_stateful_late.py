@@ -27,13 +27,7 @@ MEETINGS = (
     "SELECT src.n AS n, other.n AS m FROM src JOIN other ON src.who = other.who "
     "AND other.at BETWEEN src.at AND src.at + INTERVAL 10 SECONDS"
 )
-STOPS = (
-    "log.stage_sync:after",
-    "round.commit:before",
-    "round.commit:after",
-    "log.control_write:before",
-    "log.round_show:after",
-)
+STOPS = ("round.commit:before", "round.commit:after", "log.round_show:after")
 EVENTS: list[Event] = [(second - (second % 7) * 9, "ab"[second % 2], second) for second in range(100, 190)]
 """Every second one is later than all before it, or up to 54 seconds earlier."""
 END: list[Event] = [(FAR, "z", 0)]
