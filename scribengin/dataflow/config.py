@@ -112,7 +112,7 @@ class WatermarkConfig(Config):
     """When a record of a source happened, and how long others that happened before it may still come.
 
     A window is given out once the watermark, the latest time seen less `delay_s`, has passed its end. What comes later
-    is dropped.
+    is dropped, unless `state.late` names a sink for it.
     """
 
     column: str
@@ -122,6 +122,18 @@ class WatermarkConfig(Config):
     idle_after_s: float | None = Field(default=None, gt=0)
     """Where a source has no records for so long, the watermarks of the others count alone, until it has some again.
     What then comes from before is late. Unset: windows wait for it, however long."""
+
+
+class LateConfig(Config):
+    """Where late records go: those that are not after the watermark as it was when their batch was planned.
+
+    The transformation does not see them, also where their window is still open. What is planned is written down, so a
+    batch that is run again after a crash takes the same records for late.
+    """
+
+    sink: str
+    """Which of the sinks takes late records. With `format: raw` it gets each as it was read, and with `json` its
+    columns, beside `late_source` and `late_watermark`."""
 
 
 class StateConfig(Config):
@@ -138,6 +150,9 @@ class StateConfig(Config):
     a core of the container."""
     watermarks: dict[str, WatermarkConfig] = {}
     """By source. A transformation may call `withWatermark` itself instead."""
+    late: LateConfig | None = None
+    """What becomes of records that come later than the watermark of their batch. Default: Spark drops what comes too
+    late for its window."""
     unbounded: Annotated[tuple[str, ...], RESTART] = ()
     """The names of operators (`explain` says them) whose state may grow for ever: a join without a time range, a
     processor without a TTL."""
@@ -290,6 +305,7 @@ class DataflowConfig(Config):
                 raise ValueError(
                     f"state.watermarks names '{name}', which is none of the sources ({', '.join(self.sources)})"
                 )
+        self._refuse_late_sink(state)
         master = self.spark.master or "local"
         if not master.startswith("local") and master != "yarn":
             raise ValueError(
@@ -301,6 +317,29 @@ class DataflowConfig(Config):
                 "mount"
             )
         return self
+
+    def _refuse_late_sink(self, state: StateConfig) -> None:
+        """Late records have the columns of a source, and no others."""
+        if state.late is None:
+            return
+        name = state.late.sink
+        if name not in self.sinks:
+            raise ValueError(f"state.late.sink '{name}' is none of the sinks ({', '.join(self.sinks)})")
+        if name == self.errors.sink:
+            raise ValueError(f"state.late.sink '{name}' takes the bad records (errors.sink): name another sink")
+        if not self.outputs:
+            raise ValueError(f"state.late.sink '{name}' is the only sink: the transformation needs one of its own")
+        if not state.watermarks:
+            raise ValueError("state.late goes with state.watermarks: without a watermark of a source nothing is late")
+        if getattr(self.sinks[name], "partition", None) is not None:
+            raise ValueError(
+                f"state.late.sink '{name}' has a partition, which late records lack: leave `partition` out"
+            )
+        if self.sinks[name].division is not None:
+            raise ValueError(
+                f"state.late.sink '{name}' is divided into streams, and late records go where their task is: leave "
+                "`streams` and `partition_by` out"
+            )
 
     def _refuse_unrepeatable_sources(self) -> None:
         """With state a batch is run again after a crash, and must find the very records that it had."""
@@ -379,8 +418,15 @@ class DataflowConfig(Config):
 
     @property
     def outputs(self) -> list[str]:
-        """The sinks that the transformation writes: all but the error route."""
-        return [name for name in self.sinks if name != self.errors.sink]
+        """The sinks that the transformation writes: all that have no role of their own."""
+        return [name for name in self.sinks if self.role_of(name) is None]
+
+    def role_of(self, sink: str) -> str | None:
+        """What a sink gets that the transformation does not write there, for people; None: nothing."""
+        if sink == self.errors.sink:
+            return "bad records"
+        late = None if self.state is None else self.state.late
+        return "late records" if late is not None and sink == late.sink else None
 
     def statements(self) -> dict[str, str]:
         """The SQL statement of each sink; empty when a function transforms."""

@@ -97,22 +97,27 @@ class OpenedDataflow:
                 )
                 for name, opened in self.sources.items()
             },
-            outputs={
-                name: OutputSpec(name, sink.format, self.sinks[name].side_columns, sink.division)
-                for name, sink in config.sinks.items()
-                if name in config.outputs
-            },
-            state=None if config.state is None else _state_spec(config.state, config),
+            outputs={name: self._output_spec(name) for name in config.outputs},
+            state=None if config.state is None else self._state_spec(config.state),
         )
 
+    def _output_spec(self, name: str) -> OutputSpec:
+        sink = self.config.sinks[name]
+        return OutputSpec(name, sink.format, self.sinks[name].side_columns, sink.division)
 
-def _state_spec(state: StateConfig, config: DataflowConfig) -> StateSpec:
-    watermarks = {
-        name: WatermarkSpec(one.column, one.delay_s, beats=one.idle_after_s is not None)
-        for name, one in state.watermarks.items()
-    }
-    partitions = state.partitions or config.container.cores
-    return StateSpec(partitions, state.memory_mb, watermarks, state.unbounded, config.tasks or 1)
+    def _state_spec(self, state: StateConfig) -> StateSpec:
+        watermarks = {
+            name: WatermarkSpec(one.column, one.delay_s, beats=one.idle_after_s is not None)
+            for name, one in state.watermarks.items()
+        }
+        return StateSpec(
+            state.partitions or self.config.container.cores,
+            state.memory_mb,
+            watermarks,
+            state.unbounded,
+            None if state.late is None else self._output_spec(state.late.sink),
+            self.config.tasks or 1,
+        )
 
 
 OpenDataflow = Callable[[DataflowConfig, Environment], OpenedDataflow]

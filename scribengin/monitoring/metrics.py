@@ -112,6 +112,9 @@ class WorkerSeries(_Series):
         late = CounterMetricFamily(
             "scribengin_late_rows", "Rows that came later than the watermark, and were dropped.", labels=_TASK
         )
+        routed = CounterMetricFamily(
+            "scribengin_late_rows_routed", "Records that went to the sink for late ones.", labels=_TASK
+        )
         watermark = GaugeMetricFamily(
             "scribengin_watermark_timestamp_seconds",
             "The watermark, with the source that holds it back.",
@@ -125,9 +128,10 @@ class WorkerSeries(_Series):
                 rows.add_metric((*task, operator), count)
             size.add_metric(task, report.kept.bytes)
             late.add_metric(task, report.kept.late)
+            routed.add_metric(task, report.kept.late_routed)
             if report.kept.watermark_ms is not None:
                 watermark.add_metric((*task, report.kept.held_back_by or ""), report.kept.watermark_ms / 1000)
-        yield from (rows, size, late, watermark)
+        yield from (rows, size, late, routed, watermark)
 
 
 class MasterSeries(_Series):

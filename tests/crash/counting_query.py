@@ -1,6 +1,6 @@
 """A streaming query without Spark, that keeps its plans, its state and its commits in files as Spark's does: for crash
 tests of the rounds around it. It counts records by key, and gives out each record with its number. Its files are on
-disk, or in memory.
+disk, or in memory. Where a range was planned with a watermark, a key that is not after it is late.
 """
 
 from __future__ import annotations
@@ -33,16 +33,20 @@ METADATA = "state/0/_metadata/v2"
 
 
 class CountingTransform:
-    """Starts such queries; `by_clock`: they run by themselves the batch that the state has due."""
+    """Starts such queries; `by_clock`: they run by themselves the batch that the state has due. `ahead_ms`: their
+    watermark is so much further than the keys say."""
 
-    def __init__(self, files: TreeFileSystem | None = None, *, by_clock: bool = False) -> None:
+    def __init__(self, files: TreeFileSystem | None = None, *, by_clock: bool = False, ahead_ms: int = 0) -> None:
         self._files = LocalFileSystem() if files is None else files
         self._by_clock = by_clock
+        self._ahead_ms = ahead_ms
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
         directory = f"/{checkpoint.removeprefix(self._files.url_of('/'))}"
         assert self._files.url_of(directory) == checkpoint
-        return CountingQuery(QueryFiles(self._files, directory), initial, bound, by_clock=self._by_clock)
+        query = CountingQuery(QueryFiles(self._files, directory), initial, bound, by_clock=self._by_clock)
+        query.ahead_ms = self._ahead_ms
+        return query
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
@@ -97,6 +101,7 @@ class CountingQuery:
         self, checkpoint: QueryFiles, initial: Mapping[str, Offset], bound: Sequence[BoundRange], *, by_clock: bool
     ) -> None:
         self.by_clock = by_clock
+        self.ahead_ms = 0
         self._checkpoint = checkpoint
         self._initial = initial
         self._bound: dict[str, Sequence[RecordSplit]] = {}
@@ -151,6 +156,10 @@ class CountingQuery:
     def state(self) -> StateReport:
         return StateReport()
 
+    def watermark(self) -> int:
+        """The time of a key is its code: that of the latest one."""
+        return max(map(ord, self._after(self._done)["counts"]), default=0) + self.ahead_ms
+
     def watermarks(self) -> Mapping[str, int | None]:
         """A record is a millisecond later than the one before."""
         after = self._after(self._done)
@@ -164,7 +173,8 @@ class CountingQuery:
         starts, ends = self._ends(number - 1), self._ends(number)
         before = self._after(number - 1)
         counts, beat = dict(before["counts"]), before["beat"]
-        out = []
+        out: list[str] = []
+        late: list[str] = []
         for source, end in ends.items():
             if is_beats(source) and end != starts[source]:
                 [split] = self._bound[json.dumps([starts[source], end], sort_keys=True)]
@@ -177,6 +187,9 @@ class CountingQuery:
                             if payload == BAD:
                                 raise TransformationFailed("no key", reason="no key")
                             key = payload.decode()
+                            if ord(key) <= end.get("watermark_ms", -1):
+                                late.append(f"{key} not after {chr(end['watermark_ms'])}")
+                                continue
                             counts[key] = counts.get(key, 0) + 1
                             out.append(f"{key} {counts[key]}")
         due = ends != starts
@@ -185,8 +198,8 @@ class CountingQuery:
         result = f"state/{number}-{uuid.uuid4().hex}"
         self._write(result, json.dumps({"counts": counts, "due": due, "beat": beat}))
         self._results[number] = result
-        payloads = pa.array([line.encode() for line in out], pa.binary())
-        return ExecutedBatch(number, {"out": [pa.record_batch([payloads], names=["payload"])]})
+        outputs = {"out": out, **({"late": late} if late else {})}
+        return ExecutedBatch(number, {sink: [_lines(lines)] for sink, lines in outputs.items()})
 
     def _describe(self, number: int) -> None:
         """As Spark does in a query's first batch: what the operator keeps is read where its metadata says, by whole
@@ -234,3 +247,7 @@ class CountingQuery:
     def _write(self, name: str, text: str) -> None:
         with failpoint("query.write"):
             self._checkpoint.write(name, text)
+
+
+def _lines(lines: Sequence[str]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([line.encode() for line in lines], pa.binary())], names=["payload"])

@@ -106,6 +106,34 @@ class Routed(Logs):
         return [*super().delivered(resources), *(f"{one['payload']} is bad: {one['reason']}" for one in bad)]
 
 
+class Late(Logs):
+    """Logs, and one more for keys that are late."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        sinks = {**self.described["sinks"], "late": {"kind": "log", "log": "late"}}
+        state = {"watermarks": {"src": {"column": "at"}}, "late": {"sink": "late"}}
+        self.described = {**self.described, "sinks": sinks, "state": state}
+
+    def delivered(self, resources: OpenedDataflow) -> list[str]:
+        [stream] = resources.sink_streams(1)["late"]
+        batches = resources.sinks["late"].committed(stream)
+        return [
+            *super().delivered(resources),
+            *(payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()),
+        ]
+
+
+class LateOrBad(Late):
+    """And one more for keys that are none."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        sinks = {**self.described["sinks"], "bad": {"kind": "log", "log": "bad"}}
+        errors = {"action": "route", "sink": "bad"}
+        self.described = {**self.described, "sinks": sinks, "errors": errors, "sql": {"out": "SELECT payload FROM src"}}
+
+
 class Silent(Logs):
     """Logs, and a source that has no records and is silent at once."""
 
@@ -202,10 +230,10 @@ class Case:
             source="the test",
         )
 
-    def own_to_the_end(self, generation: int) -> None:
+    def own_to_the_end(self, generation: int, ahead_ms: int = 0) -> None:
         """Take each task over, run rounds until there are none left, and give it back."""
         with self.open() as resources:
-            transform = CountingTransform(self.hdfs, by_clock=self.places.by_clock)
+            transform = CountingTransform(self.hdfs, by_clock=self.places.by_clock, ahead_ms=ahead_ms)
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
                     runner.take_over()
@@ -326,6 +354,62 @@ def expect_taken_over(case: Callable[[], Case], stops: Sequence[Stop], expected:
             place.own_to_the_end(1)
         place.own_to_the_end(2)
         assert place.delivered() == expected, stop
+
+
+ON_TIME = ["a 1", "b 1", "b 2", "c 1", "d 1", "closed 5"]
+"""What comes out of the records whose batch was planned before the watermark had passed them."""
+LATE = ["a not after c", "c not after c", "a not after d", "b not after d"]
+
+
+def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    def case() -> Case:
+        return Case(tmp_path / str(next(numbers)), Late, ("baca",))
+
+    first = case()
+    stops = passed_by(first)
+    expected = ["b 1", "a 1", "c 1", "closed 3", "a not after b"]
+    assert first.delivered() == expected
+    nothing_is_late_before = stops.index(("round.commit:after", 1))
+    expect_taken_over(case, stops[nothing_is_late_before:], expected)
+
+
+def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_watermark_is_by_then(
+    tmp_path: Path,
+) -> None:
+    """The second batch is planned at c; whoever runs it again would say of its d, too, that it is late."""
+    for number, stop in enumerate(("log.stage_sync:before", "round.commit:before", "round.commit:after")):
+        place = Case(tmp_path / str(number), Late)
+        with at((stop, 2), die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        place.own_to_the_end(2, ahead_ms=9)
+        assert place.delivered() == [*ON_TIME, *LATE[:2], "a not after m", "b not after m"], stop
+
+
+def test_a_batch_that_runs_again_without_bad_records_takes_the_same_records_for_late(tmp_path: Path) -> None:
+    for number, stop in enumerate((None, ("round.commit:before", 2), ("round.commit:after", 2))):
+        place = Case(tmp_path / str(number), LateOrBad, ("ba!a",))
+        if stop is not None:
+            with at(stop, die), pytest.raises(Died):
+                place.own_to_the_end(1)
+        place.own_to_the_end(2)
+        assert place.delivered() == ["b 1", "a 1", "closed 2", "a not after b"], stop
+
+
+def test_late_records_are_counted_once_they_are_committed(tmp_path: Path) -> None:
+    place = Case(tmp_path, Late)
+    with place.open() as resources:
+        [runner] = owners_with_state(place.registry, resources, CountingTransform(), 1)
+        with closing(runner):
+            runner.take_over()
+            counted = []
+            while (outcome := runner.run_round()) is not None:
+                kept = runner.state()
+                assert kept is not None
+                counted.append((outcome.written.get("late", 0), kept.late_routed))
+            assert counted == [(0, 0), (2, 2), (2, 4), (0, 4)]
+            assert outcome is None
 
 
 def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path) -> None:

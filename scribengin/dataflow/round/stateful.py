@@ -87,6 +87,11 @@ class BatchQuery(Protocol):
         """How much state it has, as of the last batch that is done."""
         ...
 
+    def watermark(self) -> int:
+        """How far that of the earliest source is behind all batches that are finished, in milliseconds; 0: there is
+        none yet. The next batch drops nothing that is after it."""
+        ...
+
     def watermarks(self) -> Mapping[str, int | None]:
         """How far the watermark of each source is, as of the last batch that is done."""
         ...
@@ -124,6 +129,8 @@ class StateOfTask:
     partitions: int
     fixed: bool
     silent_after: Mapping[str, SilentAfter]
+    late_sink: str | None
+    """Where late records go: then each range is planned with the watermark of its time."""
 
 
 def state_of_task(dataflow: str, task: str, config: StateConfig, cores: int) -> StateOfTask:
@@ -135,7 +142,8 @@ def state_of_task(dataflow: str, task: str, config: StateConfig, cores: int) -> 
         for source, one in config.watermarks.items()
         if one.idle_after_s is not None
     }
-    return StateOfTask(checkpoints, config.partitions or cores, fixed, silent_after)
+    late_sink = None if config.late is None else config.late.sink
+    return StateOfTask(checkpoints, config.partitions or cores, fixed, silent_after, late_sink)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,7 @@ class StatefulRunner(TaskRounds):
         """Whether the query has nothing to do before there are new records."""
         self._screening = False
         """Whether ranges are looked through before the query reads them."""
+        self._late_routed = 0
         self._bad: list[BadRecord] = []
         """What the range that was bound last is read without."""
 
@@ -245,7 +254,9 @@ class StatefulRunner(TaskRounds):
 
     def state(self) -> StateReport | None:
         """As TaskRounds: how much its query has."""
-        return None if self._query is None else self._query.state()
+        if self._query is None:
+            return None
+        return self._query.state().model_copy(update={"late_routed": self._late_routed})
 
     def _stop_query(self) -> None:
         query, self._query = self._query, None
@@ -333,6 +344,8 @@ class StatefulRunner(TaskRounds):
         outputs = self._accepted(self._with_error_records(batch.outputs, bad))
         committing = self._committing = self._named.model_copy(update={"number": batch.number, "start": None})
         outcome = self._end_round(RanRound(planned, outputs, begun_s, planned_s, len(bad)))
+        if outcome is not None and self._state.late_sink is not None:
+            self._late_routed += outcome.written.get(self._state.late_sink, 0)
         if self._query is query:  # else it was taken over meanwhile, and another query runs the batch again
             self._named = committing
             self._at = ends
@@ -388,7 +401,8 @@ class StatefulRunner(TaskRounds):
         beats = self._beats(query, planned)
         if not planned and not beats and self._quiet:
             return False
-        ends = {**self._at, **{source: self._end(source, planned) for source in self._sources()}, **beats}
+        late = {} if self._state.late_sink is None or not planned else {"watermark_ms": query.watermark()}
+        ends = {**self._at, **{source: self._end(source, planned, late) for source in self._sources()}, **beats}
         for bound in self._bound(self._at, ends, planned):
             query.bind(bound)
         query.offer(ends)
@@ -534,8 +548,9 @@ class StatefulRunner(TaskRounds):
             return batch.start
         return self._position(one)
 
-    def _end(self, source: str, planned: Mapping[str, PlannedRange]) -> Offset:
-        """Where a source's streams end once what is planned is read; as it is, if nothing is."""
+    def _end(self, source: str, planned: Mapping[str, PlannedRange], late: Mapping[str, int]) -> Offset:
+        """Where a source's streams end once what is planned is read, and what is `late` of that; as it is, if nothing
+        is."""
         read = {
             one.stream: _ended(plan)
             for one in self._inputs
@@ -544,7 +559,7 @@ class StatefulRunner(TaskRounds):
         if not read:
             return self._at[source]
         others = {s: {"at": at["at"], "records": at["records"]} for s, at in self._at[source]["streams"].items()}
-        return {"source": source, "streams": {**others, **read}}
+        return {"source": source, "streams": {**others, **read}, **late}
 
 
 def _ended(plan: PlannedRange) -> dict[str, Any]:

@@ -11,8 +11,9 @@ Of the sources that are asked in a trigger the first one waits for an offer; wha
 
 An offset of Spark's is {"source", "streams": {stream: {"at": position, "records": of the range that ended there}}}
 (of beats {"source", "at_ms"}, beats.py):
-with the number of records the same range is planned again after a crash. A range without a file is one that the engine
-did not plan: reading it would be no round of ours.
+with the number of records the same range is planned again after a crash. Where late records go to a sink, it has
+"watermark_ms", too: as it was when the range was planned. So a batch that is run again takes the same records for late.
+A range without a file is one that the engine did not plan: reading it would be no round of ours.
 """
 
 from __future__ import annotations

@@ -52,6 +52,11 @@ class QueryProgress:
             late=self._late,
         )
 
+    def watermark(self) -> int:
+        """How far the earliest is, in milliseconds, by which Spark drops what is late; 0: there is none yet."""
+        tracker = self._query.streamingQuery().watermarkTracker()
+        return 0 if tracker is None else int(tracker.currentWatermark())
+
     def watermarks(self) -> Mapping[str, int | None]:
         """How far the watermark of each source is, in milliseconds; None: it has none yet. Of several places the
         earliest counts. Empty before the first batch."""

@@ -135,6 +135,19 @@ class TransformationQuery:
         except SPARK_ERRORS as error:
             raise failure(error, self._doing) from error
 
+    def watermark(self) -> int:
+        """How far the watermark is behind all batches that are finished, in milliseconds; 0: there is none yet. Waits
+        until Spark has written down that they are done. Raises as `state`.
+
+        No batch that is offered now drops anything by a later one: Spark drops by that of the batch before.
+        """
+        try:
+            while not (self.has_batch() or self._offers.waits() or not self._query.isActive):
+                pause(_POLL_S)
+            return self._progress.watermark()
+        except SPARK_ERRORS as error:
+            raise failure(error, self._doing) from error
+
     def watermarks(self) -> Mapping[str, int | None]:
         """How far the watermark of each source is, as of the last batch that is done. Raises as `state`."""
         try:

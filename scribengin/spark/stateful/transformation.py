@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampType
 
 from scribengin.connectors.contract import RecordSplit
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
@@ -30,7 +30,7 @@ from scribengin.spark.stateful.query_log import QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.encoding import BESIDE, placed
-from scribengin.spark.transform.input import carried, spark_schema
+from scribengin.spark.transform.input import WATERMARK, carried, spark_schema
 from scribengin.spark.transform.output import FileCollector, MemoryCollector, UnionedOutputs, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
 from scribengin.spark.transform.plan_pool import Shape
@@ -141,7 +141,7 @@ class StatefulTransformation:
             activate(session)
             session.dataSource.register(OfferedSource)
             inputs = {
-                name: self._load(session, directory, name, _source_schema(one))
+                name: self._load(session, directory, name, _source_schema(one, state))
                 for name, one in self.spec.inputs.items()
             }
             beats = {
@@ -155,6 +155,9 @@ class StatefulTransformation:
                 refuse_unstreamable(frame, output)
             unioned = unite(built.encoded, self.spec.outputs)
             refuse_unread(unioned.frame, self.spec.inputs)
+            if state.late is not None and built.late is not None:
+                late = state.late.name
+                unioned = unite({**built.encoded, late: built.late}, {**self.spec.outputs, late: state.late})
             operators = state_operators(unioned.frame, self.spec.inputs if state.tasks > 1 else None)
             if state.tasks > 1:
                 refuse_shared(built.given, self.spec.outputs, self.spec.inputs)
@@ -167,8 +170,9 @@ class StatefulTransformation:
         return reader.options(directory=str(directory), source=source, partitions=partitions).load()
 
 
-def _source_schema(spec: InputSpec) -> StructType:
-    return placed(spark_schema(spec.schema, spec.name), spec, BESIDE if spec.format == "json" else "")
+def _source_schema(spec: InputSpec, state: StateSpec) -> StructType:
+    schema = placed(spark_schema(spec.schema, spec.name), spec, BESIDE if spec.format == "json" else "")
+    return schema if state.late_by(spec.name) is None else schema.add(WATERMARK, TimestampType())
 
 
 def _settings(state: StateSpec) -> dict[str, str]:

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from scribengin.connectors.contract import DIVIDED_BY, PAYLOAD, Division
 from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.failures import one_line
+from scribengin.spark.transform.input import WATERMARK
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateSpec
 
 BESIDE = "_"
@@ -36,6 +37,10 @@ BEAT = "scribengin beat"
 """The column that says which rows are beats, below the filter that ends them."""
 PLACE = "scribengin place"
 """In the metadata of a column that is part of the key by which its source is divided: which part."""
+AS_READ = "scribengin payload"
+"""Beside the columns that a payload was decoded to: the payload."""
+LATE_SOURCE, LATE_WATERMARK = "late_source", "late_watermark"
+"""Beside the columns of a late record: where it was read, and what it was not after."""
 PARSED = "scribengin parsed"  # no name that a column of the user's would have
 
 # One document a record: single quotes are no JSON, and a second document behind the first would vanish (see _pair).
@@ -73,18 +78,55 @@ def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
     return documents.select(F.inline(F.array(quoted(PARSED))), *names)
 
 
-def watermarked(frame: DataFrame, source: str, state: StateSpec | None, beats: DataFrame | None = None) -> DataFrame:
-    """An input with the watermark that its source has by the configuration, which also goes by the source's `beats`.
-    Raises ConfigInvalid for a column that it lacks, or that is no time."""
-    watermark = None if state is None else state.watermarks.get(source)
-    if watermark is None:
+def watermarked(
+    frame: DataFrame, spec: InputSpec, state: StateSpec | None, beats: DataFrame | None = None
+) -> DataFrame:
+    """An input with the watermark that its source has by the configuration, which also goes by the source's `beats`;
+    without what is late, where that goes to a sink. Raises ConfigInvalid for a column that it lacks, or that is no
+    time."""
+    watermark = None if state is None else state.watermarks.get(spec.name)
+    if state is None or watermark is None:
         return frame
     try:
+        if state.late is not None:
+            frame = frame.where(~_is_late(frame, spec, watermark.column)).drop(_watermark(spec))
         united = frame if beats is None else _with_beats(frame, watermark.column, beats)
         marked = united.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
         return marked if beats is None else _without_beats(marked)
     except (PySparkException, Py4JJavaError) as error:
-        raise ConfigInvalid(f"state.watermarks.{source}: {one_line(error)}") from error
+        raise ConfigInvalid(f"state.watermarks.{spec.name}: {one_line(error)}") from error
+
+
+def late_records(frame: DataFrame, spec: InputSpec, column: str, output: OutputSpec) -> DataFrame:
+    """What the sink of late records gets of those of a source, of which `frame` is all: in its `raw` format as they
+    were read, else their columns. Raises ConfigInvalid for a sink that cannot take them."""
+    if output.format != "raw":
+        rows = decode(frame, spec)
+        late = rows.where(_is_late(rows, spec, column))
+        own = [F.col(quoted(name)) for name in late.columns if name != _watermark(spec)]
+        beside = [F.lit(spec.name).alias(LATE_SOURCE), F.col(quoted(_watermark(spec))).alias(LATE_WATERMARK)]
+        return encode(late.select(*own, *beside), output)
+    if PAYLOAD not in frame.columns:
+        raise ConfigInvalid(
+            f"state.late: the records of source '{spec.name}' are columns ({', '.join(spec.schema.names)}), and sink "
+            f"'{output.name}' takes payloads: set format: json for it"
+        )
+    rows = decode(frame.select("*", F.col(PAYLOAD).alias(AS_READ)), spec)
+    beside_it = BESIDE if spec.format == "json" else ""
+    kept = [F.col(quoted(beside_it + name)).alias(name) for name in spec.schema.names if name != PAYLOAD]
+    late = rows.where(_is_late(rows, spec, column))
+    return encode(late.select(F.col(quoted(beside_it + AS_READ)).alias(PAYLOAD), *kept), output)
+
+
+def _is_late(frame: DataFrame, spec: InputSpec, column: str) -> Column:
+    """Of the rows of an input. Whose time is the watermark is late, as it is to Spark where a key is a time. Without a
+    time nothing is."""
+    return F.coalesce(F.col(column) <= F.col(quoted(_watermark(spec))), F.lit(False))
+
+
+def _watermark(spec: InputSpec) -> str:
+    """What the column of that name is called behind `decode`."""
+    return (BESIDE if spec.format == "json" else "") + WATERMARK
 
 
 def _with_beats(frame: DataFrame, column: str, beats: DataFrame) -> DataFrame:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # Spark's Python workers import this module, and shall not im
     from scribengin.connectors.contract import RecordSplit
 
 FORMAT = "scribengin_round"
+WATERMARK = "scribengin watermark"
+"""Beside the columns of a source whose late records go to a sink: the watermark when a record's batch was planned."""
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 """What goes to the JVM at once: enough to forget the cost of a batch, little enough for its memory."""
 UNBOUND = (

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from scribengin.errors import ConfigError, ConfigInvalid, NotNarrow, PackageInvalid, ScribenginError, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line
 from scribengin.spark.transform import narrow
-from scribengin.spark.transform.encoding import decode, encode, watermarked
+from scribengin.spark.transform.encoding import decode, encode, late_records, watermarked
 from scribengin.spark.transform.spec import TransformationSpec
 from scribengin.spark.transform.user_package import UserPackage, user_traceback
 from scribengin_registry.references import resolved_all
@@ -50,12 +50,13 @@ UserFunction = Callable[[dict[str, DataFrame], TransformationContext], Any]
 class Built:
     """The DataFrames of one build: what the user saw of the inputs, what they gave the outputs, and that as records.
 
-    An output that the user gave None for is in neither of the latter.
+    An output that the user gave None for is in neither of the latter. `late` is what the sink of late records gets.
     """
 
     inputs: dict[str, DataFrame]
     given: dict[str, DataFrame]
     encoded: dict[str, DataFrame]
+    late: DataFrame | None
 
     @property
     def repeatable(self) -> bool:
@@ -89,13 +90,27 @@ class PlanBuilder:
         Raises PackageInvalid (the function raises, or gives other outputs than there are sinks), ConfigInvalid (the
         SQL, or columns that do not fit a format), SparkUnavailable.
         """
+        specs = self.spec.inputs
         decoded = {
-            name: watermarked(decode(frame, self.spec.inputs[name]), name, self.spec.state, (beats or {}).get(name))
+            name: watermarked(decode(frame, specs[name]), specs[name], self.spec.state, (beats or {}).get(name))
             for name, frame in inputs.items()
         }
         with self._context():
             given = self._by_sql(session, decoded) if self._function is None else self._by_function(session, decoded)
-        return Built(decoded, given, {name: encode(frame, self.spec.outputs[name]) for name, frame in given.items()})
+        encoded = {name: encode(frame, self.spec.outputs[name]) for name, frame in given.items()}
+        return Built(decoded, given, encoded, self._late(inputs))
+
+    def _late(self, inputs: Mapping[str, DataFrame]) -> DataFrame | None:
+        """The late records of all sources, if they go anywhere. Each source is read once more for them."""
+        state = self.spec.state
+        if state is None or state.late is None:
+            return None
+        late: DataFrame | None = None
+        for name, frame in inputs.items():
+            if (column := state.late_by(name)) is not None:
+                of_source = late_records(frame, self.spec.inputs[name], column, state.late)
+                late = of_source if late is None else late.unionByName(of_source, allowMissingColumns=True)
+        return late
 
     def check(self, built: Built) -> tuple[str, ...]:
         """The operators of the executed plans. Raises NotNarrow."""

@@ -68,8 +68,15 @@ class StateSpec:
     """By source."""
     unbounded: tuple[str, ...] = ()
     """The names of operators whose state may grow for ever."""
+    late: OutputSpec | None = None
+    """Where late records go. None: nowhere."""
     tasks: int = 1
     """How many queries share the streams: with several no operator may need rows of two of them."""
+
+    def late_by(self, source: str) -> str | None:
+        """The column by which records of a source are late, where late ones go to a sink."""
+        watermark = self.watermarks.get(source)
+        return None if self.late is None or watermark is None else watermark.column
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,8 @@ class StateReport(Part):
     """The source whose watermark is the earliest one."""
     late: int = 0
     """How many rows came later than the watermark, and were dropped."""
+    late_routed: int = 0
+    """How many records came later than the watermark, and went to the sink for late ones."""
 
     @classmethod
     def total(cls, reports: Sequence[StateReport]) -> StateReport | None:
@@ -146,6 +155,7 @@ class StateReport(Part):
             watermark_ms=first.watermark_ms,
             held_back_by=first.held_back_by,
             late=sum(one.late for one in reports),
+            late_routed=sum(one.late_routed for one in reports),
         )
 
 

@@ -82,6 +82,15 @@ def test_a_source_that_may_be_silent_is_divided_as_any_other(spark: SparkSession
     assert operators(spark, sql, source("src", "who"), beats=True) == ("aggregate",)
 
 
+def test_late_records_of_a_divided_source_have_a_sink(spark: SparkSession) -> None:
+    made = loaded(spark, f"SELECT who, count(*) AS many FROM src GROUP BY {HOURS}, who", source("src", "who"))
+    assert made.spec.state is not None
+    state = replace(made.spec.state, late=OutputSpec("late", "json"))
+    checked = StatefulTransformation.load(replace(made.spec, state=state), spark).check()
+    assert checked == made.check()
+    assert checked.operators == ("aggregate",)
+
+
 def test_the_same_key_has_another_name_and_width_in_another_source(spark: SparkSession) -> None:
     other = source("other", "code", schema="at TIMESTAMP, code BIGINT, m INT")
     joined = f"FROM src l JOIN other r ON l.id = r.code AND {SOON}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -47,6 +48,41 @@ def test_what_keeps_state_is_named(spark: SparkSession) -> None:
     assert kept.pinned["spark.sql.streaming.aggregation.stateFormatVersion"] == "2"
     assert plan.outputs == {"out": "start TIMESTAMP,many BIGINT"}
     assert checked(spark, "SELECT n + 1 AS n FROM src").state == ()
+
+
+def late_to(output: OutputSpec, **given: object) -> TransformationSpec:
+    made = stateful(**given)  # type: ignore[arg-type]
+    assert made.state is not None
+    return replace(made, state=replace(made.state, late=output))
+
+
+def test_late_records_change_nothing_of_what_is_kept(spark: SparkSession) -> None:
+    sql = {"out": "SELECT window.start AS start, count(*) AS many FROM src GROUP BY window(at, '10 seconds')"}
+    kept = StatefulTransformation.load(stateful(sql=sql), spark).check()
+    for output in (OutputSpec("late"), OutputSpec("late", "json"), OutputSpec("late", "columns")):
+        made = late_to(output, sql=sql)
+        assert StatefulTransformation.load(made, spark).check() == kept
+    assert made.state is not None
+    silent = replace(made.state, watermarks={"src": WatermarkSpec("at", 1.5, beats=True)})
+    assert StatefulTransformation.load(replace(made, state=silent), spark).check() == kept
+
+
+def test_what_cannot_be_late_is_refused(spark: SparkSession) -> None:
+    columns = InputSpec("src", pa.schema([("at", pa.timestamp("us", "UTC"))]))
+    taken = InputSpec("src", RECORD_SCHEMA, "json", "at TIMESTAMP, late_source STRING")
+    sql = {"out": "SELECT at FROM src"}
+    for source, output, why in (
+        (columns, OutputSpec("late"), r"source 'src' are columns [(]at[)], and sink 'late' takes payloads: set format"),
+        (taken, OutputSpec("late", "json"), "output 'late' has two columns named 'late_source'"),
+    ):
+        made = replace(late_to(output, sql=sql), inputs={"src": source})
+        with pytest.raises(ConfigInvalid, match=why) as refusal:
+            StatefulTransformation.load(made, spark).check()
+        assert "\n" not in str(refusal.value)
+    unread = replace(late_to(OutputSpec("late"), sql={"out": "SELECT at FROM x"}), inputs={"src": SOURCE})
+    unread = replace(unread, inputs={**unread.inputs, "x": replace(SOURCE, name="x")})
+    with pytest.raises(ConfigInvalid, match="source 'src' is read by no output"):
+        StatefulTransformation.load(unread, spark).check()
 
 
 @pytest.mark.parametrize(

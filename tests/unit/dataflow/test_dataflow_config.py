@@ -127,6 +127,26 @@ def test_state_is_one_task_over_logs_with_one_sink() -> None:
             load_config(stateful(**changes))
 
 
+def test_late_records_have_a_sink_that_the_transformation_does_not_write() -> None:
+    state = {"watermarks": {"flights": {"column": "at"}}, "late": {"sink": "bad"}}
+    config = load_config(flow(state=state))
+    assert (config.outputs, config.role_of("bad"), config.role_of("late")) == (["late"], "late records", None)
+    log = {"kind": "log", "log": "late"}
+    errors = {"action": "route", "sink": "bad"}
+    divided = {**log, "streams": 8, "partition_by": ["carrier"]}
+    partitioned = {"kind": "hdfs", "path": "/bad", "partition": {"columns": ["day"]}}
+    for changes, why in (
+        ({"state": {**state, "late": {"sink": "worse"}}}, "state.late.sink 'worse' is none of the sinks (late, bad)"),
+        ({"state": {**state, "late": {}}}, "state.late.sink: is missing"),
+        ({"state": {"late": {"sink": "bad"}}}, "state.late goes with state.watermarks"),
+        ({"state": state, "errors": errors}, "state.late.sink 'bad' takes the bad records (errors.sink)"),
+        ({"state": state, "sinks": {"bad": log}}, "state.late.sink 'bad' is the only sink"),
+        ({"state": state, "sinks": {"late": log, "bad": divided}}, "state.late.sink 'bad' is divided into streams"),
+        ({"state": state, "sinks": {"late": log, "bad": partitioned}}, "state.late.sink 'bad' has a partition"),
+    ):
+        assert why in refused(**changes)
+
+
 def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
     divided = {"kind": "log", "logs": "in/*", "streams": 8, "partition_by": ["carrier"]}
     topic = {"kind": "kafka", "bootstrap": "there:9092", "topics": ["t"]}

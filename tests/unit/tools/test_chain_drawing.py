@@ -26,7 +26,11 @@ def test_every_way_is_a_line_in_the_order_in_which_records_flow() -> None:
             "sinks": {"out": {"kind": "log", "log": "mid"}, "bad": {"kind": "log", "log": "bad"}},
             "errors": {"action": "route", "sink": "bad"},
         },
-        beside={"sources": reads("mid/0"), "sinks": {"out": {"kind": "kafka", "bootstrap": "h:1", "topic": "t"}}},
+        beside={
+            "sources": reads("mid/0"),
+            "sinks": {"out": {"kind": "kafka", "bootstrap": "h:1", "topic": "t"}, "late": {"kind": "log", "log": "l"}},
+            "state": {"watermarks": {"src": {"column": "at"}}, "late": {"sink": "late"}},
+        },
     )
     assert drawn(made, graph_of(made)).splitlines() == [
         "log in/* --> first",
@@ -34,6 +38,7 @@ def test_every_way_is_a_line_in_the_order_in_which_records_flow() -> None:
         "first --> log bad (bad records)",
         "last --> files /files",
         "beside --> topic t",
+        "beside --> log l (late records)",
     ]
 
 

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from scribengin.dataflow.config import DataflowConfig
 from scribengin.errors import ConfigInvalid, ScribenginError
 from scribengin.operations.chain import check as chain_check
 from scribengin.operations.submit import explain
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.dataflow import submit
+from scribengin_tools.rendering import checking
 
 _FLOW: dict[str, Any] = {
     "sources": {"words": {"kind": "log", "logs": "words/*"}},
     "sinks": {"loud": {"kind": "log", "log": "loud"}},
     "sql": "SELECT payload FROM words",
 }
+
+
+def test_what_a_sink_gets_besides_is_said_beside_it() -> None:
+    roles = {
+        "sinks": {name: {"kind": "log", "log": name} for name in ("loud", "bad", "late")},
+        "sql": {"loud": "SELECT payload FROM words"},
+        "errors": {"action": "route", "sink": "bad"},
+        "state": {"watermarks": {"words": {"column": "at"}}, "late": {"sink": "late"}},
+    }
+    config = DataflowConfig.parse({"name": "quiet", **_FLOW, **roles}, source="the test")
+    sinks = {name: f"log {name}" for name in config.sinks}
+    found = explain.Explanation(dataflow="quiet", sinks=sinks, guarantees=dict.fromkeys(sinks, "exactly once"))
+    out = StringIO()
+    Console(file=out, width=100).print(checking.shown(found, config))
+    told = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert {
+        "loud log loud exactly once",
+        "bad log bad (bad records) exactly once",
+        "late log late (late records) exactly once",
+    } <= set(told)
 
 
 @pytest.fixture(autouse=True)

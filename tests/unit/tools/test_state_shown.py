@@ -17,6 +17,7 @@ from scribengin_tools.rendering.text import kept_text, moment
 from scribengin_tools.web.model.values import flow_json
 
 KEPT = StateReport(rows={"join": 2_000}, bytes=2048, watermark_ms=1_000_000, held_back_by="weather", late=1)
+ROUTED = KEPT.model_copy(update={"late_routed": 2})
 TEXT = f"join 2,000 rows, 2.0 KiB; watermark {moment(1_000_000)}; held back by weather; 1 row too late"
 
 
@@ -50,6 +51,13 @@ def test_status_monitor_and_page_say_it() -> None:
     assert flow_json(found.overview, None)["kept"]["rows"] == {"join": 2_000}
 
 
+def test_late_records_that_have_a_sink_are_counted_apart() -> None:
+    assert kept_text(ROUTED) == f"{TEXT}; 2 late records in their sink"
+    assert StateReport.total([ROUTED, ROUTED]) == KEPT.model_copy(
+        update={"rows": {"join": 4_000}, "bytes": 4096, "late": 2, "late_routed": 4}
+    )
+
+
 def test_nothing_is_said_where_there_is_no_state() -> None:
     found = shown(None)
     assert "state kept" not in drawn(found)
@@ -70,7 +78,7 @@ def test_several_tasks_are_as_far_as_the_one_that_is_held_back() -> None:
 
 
 def test_metrics_of_state() -> None:
-    series = WorkerSeries("hot", lambda: [reported(KEPT), reported(None)])
+    series = WorkerSeries("hot", lambda: [reported(ROUTED), reported(None)])
     try:
         samples = {
             (sample.name, *sorted(sample.labels.values())): sample.value
@@ -84,5 +92,6 @@ def test_metrics_of_state() -> None:
         ("scribengin_state_rows", "hot", "join", "task-0"): 2000,
         ("scribengin_state_bytes", "hot", "task-0"): 2048,
         ("scribengin_late_rows_total", "hot", "task-0"): 1,
+        ("scribengin_late_rows_routed_total", "hot", "task-0"): 2,
         ("scribengin_watermark_timestamp_seconds", "hot", "task-0", "weather"): 1000,
     }

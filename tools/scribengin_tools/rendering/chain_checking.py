@@ -50,8 +50,9 @@ def _ways(chain: ChainConfig, graph: ChainGraph) -> Iterator[list[str]]:
                 yield [str(source.endpoint()), key]
         for name, sink in flow.sinks.items():
             readers = sorted({edge.reader for edge in graph.fed_by(key) if edge.sink == name})
-            bad = " (bad records)" if name == flow.errors.sink else ""
-            yield [key, f"{sink.endpoint()}{bad}", *((", ".join(readers),) if readers else ())]
+            role = flow.role_of(name)
+            what = str(sink.endpoint()) if role is None else f"{sink.endpoint()} ({role})"
+            yield [key, what, *((", ".join(readers),) if readers else ())]
 
 
 def _fitting(parts: list[str], width: int) -> str:

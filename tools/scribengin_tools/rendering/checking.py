@@ -60,7 +60,8 @@ def _with_key(source: str, streams: Sequence[str], config: DataflowConfig) -> st
 
 
 def _with_role(sink: str, resource: str, config: DataflowConfig) -> str:
-    return f"{resource} (bad records)" if sink == config.errors.sink else resource
+    role = config.role_of(sink)
+    return resource if role is None else f"{resource} ({role})"
 
 
 def _tasks(tasks: Sequence[TaskDescriptor]) -> RenderableType:

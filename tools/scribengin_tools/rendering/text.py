@@ -193,6 +193,8 @@ def kept_text(kept: StateReport) -> str:
         parts.append(f"held back by {kept.held_back_by}")
     if kept.late:
         parts.append(f"{many(kept.late, 'row')} too late")
+    if kept.late_routed:
+        parts.append(f"{many(kept.late_routed, 'late record')} in their sink")
     return "; ".join(parts)
 
 

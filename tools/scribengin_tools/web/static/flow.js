@@ -84,6 +84,7 @@ function keptText(kept) {
     ...(kept.watermark_ms ? [`watermark ${moment(kept.watermark_ms)}`] : []),
     ...(kept.held_back_by ? [`held back by ${kept.held_back_by}`] : []),
     ...(kept.late ? [`${many(kept.late, "row")} too late`] : []),
+    ...(kept.late_routed ? [`${many(kept.late_routed, "late record")} in their sink`] : []),
   ].join(", ");
 }
 
