@@ -82,19 +82,25 @@ class DafkaPublisher:
             ) from None
 
 
-def published(config: DafkaSinkConfig, partition: DafkaPartition) -> Iterator[list[bytes]]:
-    """What consumers get of the partition now, from its first record that is kept. Raises SystemUnreachable."""
+def published(config: DafkaSinkConfig, partition: DafkaPartition, end: int) -> Iterator[list[bytes]]:
+    """What consumers get of the partition now, from its first record that is kept. Records before `end` were published:
+    who has them is waited for. None, if none of them is kept. Raises SystemUnreachable."""
     with closing(DafkaFollower(partition.subject, roles_config(config))) as follower:
-        if not follower.settle():
-            raise SystemUnreachable(f"no tower answers at {', '.join(config.beacon.pub_address)}: start one")
-        at, end = 0, follower.ends().get(partition, 0)
+        at = 0
         while at < end:
             follower.follow(partition, at)
+            if not follower.wait(partition, at, config.ack_timeout_s):
+                raise SystemUnreachable(_missing(config, partition, at, end, follower))
             held = follower.held(partition, _READ_RECORDS, _READ_BYTES)
-            if not held.contents:
-                raise SystemUnreachable(
-                    f"topic '{partition.subject}', producer {partition.address}: nobody sends record {at}, and "
-                    f"{end - 1} was published: start the stores that have it"
-                )
-            yield held.contents
+            if held.contents:
+                yield held.contents
             at = held.first + len(held.contents)
+
+
+def _missing(config: DafkaSinkConfig, partition: DafkaPartition, at: int, end: int, follower: DafkaFollower) -> str:
+    if follower.welcomed_s is None:
+        return f"no tower answers at {', '.join(config.beacon.pub_address)}: start one"
+    return (
+        f"topic '{partition.subject}', producer {partition.address}: nobody has sent record {at} in "
+        f"{config.ack_timeout_s:g} s, and {end - 1} was published: start the stores that have it"
+    )

@@ -13,9 +13,10 @@ import pytest
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter
+from scribengin.connectors.dafka import publishing
 from scribengin.connectors.dafka import sink as sink_module
 from scribengin.connectors.dafka.config import DafkaSinkConfig
-from scribengin.dafka import DafkaConsumer, DafkaTower
+from scribengin.dafka import DafkaConsumer, DafkaFollower, DafkaPartition, DafkaTower
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import DataflowError, SystemUnreachable
 from scribengin.log import LogNamespace
@@ -143,6 +144,68 @@ def test_a_dataflow_that_comes_after_another_goes_on_behind_its_records(
             payload for batch in opened.committed(opened.streams(1)[0]) for payload in batch["payload"].to_pylist()
         ]
         assert found == [b"record %d" % n for n in range(10)]
+
+
+def payloads(opened: Sink) -> list[bytes]:
+    return [one for batch in opened.committed(opened.streams(1)[0]) for one in batch["payload"].to_pylist()]
+
+
+def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(network: Network, environment: Environment) -> None:
+    store = network.store()
+    with closing(sink(network, environment)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        committed = stage(writer, 0, 5)
+        writer.complete_commit(committed)
+        writer.close()
+        [topic] = network.logs.names("dafka/")
+        network.logs.truncate(topic, network.logs.end_dlsn(topic))
+        assert payloads(opened) == []
+        store.close()  # it knows no more of the records than its log says
+        network.store()
+        assert payloads(opened) == []
+        writer = take(environment, opened, 2, committed)
+        writer.complete_commit(stage(writer, 5, 10))
+        writer.close()
+        assert payloads(opened) == [b"record %d" % n for n in range(5, 10)]
+
+
+def test_a_store_that_is_heard_of_late_is_waited_for(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = network.store()
+
+    class LateFollower(DafkaFollower):
+        """Knows everybody who is there, as far as it can tell, before the store says that it is."""
+
+        def wait(self, partition: DafkaPartition, sequence: int, timeout_s: float) -> bool:
+            assert self.settle()
+            network.store()
+            return super().wait(partition, sequence, timeout_s)
+
+    with closing(sink(network, environment)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+        store.close()
+        monkeypatch.setattr(publishing, "DafkaFollower", LateFollower)
+        assert payloads(opened) == [b"record %d" % n for n in range(5)]
+
+
+def test_records_that_nobody_has_are_told_of(network: Network, environment: Environment) -> None:
+    store = network.store()
+    with closing(sink(network, environment, ack_timeout_s=30)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+    store.close()
+    with (
+        closing(sink(network, environment, ack_timeout_s=0.2)) as opened,
+        pytest.raises(SystemUnreachable, match=r"has sent record 0 in 0.2 s, and 4 was published|no tower answers"),
+    ):
+        payloads(opened)
 
 
 def test_a_log_of_somebody_else_is_refused(network: Network, environment: Environment) -> None:
