@@ -55,6 +55,7 @@ class DafkaProducer(Role):
             records_max=said.high_watermark,
             head_interval_s=said.head_interval / 1000,
             first=first,
+            resumed=resume is not None,
             batches=config.batches,
         )
         self._unsent: list[bytes] = []

@@ -50,7 +50,7 @@ def counts_one_store_twice(patch: pytest.MonkeyPatch) -> None:
     told = iter(range(1 << 62))
 
     def acknowledged(self: Any, store: str, end: int) -> None:
-        real(self, f"{store}, acknowledgement {next(told)}", end)
+        real(self, f"{next(told):016}, of {store}", end)
 
     patch.setattr(ProducerState, "_acknowledged", acknowledged)
 

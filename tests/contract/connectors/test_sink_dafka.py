@@ -113,6 +113,19 @@ def test_who_reads_by_sequence_gets_each_record_once_though_the_task_moves(
         assert consumer.read(timeout_s=0.0) == []
 
 
+def test_a_round_of_many_batches_that_stores_have_already_is_published_again(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They acknowledge its end at once, before its first batches have come again."""
+    network.store()
+    monkeypatch.setattr(publishing, "_OUTSTANDING_MAX", 2)
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 10}
+    config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
+    for _ in range(2):
+        with closing(publishing.DafkaPublisher("out", config)) as publisher:
+            publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)))
+
+
 def test_without_a_store_a_round_waits_and_says_so(network: Network, environment: Environment) -> None:
     with closing(sink(network, environment, ack_timeout_s=0.2, min_acks=2)) as opened:
         opened.create(opened.streams(1))

@@ -91,6 +91,23 @@ def test_a_record_is_released_once_two_different_stores_have_it(tower: DafkaTowe
             producer.flush(60)
 
 
+def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs: LogNamespace) -> None:
+    """For `beacon.timeout` the producer does not know that the first of its lives has gone."""
+    config = config_of(tower, producer={"min_acks": 2, "terminate_unacked": True})
+    with DafkaProducer("flights", config) as producer:
+        published = producer.publish_many(contents(0, 100))
+        lives = []
+        for _ in range(2):
+            with DafkaStore(logs, config) as store:
+                lives.append(store.address)
+                wait_until(lambda one=store: one.address in producer._state._acked_by)  # type: ignore[misc]
+        assert len(set(lives)) == 2
+        assert producer.unacknowledged == 100
+        assert not published.done()
+        with DafkaStore(logs, config), DafkaStore(logs, config, prefix="two"):
+            assert published.result(60) == range(100)
+
+
 def test_a_store_takes_what_it_has_missed_of_a_dead_producer_from_another(
     tower: DafkaTower, logs: LogNamespace
 ) -> None:
