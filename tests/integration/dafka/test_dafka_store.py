@@ -247,3 +247,25 @@ def test_who_gives_up_waiting_takes_nothing_back_and_ends_no_producer(tower: Daf
             producer.flush(60)
             assert store.stored[producer.partition] == (0, 1)
         producer.check_open()
+
+
+def test_who_gives_up_waiting_for_records_gets_them_the_next_time(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower)
+
+    async def give_up_and_read(producer: DafkaProducer) -> None:
+        async with AsyncDafkaConsumer(["flights"], config) as consumer:
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.read(), timeout=0.05)
+            producer.publish_many(contents(0, 20)).result(60)
+            found: list[bytes] = []
+            while len(found) < 20:
+                records = await consumer.read(7, timeout_s=60)
+                assert records, f"{len(found)} of 20"
+                found += [one.content for one in records]
+                assert consumer.positions == {producer.partition: len(found)}
+            assert found == contents(0, 20)
+            assert await consumer.read(timeout_s=0.0) == []
+
+    with DafkaStore(logs, config), DafkaProducer("flights", config) as producer:
+        asyncio.run(give_up_and_read(producer))
