@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from contextlib import closing
 from typing import Protocol
 
-from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.dafka.config import DafkaSinkConfig, roles_config
 from scribengin.dafka import DafkaFollower, DafkaPartition, DafkaProducer
 from scribengin.errors import SystemUnreachable
@@ -47,14 +46,14 @@ class DafkaPublisher:
     def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
         """As RoundPublisher."""
         producer = self._going_on(partition, first)
+        fit = self._roles.producer.high_watermark
         waited: deque[Future[range]] = deque()
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + self._config.ack_timeout_s
         for batch in contents:
+            while waited and (len(waited) > _OUTSTANDING_MAX or producer.unacknowledged + len(batch) > fit):
+                self._await(waited.popleft())  # beyond that, `publish_many` would wait for stores without an end
             waited.append(producer.publish_many(batch))
-            if len(waited) > _OUTSTANDING_MAX:
-                self._await(waited.popleft(), deadline_s)
         for future in waited:
-            self._await(future, deadline_s)
+            self._await(future)
 
     def close(self) -> None:
         """Leave the network. Idempotent."""
@@ -69,9 +68,10 @@ class DafkaPublisher:
             self._producer = DafkaProducer(self._config.topic, self._roles, resume=(partition.address, first))
         return self._producer
 
-    def _await(self, future: Future[range], deadline_s: float) -> None:
+    def _await(self, future: Future[range]) -> None:
+        """Until stores have a batch. A large round takes its time as long as they acknowledge one after the other."""
         try:
-            future.result(max(0.0, deadline_s - SYSTEM_CLOCK.monotonic_s()))
+            future.result(self._config.ack_timeout_s)
         except TimeoutError:
             said = self._config
             stores = "no store has" if said.min_acks == 1 else f"fewer than {said.min_acks} stores have"

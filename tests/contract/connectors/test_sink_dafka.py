@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,38 @@ def test_a_round_of_many_batches_that_stores_have_already_is_published_again(
     for _ in range(2):
         with closing(publishing.DafkaPublisher("out", config)) as publisher:
             publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)))
+
+
+def test_more_records_than_a_producer_may_keep_wait_for_stores_as_long_as_others(network: Network) -> None:
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 0.2}
+    publisher = publishing.DafkaPublisher("out", DafkaSinkConfig.parse(said, source="a test"))
+    producer = publisher._roles.producer.model_copy(update={"high_watermark": 10})
+    publisher._roles = publisher._roles.model_copy(update={"producer": producer})
+    batches = ([b"record"] * 6 for _ in range(3))
+    with ThreadPoolExecutor(1) as threads, closing(publisher):
+        publishing_it = threads.submit(publisher.publish, DafkaPartition(TOPIC, "AB" * 16), 0, batches)
+        with pytest.raises(SystemUnreachable, match=r"no store has taken a round of topic 'flights' in 0.2"):
+            publishing_it.result(60)
+
+
+def test_each_batch_of_a_round_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that take one after the other, however slowly, are not taken for gone."""
+    waits: list[float] = []
+
+    class SlowProducer:
+        unacknowledged, partition, next = 0, DafkaPartition(TOPIC, "AB" * 16), 0
+
+        def publish_many(self, _contents: list[bytes]) -> SlowProducer:
+            return self
+
+        def result(self, timeout_s: float) -> None:
+            waits.append(timeout_s)
+
+    config = DafkaSinkConfig.parse({"kind": "dafka", "topic": TOPIC, "ack_timeout_s": 7}, source="a test")
+    publisher = publishing.DafkaPublisher("out", config)
+    monkeypatch.setattr(publisher, "_producer", SlowProducer())
+    publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100)
+    assert waits == [7.0] * 100
 
 
 def test_without_a_store_a_round_waits_and_says_so(network: Network, environment: Environment) -> None:
