@@ -20,7 +20,7 @@ from scribengin.connectors.dafka.sink import DafkaSink
 from scribengin.connectors.log.holds import Holds
 from scribengin.dafka import DafkaPartition
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import SystemUnreachable
+from scribengin.errors import DataflowError, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 
@@ -136,3 +136,16 @@ def test_the_same_dataflow_goes_on_behind_its_commit(sinks: Sinks) -> None:
         assert sinks.stored == numbered(0, 10)
         writer.complete_commit(staged(writer, 10, 15))
     assert sinks.stored == numbered(0, 15)
+
+
+def test_a_committed_round_that_its_log_does_not_keep_is_told_of(sinks: Sinks) -> None:
+    """It may never have been published, and nobody else has it."""
+    with closing(sinks.owner()) as writer:
+        committed = staged(writer, 0, 5)
+        sinks.stores.fails = True
+        with pytest.raises(SystemUnreachable):
+            writer.complete_commit(committed)
+    sinks.stores.fails = False
+    sinks.truncate_all()
+    with pytest.raises(DataflowError, match=r"log 'dafka-rounds/flights/0' does not hold the round that was committed"):
+        sinks.owner(committed)
