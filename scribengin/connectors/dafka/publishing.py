@@ -83,24 +83,27 @@ class DafkaPublisher:
 
 
 def published(config: DafkaSinkConfig, partition: DafkaPartition, end: int) -> Iterator[list[bytes]]:
-    """What consumers get of the partition now, from its first record that is kept. Records before `end` were published:
-    who has them is waited for. None, if none of them is kept. Raises SystemUnreachable."""
+    """What consumers get of the partition now, from its first record that is kept. Records before `end` were committed:
+    they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves. Raises
+    SystemUnreachable where nobody answers, or nobody sends what somebody has told of."""
     with closing(DafkaFollower(partition.subject, roles_config(config))) as follower:
         at = 0
         while at < end:
             follower.follow(partition, at)
             if not follower.wait(partition, at, config.ack_timeout_s):
-                raise SystemUnreachable(_missing(config, partition, at, end, follower))
+                _refuse_unsent(config, partition, at, follower)
+                return
             held = follower.held(partition, _READ_RECORDS, _READ_BYTES)
             if held.contents:
                 yield held.contents
             at = held.first + len(held.contents)
 
 
-def _missing(config: DafkaSinkConfig, partition: DafkaPartition, at: int, end: int, follower: DafkaFollower) -> str:
+def _refuse_unsent(config: DafkaSinkConfig, partition: DafkaPartition, at: int, follower: DafkaFollower) -> None:
     if follower.welcomed_s is None:
-        return f"no tower answers at {', '.join(config.beacon.pub_address)}: start one"
-    return (
-        f"topic '{partition.subject}', producer {partition.address}: nobody has sent record {at} in "
-        f"{config.ack_timeout_s:g} s, and {end - 1} was published: start the stores that have it"
-    )
+        raise SystemUnreachable(f"no tower answers at {', '.join(config.beacon.pub_address)}: start one")
+    if at < (end := follower.ends().get(partition, 0)):
+        raise SystemUnreachable(
+            f"topic '{partition.subject}', producer {partition.address}: nobody has sent record {at} in "
+            f"{config.ack_timeout_s:g} s, and {end - 1} was published: start the stores that have it"
+        )

@@ -2,8 +2,8 @@
 
 A record is kept until `acks_min` different stores have acknowledged it. Lives of one store begin with the same
 `STORE_CHARS` of an address, and count once. A store that has gone takes its acknowledgements with it, but what was let
-go of before stays so. What is fetched comes from what is kept, by sequence:
-whatever was acknowledged meanwhile, the bytes under a sequence are those that were published under it.
+go of before stays so. What is fetched comes from what is kept, by sequence: whatever was acknowledged meanwhile, the
+bytes under a sequence are those that were published under it.
 
 Records that wait to be sent go together in one frame, if whoever listens takes that (`Audience`).
 """
