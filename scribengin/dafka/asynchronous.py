@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
 from scribengin.dafka.producer import DafkaProducer
@@ -63,9 +64,14 @@ class AsyncDafkaConsumer:
         return self._consumer.positions
 
     async def read(self, records_max: int = 1000, timeout_s: float | None = None) -> list[DafkaRecord]:
-        """As DafkaConsumer.read. Who is cancelled while it waits loses what would have been returned: give it a
-        `timeout_s`, and cancel in between."""
-        return await asyncio.to_thread(self._consumer.read, records_max, timeout_s)
+        """As DafkaConsumer.read. Who is cancelled while it waits loses nothing: the next one returns it."""
+        until_s = None if timeout_s is None else SYSTEM_CLOCK.monotonic_s() + timeout_s
+        while True:
+            left_s = None if until_s is None else max(0.0, until_s - SYSTEM_CLOCK.monotonic_s())
+            there = await asyncio.to_thread(self._consumer.wait, left_s)  # a thread that nobody awaits takes nothing
+            records = self._consumer.read(records_max, 0.0)
+            if records or not there:
+                return records
 
     async def close(self) -> None:
         """As DafkaConsumer.close."""

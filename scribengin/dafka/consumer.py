@@ -70,12 +70,19 @@ class DafkaConsumer(Role):
         """Up to so many records, as soon as there are any. Empty after `timeout_s`. Raises RecordsGone, once for each
         partition that cannot go on, and DafkaClosed."""
         with self.lock:
-            self.lock.wait_for(lambda: self._ready or self._gone or self._closing or self.failure, timeout_s)
+            self.wait(timeout_s)
             if self._gone:
                 raise self._gone.popleft()
             if not self._ready:
                 self.check_open()
             return self._taken(records_max)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether `read` has anything to return, or to raise, after so long at most. Takes none of it."""
+        with self.lock:
+            return bool(
+                self.lock.wait_for(lambda: self._ready or self._gone or self._closing or self.failure, timeout_s)
+            )
 
     def is_listening(self) -> bool:
         """It takes no more while too much is unread: what is not taken, it fetches later."""

@@ -9,6 +9,7 @@ from itertools import count
 from typing import NamedTuple
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.counting import many, which
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
 from scribengin.dafka.state import DafkaPartition, ProducerState, Send
@@ -55,6 +56,7 @@ class DafkaProducer(Role):
             records_max=said.high_watermark,
             head_interval_s=said.head_interval / 1000,
             first=first,
+            resumed=resume is not None,
             batches=config.batches,
         )
         self._unsent: list[bytes] = []
@@ -187,6 +189,6 @@ class DafkaProducer(Role):
         missing, wanted = self._state.next - self._state.acked, self._said.min_acks
         stores = "a store" if wanted == 1 else f"{wanted} stores"
         return RecordsUnacknowledged(
-            f"{missing} records of '{self.partition.subject}' are not acknowledged by {stores}: "
-            "start a store, or set producer.terminate_unacked"
+            f"{many(missing, 'record')} of '{self.partition.subject}' {which(missing, 'is', 'are')} not acknowledged "
+            f"by {stores}: start a store, or set producer.terminate_unacked"
         )

@@ -13,6 +13,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import zmq
@@ -23,7 +24,15 @@ from scribengin.base.threads import background
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.curve import fingerprint_of, load_keys
 from scribengin.dafka.curve.gate import PeerGate
-from scribengin.dafka.state import Connect, DisconnectPeer, DiscoveryState, SayTowersSilent, Send, SendBeacon
+from scribengin.dafka.state import (
+    STORE_CHARS,
+    Connect,
+    DisconnectPeer,
+    DiscoveryState,
+    SayTowersSilent,
+    Send,
+    SendBeacon,
+)
 from scribengin.dafka.wire import (
     WELCOME,
     Beacon,
@@ -55,9 +64,10 @@ _MORE = int(zmq.SNDMORE)
 """For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
 
 
-def new_address() -> str:
-    """A name that no other role has."""
-    return uuid.uuid4().hex.upper()
+def new_address(store: str | None = None) -> str:
+    """A name that no other role has. Those of one store begin alike, whichever of its lives has them."""
+    own = uuid.uuid4().hex.upper()
+    return own if store is None else sha256(store.encode()).hexdigest()[:STORE_CHARS].upper() + own[STORE_CHARS:]
 
 
 class Role(ClosedAtExit):

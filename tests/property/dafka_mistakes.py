@@ -50,7 +50,7 @@ def counts_one_store_twice(patch: pytest.MonkeyPatch) -> None:
     told = iter(range(1 << 62))
 
     def acknowledged(self: Any, store: str, end: int) -> None:
-        real(self, f"{store}, acknowledgement {next(told)}", end)
+        real(self, f"{next(told):016}, of {store}", end)
 
     patch.setattr(ProducerState, "_acknowledged", acknowledged)
 
@@ -169,6 +169,32 @@ def believes_the_first_who_keeps_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionIntake, "truncated", truncated)
 
 
+def begins_behind_what_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """Who begins where nobody keeps the first records leaves out the first that is kept."""
+    real = ConsumerState._gone
+
+    def gone(self: Any, partition: DafkaPartition, intake: Any, first_kept: int, now_s: float) -> Any:
+        more = intake._end > first_kept + 1
+        return real(self, partition, intake, first_kept + more, now_s)
+
+    patch.setattr(ConsumerState, "_gone", gone)
+
+
+def says_that_less_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """A store of which the beginning was truncated says that it keeps one record less than it does."""
+    real = StoreState._fetched
+
+    def fetched(self: Any, fetch: Fetch) -> Any:
+        return [
+            one._replace(message=one.message._replace(sequence=one.message.sequence + 1))
+            if isinstance(one, Send) and isinstance(one.message, Truncated)
+            else one
+            for one in real(self, fetch)
+        ]
+
+    patch.setattr(StoreState, "_fetched", fetched)
+
+
 def fetches_once(patch: pytest.MonkeyPatch) -> None:
     """A fetch that was lost, or whose answer was, is not sent again."""
     real = PartitionIntake.missing
@@ -226,6 +252,8 @@ _STORES = "what is let go of, enough stores have"
 _ASKED = "gets what it has not asked for"
 _ORDER = "each record comes once, in order, as it was published"
 _HOLE = "leaves a hole, or writes twice"
+_BEGINS = "which nobody has told it"
+_KEEPS = "and says that it does not"
 _ACKS = "all is acknowledged"
 _ALL = "gets all of"
 
@@ -242,9 +270,11 @@ DAFKA_MISTAKES: dict[Mistake, Told] = {
     marks_no_tail: Told(2, _ALL),
     marks_no_tail_where_nothing_is_left: Told(18, _ALL),
     believes_the_first_who_keeps_nothing: Told(18, _ALL),
+    begins_behind_what_is_kept: Told(21, _BEGINS),
+    says_that_less_is_kept: Told(2, _KEEPS),
     fetches_once: Told(0, _ALL),
     hears_no_heads: Told(0, _ALL),
-    keeps_what_a_reader_has_left: Told(3, _ORDER),
+    keeps_what_a_reader_has_left: Told(3, _BEGINS),
     believes_to_have_all_before_the_end: Told(3, _ALL),
     goes_on_behind_what_failed: Told(1, _HOLE),
 }

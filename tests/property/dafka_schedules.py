@@ -50,7 +50,7 @@ def act(world: World, what: str, who: str, number: int) -> None:
     elif what == "look" and who in world.followers:
         for partition in list(world.followers[who].ends):
             first, contents = world.look(who, partition, number)
-            assert first == number or (number == 0 and first <= world.truncated[partition])
+            assert first == number or (number == 0 and world.begins(who, partition, first))
             assert contents == [f"{partition.address}:{n}".encode() for n in range(first, first + len(contents))]
     elif what == "truncate" and who in world.stores:
         for partition in list(world.disks[who]):
@@ -88,8 +88,7 @@ def check_promises(world: World) -> None:
     """What holds at any moment."""
     for consumer, partitions in world.got.items():
         for partition, records in partitions.items():
-            begins = records[0][0] if records else 0
-            first = begins if consumer == "C3" or begins <= world.truncated.get(partition, 0) else 0
+            first = records[0][0] if records else 0  # where it may begin, the world has seen to when it did
             expected = [(n, f"{partition.address}:{n}".encode()) for n in range(first, first + len(records))]
             assert records == expected, f"{consumer}: each record comes once, in order, as it was published"
     for name, producer in world.producers.items():
@@ -131,7 +130,7 @@ def reached(world: World, consumer: str, partition: DafkaPartition) -> int:
     stands = world.stands.get((consumer, partition), 0)
     if consumer in world.consumers:
         stands = world.consumers[consumer].positions.get(partition, 0)
-    if stands <= world.truncated.get(partition, 0):  # beyond that, it has what it was given
+    if world.begins(consumer, partition, stands):  # else it has what it was given
         at = max(at, stands)
     gone = any(name == consumer and (h.partition, h.sequence) == (partition, at) for name, h in world.halted)
     return 1 << 64 if gone else at

@@ -58,6 +58,7 @@ class SplitWorld(World):
         gone = {f"{name}w", f"{name}r"} if self.stores.pop(name, None) is not None else {name}
         for listener, origin in sorted(link for link in self._connected if gone & set(link)):
             self._disconnect(listener, origin)
+        self._forget(gone)
         for node in gone:
             self.nodes.pop(node, None)
             self.discoveries.pop(node, None)

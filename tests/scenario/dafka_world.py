@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from scribengin.dafka.state import (
@@ -38,6 +38,7 @@ from scribengin.dafka.wire import (
     StoreAck,
     StoreHello,
     Subscription,
+    Truncated,
     decode,
     encode,
     groups,
@@ -95,8 +96,10 @@ class World:
     got: dict[str, dict[DafkaPartition, list[tuple[int, bytes]]]] = field(default_factory=dict)
     written: dict[str, dict[DafkaPartition, int]] = field(default_factory=dict)
     """How far each disk has come of each partition, whatever of it was truncated."""
-    truncated: dict[DafkaPartition, int] = field(default_factory=dict)
-    """The first record that is left where most was truncated."""
+    told: dict[tuple[str, DafkaPartition], set[int]] = field(default_factory=dict)
+    """Where stores have said to a role that what they keep begins: there it may go on, and nowhere else."""
+    latest: set[str] = field(default_factory=set)
+    """Consumers that begin with what comes next."""
     asked: dict[tuple[str, DafkaPartition], set[int]] = field(default_factory=dict)
     stands: dict[tuple[str, DafkaPartition], int] = field(default_factory=dict)
     """Where readers of followers stand."""
@@ -109,9 +112,9 @@ class World:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def add_producer(self, name: str, topic: str = TOPIC, *, first: int = 0) -> ProducerState:
+    def add_producer(self, name: str, topic: str = TOPIC, *, first: int = 0, resumed: bool = False) -> ProducerState:
         """A producer that publishes nothing yet, and `first` next."""
-        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min, first=first)
+        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min, first=first, resumed=resumed)
         self.producers[name] = state
         prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch)]
         prefixes.append(topic_prefix(GetHeads, topic))
@@ -128,6 +131,8 @@ class World:
         """A consumer that reads from now on. Without `batches` it hears what a C program hears."""
         state = ConsumerState(name, start=start, limits=LIMITS, batches=batches)
         self.consumers[name] = state
+        if start.edge == "latest":
+            self.latest.add(name)
         self.got.setdefault(name, defaultdict(list))
         prefixes = state.own_prefixes()
         for topic in topics:
@@ -164,7 +169,7 @@ class World:
         for partition in list(state.ends):
             held = self.look(name, partition, self.stands.get((name, partition), 0))
             taken = held.contents[:records_max]
-            self.got[name][partition] += enumerate(taken, held.first)
+            self._deliver(name, partition, held.first, taken)
             self.stands[name, partition] = held.first + len(taken)
 
     def look(self, name: str, partition: DafkaPartition, sequence: int) -> HeldRecords:
@@ -182,8 +187,6 @@ class World:
         kept = self.disks.get(name, {}).get(partition, {})
         for sequence in [one for one in kept if one < first_kept]:
             del kept[sequence]
-        before = min(first_kept, self.written.get(name, {}).get(partition, 0))
-        self.truncated[partition] = max(before, self.truncated.get(partition, 0))
 
     def add_store(self, name: str, *, batches: bool = True) -> StoreState:
         """A store that begins with what its disk holds: with nothing, if it never ran. Without `batches` it hears what
@@ -217,6 +220,7 @@ class World:
         for follower in self.followers.values():
             follower.peer_gone(f"{name}r")
         gone = {f"{name}w", f"{name}r"} if self.stores.pop(name, None) is not None else {name}
+        self._forget(gone)
         for node in gone:
             was = self.nodes.pop(node, None)
             for other in self.nodes.values() if was is not None else ():
@@ -224,13 +228,17 @@ class World:
             for producer in self.producers.values():
                 producer.store_gone(node)
 
+    def _forget(self, gone: Collection[str]) -> None:
+        """Who comes after them under their names was told nothing."""
+        self.told = {key: told for key, told in self.told.items() if key[0] not in gone}
+
     def resume(self, name: str, records: int) -> None:
         """The producer dies, and goes on as itself so many records before what stores have of it: it publishes again
         what it had published from there on."""
         before = self.producers[name]
         self.kill(name)
         first = max(0, before.acked - records)
-        self.add_producer(name, first=first)
+        self.add_producer(name, first=first, resumed=True)
         if before.next > first:
             self.publish(name, before.next - first)
 
@@ -289,10 +297,10 @@ class World:
             match one:
                 case Send(message):
                     self.sent.append((name, message))
-                    self._check_asked(message)
+                    self._check_said(name, message)
                     self._carry(name, encode(message))
                 case Deliver(partition, sequence, contents):
-                    self.got[name][partition] += enumerate(contents, sequence)
+                    self._deliver(name, partition, sequence, contents)
                 case Append(partition, sequence, contents):
                     self._append(name, partition, sequence, contents)
                 case ReadStored(to, partition, sequence, records):
@@ -300,9 +308,27 @@ class World:
                 case HaltPartition():
                     self.halted.append((name, one))
 
-    def _check_asked(self, message: Message) -> None:
-        """Who asks gets what was asked for, and nothing else."""
+    def begins(self, name: str, partition: DafkaPartition, sequence: int) -> bool:
+        """Whether that is where the partition begins for that role, as far as it was told by now."""
+        return sequence == 0 or sequence in self.told.get((name, partition), ())
+
+    def _deliver(self, name: str, partition: DafkaPartition, sequence: int, contents: Sequence[bytes]) -> None:
+        got = self.got[name][partition]
+        if contents and not got and name not in self.latest:
+            assert self.begins(name, partition, sequence), f"{name} begins at {sequence}, which nobody has told it"
+        got += enumerate(contents, sequence)
+
+    def _tell(self, reader: str, message: Truncated) -> None:
+        store, partition = reader[:-1], DafkaPartition(message.subject, message.address)
+        first = min(self.disks[store][partition], default=self.written[store][partition])
+        assert message.sequence <= first, f"{store} keeps {first}, and says that it does not"
+        self.told.setdefault((message.to, partition), set()).add(message.sequence)
+
+    def _check_said(self, name: str, message: Message) -> None:
+        """Who asks gets what was asked for, and nothing else; and is told what is so."""
         match message:
+            case Truncated():
+                self._tell(name, message)
             case Fetch(producer, requester, subject, sequence, count):
                 asked = self.asked.setdefault((requester, DafkaPartition(subject, producer)), set())
                 asked.update(range(sequence, min(sequence + count, sequence + _ASKED_MAX)))
@@ -329,7 +355,8 @@ class World:
 
     def _write(self, store: str, partition: DafkaPartition, sequence: int, contents: list[bytes]) -> None:
         kept, ends = self.disks[store].setdefault(partition, {}), self.written[store]
-        assert sequence == ends.get(partition, sequence), f"{store} leaves a hole, or writes twice"
+        follows = sequence == ends[partition] if partition in ends else self.begins(f"{store}w", partition, sequence)
+        assert follows, f"{store} leaves a hole, or writes twice"
         expected = [f"{partition.address}:{n}".encode() for n in range(sequence, sequence + len(contents))]
         assert contents == expected, f"{store} stores other bytes"
         kept.update(enumerate(contents, sequence))

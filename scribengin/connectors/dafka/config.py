@@ -97,7 +97,7 @@ class DafkaSinkConfig(DafkaNetworkConfig, SinkConfig):
     min_acks: int = Field(default=1, ge=1)
     """A round is complete once so many different stores have it."""
     ack_timeout_s: float = Field(default=60.0, gt=0)
-    """A round that stores have not taken after so long is published again by whoever has the task then."""
+    """A round of which stores have taken nothing for so long is published again by whoever has the task then."""
     namespace: str = DEFAULT_NAMESPACE
     """Where rounds wait: a node of the registry, or a whole URI, as of `kind: log`."""
     log: str | None = None

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from contextlib import closing
 from typing import Protocol
 
-from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.connectors.dafka.config import DafkaSinkConfig, roles_config
 from scribengin.dafka import DafkaFollower, DafkaPartition, DafkaProducer
 from scribengin.errors import SystemUnreachable
@@ -47,14 +46,14 @@ class DafkaPublisher:
     def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
         """As RoundPublisher."""
         producer = self._going_on(partition, first)
+        fit = self._roles.producer.high_watermark
         waited: deque[Future[range]] = deque()
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + self._config.ack_timeout_s
         for batch in contents:
+            while waited and (len(waited) > _OUTSTANDING_MAX or producer.unacknowledged + len(batch) > fit):
+                self._await(waited.popleft())  # beyond that, `publish_many` would wait for stores without an end
             waited.append(producer.publish_many(batch))
-            if len(waited) > _OUTSTANDING_MAX:
-                self._await(waited.popleft(), deadline_s)
         for future in waited:
-            self._await(future, deadline_s)
+            self._await(future)
 
     def close(self) -> None:
         """Leave the network. Idempotent."""
@@ -69,9 +68,10 @@ class DafkaPublisher:
             self._producer = DafkaProducer(self._config.topic, self._roles, resume=(partition.address, first))
         return self._producer
 
-    def _await(self, future: Future[range], deadline_s: float) -> None:
+    def _await(self, future: Future[range]) -> None:
+        """Until stores have a batch. A large round takes its time as long as they acknowledge one after the other."""
         try:
-            future.result(max(0.0, deadline_s - SYSTEM_CLOCK.monotonic_s()))
+            future.result(self._config.ack_timeout_s)
         except TimeoutError:
             said = self._config
             stores = "no store has" if said.min_acks == 1 else f"fewer than {said.min_acks} stores have"
@@ -82,19 +82,28 @@ class DafkaPublisher:
             ) from None
 
 
-def published(config: DafkaSinkConfig, partition: DafkaPartition) -> Iterator[list[bytes]]:
-    """What consumers get of the partition now, from its first record that is kept. Raises SystemUnreachable."""
+def published(config: DafkaSinkConfig, partition: DafkaPartition, end: int) -> Iterator[list[bytes]]:
+    """What consumers get of the partition now, from its first record that is kept. Records before `end` were committed:
+    they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves. Raises
+    SystemUnreachable where nobody answers, or nobody sends what somebody has told of."""
     with closing(DafkaFollower(partition.subject, roles_config(config))) as follower:
-        if not follower.settle():
-            raise SystemUnreachable(f"no tower answers at {', '.join(config.beacon.pub_address)}: start one")
-        at, end = 0, follower.ends().get(partition, 0)
+        at = 0
         while at < end:
             follower.follow(partition, at)
+            if not follower.wait(partition, at, config.ack_timeout_s):
+                _refuse_unsent(config, partition, at, follower)
+                return
             held = follower.held(partition, _READ_RECORDS, _READ_BYTES)
-            if not held.contents:
-                raise SystemUnreachable(
-                    f"topic '{partition.subject}', producer {partition.address}: nobody sends record {at}, and "
-                    f"{end - 1} was published: start the stores that have it"
-                )
-            yield held.contents
+            if held.contents:
+                yield held.contents
             at = held.first + len(held.contents)
+
+
+def _refuse_unsent(config: DafkaSinkConfig, partition: DafkaPartition, at: int, follower: DafkaFollower) -> None:
+    if follower.welcomed_s is None:
+        raise SystemUnreachable(f"no tower answers at {', '.join(config.beacon.pub_address)}: start one")
+    if at < (end := follower.ends().get(partition, 0)):
+        raise SystemUnreachable(
+            f"topic '{partition.subject}', producer {partition.address}: nobody has sent record {at} in "
+            f"{config.ack_timeout_s:g} s, and {end - 1} was published: start the stores that have it"
+        )

@@ -105,7 +105,8 @@ class DafkaSink(Sink):
         return DafkaSinkWriter(rounds, publisher, self._namespace, self._log(stream), self.partition(stream))
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
-        for contents in published(self._config, self.partition(stream)):
+        end = _ever_committed(self._namespace, self._log(stream)).stop
+        for contents in published(self._config, self.partition(stream), end):
             payloads = pa.array(contents, pa.binary())
             nulls = {column.name: pa.nulls(len(contents), column.type) for column in RECORD_SCHEMA}
             yield pa.record_batch({**nulls, PAYLOAD: payloads}, schema=RECORD_SCHEMA)
@@ -148,8 +149,10 @@ class DafkaSinkWriter(SinkStreamWriter):
         self._committed_end = 0
         if committed is not None:
             self.complete_commit(committed)
-        elif (last := self._namespace.last_record(self._log)) is not None:
-            self._committed_end = _sequence_of(last.key, self._log) + 1
+        else:
+            kept = _ever_committed(self._namespace, self._log)
+            self._publish(None, kept)
+            self._committed_end = kept.stop
         self._next = self._committed_end
 
     @property
@@ -179,10 +182,7 @@ class DafkaSinkWriter(SinkStreamWriter):
         self._rounds.complete_commit(in_log)
         first = int(committed.data["first"])
         end = first + committed.records
-        if end > self._published:
-            with failpoint("dafka.publish"):
-                self._publisher.publish(self._partition, first, self._contents(staged, first))
-            self._published = end
+        if self._publish(_begin(staged), range(first, end)):
             self._forget_before(staged)
         self._committed_end = max(self._committed_end, end)
         self._next = max(self._next, end)
@@ -197,17 +197,26 @@ class DafkaSinkWriter(SinkStreamWriter):
         finally:
             self._rounds.close()
 
-    def _contents(self, staged: StagedRange, first: int) -> Iterator[list[bytes]]:
-        """What the log holds of a round. Raises DataflowError if it is not what was staged."""
-        left = staged.records
-        with closing(self._namespace.open_reader(self._log, _begin(staged))) as reader:
-            while left > 0:
+    def _publish(self, begin: DLSN | None, sequences: range) -> bool:
+        """Have stores take records of the log, which begin there, unless they have them. Whether it was so. `begin`
+        None: those are all that it keeps. Who comes after another dataflow does not know which of them stores have."""
+        if not sequences or sequences.stop <= self._published:
+            return False
+        with failpoint("dafka.publish"):
+            self._publisher.publish(self._partition, sequences.start, self._contents(begin, sequences))
+        self._published = sequences.stop
+        return True
+
+    def _contents(self, begin: DLSN | None, sequences: range) -> Iterator[list[bytes]]:
+        """What the log holds of them. Raises DataflowError if it is not what was staged."""
+        first = sequences.start
+        with closing(self._namespace.open_reader(self._log, begin)) as reader:
+            while first < sequences.stop:
                 batch = reader.read_batch()
                 if batch is None or _sequence_of(batch.column("key")[0].as_py(), self._log) != first:
                     raise DataflowError(f"log '{self._log}' does not hold the round that was committed: restore it")
-                batch = batch.slice(0, left)
+                batch = batch.slice(0, sequences.stop - first)
                 yield batch.column(PAYLOAD).to_pylist()
-                left -= batch.num_rows
                 first += batch.num_rows
 
     def _forget_before(self, staged: StagedRange) -> None:
@@ -227,6 +236,14 @@ def _in_log(committed: CommitDescriptor) -> CommitDescriptor:
 
 def _begin(staged: StagedRange) -> DLSN:
     return DLSN(staged.segment, staged.first_entry, 0)
+
+
+def _ever_committed(namespace: LogNamespace, log: str) -> range:
+    """The sequences of the records that a stream's log keeps. They end where the next record begins, also if none is
+    kept: records have the numbers that the log gives them. Raises LogNotFound."""
+    info, last = namespace.info(log), namespace.last_record(log)
+    end = info.end_sequence if last is None else _sequence_of(last.key, log) + 1
+    return range(end - info.records, end)
 
 
 def _keys(first: int, count: int) -> pa.Array:

@@ -17,12 +17,13 @@ from scribengin.dafka.state.instructions import (
     StoreInstruction,
 )
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
-from scribengin.dafka.state.producer import ProducerState
+from scribengin.dafka.state.producer import STORE_CHARS, ProducerState
 from scribengin.dafka.state.store import StoredRange, StoreState
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "STORE_CHARS",
     "Append",
     "Connect",
     "ConsumerState",

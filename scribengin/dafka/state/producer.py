@@ -1,8 +1,9 @@
 """A producer: numbers records, keeps them until stores have them, and answers who has missed some.
 
-A record is kept until `acks_min` different stores have acknowledged it. A store that has gone takes its
-acknowledgements with it, but what was let go of before stays so. What is fetched comes from what is kept, by sequence:
-whatever was acknowledged meanwhile, the bytes under a sequence are those that were published under it.
+A record is kept until `acks_min` different stores have acknowledged it. Lives of one store begin with the same
+`STORE_CHARS` of an address, and count once. A store that has gone takes its acknowledgements with it, but what was let
+go of before stays so. What is fetched comes from what is kept, by sequence: whatever was acknowledged meanwhile, the
+bytes under a sequence are those that were published under it.
 
 Records that wait to be sent go together in one frame, if whoever listens takes that (`Audience`).
 """
@@ -32,6 +33,9 @@ from scribengin.dafka.wire import (
 )
 from scribengin.errors import ProducerFull
 
+STORE_CHARS = 16
+"""With so many characters all addresses of a store of ours begin, however often it is started. A C store has new ones
+each time."""
 _REQUESTERS_MAX = 1000
 
 
@@ -44,7 +48,8 @@ class _Answer(NamedTuple):
 
 class ProducerState:
     """One producer of one topic. `next` is the sequence of the record to publish next, `acked` how far enough stores
-    have all (the first sequence that is still kept). Without `batches`, each record has its frame, whoever listens."""
+    have all (the first sequence that is still kept). One that is `resumed` publishes again what stores may have.
+    Without `batches`, each record has its frame, whoever listens."""
 
     def __init__(
         self,
@@ -54,9 +59,11 @@ class ProducerState:
         records_max: int = 1_000_000,
         head_interval_s: float = 1.0,
         first: int = 0,
+        resumed: bool = False,
         batches: bool = True,
     ) -> None:
         self.partition = partition
+        self._resumed = resumed
         self._batches = batches
         self._audience = Audience(partition.subject)
         self._acks_min = acks_min
@@ -156,10 +163,15 @@ class ProducerState:
         return [Send(Head(subject, address, subject, self.next - 1))]
 
     def _acknowledged(self, store: str, end: int) -> None:
-        if end > self.next:  # of a record that was never published: of another life of this address, or a lie
+        if end > self.next and not self._resumed:  # of a record that was never published: a lie
             return
+        end = min(end, self.next)
         self._acked_by[store] = max(end, self._acked_by.get(store, 0))
-        by_stores = sorted(self._acked_by.values(), reverse=True)
+        have: dict[str, int] = {}
+        for address, at in self._acked_by.items():
+            one = address[:STORE_CHARS]
+            have[one] = max(at, have.get(one, 0))
+        by_stores = sorted(have.values(), reverse=True)
         enough = by_stores[self._acks_min - 1] if len(by_stores) >= self._acks_min else 0
         if enough > self.acked:
             self._kept.release(enough)

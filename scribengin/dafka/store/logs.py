@@ -29,7 +29,8 @@ class StoredPartitions:
         self._log_config = log_config
         self._take_over = take_over
         self._look_again_s = 0.0
-        self.state = StoreState(new_address(), new_address(), self._found(), batches=batches)
+        store = f"{namespace.descriptor.token}/{prefix}"
+        self.state = StoreState(new_address(store), new_address(store), self._found(), batches=batches)
         for partition in self.unreadable.failing:
             self.state.refuse(partition, math.inf)
 

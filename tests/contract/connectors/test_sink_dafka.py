@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import pytest
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors import Environment, open_sink
 from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter
+from scribengin.connectors.dafka import publishing
 from scribengin.connectors.dafka import sink as sink_module
 from scribengin.connectors.dafka.config import DafkaSinkConfig
-from scribengin.dafka import DafkaConsumer, DafkaTower
+from scribengin.dafka import DafkaConsumer, DafkaFollower, DafkaPartition, DafkaTower
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import DataflowError, SystemUnreachable
 from scribengin.log import LogNamespace
 from scribengin.testing import check_sink
 from scribengin.testing.memory.registry import MemoryRegistry
+from scribengin.testing.waiting import wait_until
 from tests.contract.connectors.dafka_memory_store import MemoryDafkaStore
 from tests.contract.connectors.dafka_network import TOPIC, Network
 from tests.integration.dafka.dafka_roles import LISTENING, config_of, read
@@ -112,6 +115,51 @@ def test_who_reads_by_sequence_gets_each_record_once_though_the_task_moves(
         assert consumer.read(timeout_s=0.0) == []
 
 
+def test_a_round_of_many_batches_that_stores_have_already_is_published_again(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They acknowledge its end at once, before its first batches have come again."""
+    network.store()
+    monkeypatch.setattr(publishing, "_OUTSTANDING_MAX", 2)
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 10}
+    config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
+    for _ in range(2):
+        with closing(publishing.DafkaPublisher("out", config)) as publisher:
+            publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)))
+
+
+def test_more_records_than_a_producer_may_keep_wait_for_stores_as_long_as_others(network: Network) -> None:
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 0.2}
+    publisher = publishing.DafkaPublisher("out", DafkaSinkConfig.parse(said, source="a test"))
+    producer = publisher._roles.producer.model_copy(update={"high_watermark": 10})
+    publisher._roles = publisher._roles.model_copy(update={"producer": producer})
+    batches = ([b"record"] * 6 for _ in range(3))
+    with ThreadPoolExecutor(1) as threads, closing(publisher):
+        publishing_it = threads.submit(publisher.publish, DafkaPartition(TOPIC, "AB" * 16), 0, batches)
+        with pytest.raises(SystemUnreachable, match=r"no store has taken a round of topic 'flights' in 0.2"):
+            publishing_it.result(60)
+
+
+def test_each_batch_of_a_round_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that take one after the other, however slowly, are not taken for gone."""
+    waits: list[float] = []
+
+    class SlowProducer:
+        unacknowledged, partition, next = 0, DafkaPartition(TOPIC, "AB" * 16), 0
+
+        def publish_many(self, _contents: list[bytes]) -> SlowProducer:
+            return self
+
+        def result(self, timeout_s: float) -> None:
+            waits.append(timeout_s)
+
+    config = DafkaSinkConfig.parse({"kind": "dafka", "topic": TOPIC, "ack_timeout_s": 7}, source="a test")
+    publisher = publishing.DafkaPublisher("out", config)
+    monkeypatch.setattr(publisher, "_producer", SlowProducer())
+    publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100)
+    assert waits == [7.0] * 100
+
+
 def test_without_a_store_a_round_waits_and_says_so(network: Network, environment: Environment) -> None:
     with closing(sink(network, environment, ack_timeout_s=0.2, min_acks=2)) as opened:
         opened.create(opened.streams(1))
@@ -143,6 +191,94 @@ def test_a_dataflow_that_comes_after_another_goes_on_behind_its_records(
             payload for batch in opened.committed(opened.streams(1)[0]) for payload in batch["payload"].to_pylist()
         ]
         assert found == [b"record %d" % n for n in range(10)]
+
+
+def payloads(opened: Sink) -> list[bytes]:
+    return [one for batch in opened.committed(opened.streams(1)[0]) for one in batch["payload"].to_pylist()]
+
+
+def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(network: Network, environment: Environment) -> None:
+    store = network.store()
+    with closing(sink(network, environment)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        committed = stage(writer, 0, 5)
+        writer.complete_commit(committed)
+        writer.close()
+        [topic] = network.logs.names("dafka/")
+        network.logs.truncate(topic, network.logs.end_dlsn(topic))
+        assert payloads(opened) == []
+        store.close()  # it knows no more of the records than its log says
+        network.store()
+        assert payloads(opened) == []
+        writer = take(environment, opened, 2, committed)
+        writer.complete_commit(stage(writer, 5, 10))
+        writer.close()
+        assert payloads(opened) == [b"record %d" % n for n in range(5, 10)]
+
+
+def test_a_store_that_is_heard_of_late_is_waited_for(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = network.store()
+
+    class LateFollower(DafkaFollower):
+        """Knows everybody who is there, as far as it can tell, before the store says that it is."""
+
+        def wait(self, partition: DafkaPartition, sequence: int, timeout_s: float) -> bool:
+            assert self.settle()
+            network.store()
+            return super().wait(partition, sequence, timeout_s)
+
+    with closing(sink(network, environment)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+        store.close()
+        monkeypatch.setattr(publishing, "DafkaFollower", LateFollower)
+        assert payloads(opened) == [b"record %d" % n for n in range(5)]
+
+
+def test_a_round_that_waits_for_stores_is_not_seen_and_keeps_nobody_from_beginning_again(
+    network: Network, environment: Environment
+) -> None:
+    """Whoever submits the dataflow again looks at its sink first."""
+    with closing(sink(network, environment, ack_timeout_s=0.2)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        with pytest.raises(SystemUnreachable):
+            writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+        wait_until(lambda: seen_or_none(opened) == [])  # no tower may have answered so soon
+
+
+def seen_or_none(opened: Sink) -> list[bytes] | None:
+    try:
+        return payloads(opened)
+    except SystemUnreachable:
+        return None
+
+
+def test_records_that_are_known_of_and_do_not_come_are_told_of(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deaf(DafkaFollower):
+        """Hears of records, and gets none."""
+
+        def wait(self, partition: DafkaPartition, _sequence: int, _timeout_s: float) -> bool:
+            wait_until(lambda: self.ends().get(partition) == 5)
+            return False
+
+    network.store()
+    with closing(sink(network, environment)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+        monkeypatch.setattr(publishing, "DafkaFollower", Deaf)
+        with pytest.raises(SystemUnreachable, match=r"nobody has sent record 0 in 60 s, and 4 was published"):
+            payloads(opened)
 
 
 def test_a_log_of_somebody_else_is_refused(network: Network, environment: Environment) -> None:

@@ -91,6 +91,23 @@ def test_a_record_is_released_once_two_different_stores_have_it(tower: DafkaTowe
             producer.flush(60)
 
 
+def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs: LogNamespace) -> None:
+    """For `beacon.timeout` the producer does not know that the first of its lives has gone."""
+    config = config_of(tower, producer={"min_acks": 2, "terminate_unacked": True})
+    with DafkaProducer("flights", config) as producer:
+        published = producer.publish_many(contents(0, 100))
+        lives = []
+        for _ in range(2):
+            with DafkaStore(logs, config) as store:
+                lives.append(store.address)
+                wait_until(lambda one=store: one.address in producer._state._acked_by)  # type: ignore[misc]
+        assert len(set(lives)) == 2
+        assert producer.unacknowledged == 100
+        assert not published.done()
+        with DafkaStore(logs, config), DafkaStore(logs, config, prefix="two"):
+            assert published.result(60) == range(100)
+
+
 def test_a_store_takes_what_it_has_missed_of_a_dead_producer_from_another(
     tower: DafkaTower, logs: LogNamespace
 ) -> None:
@@ -230,3 +247,25 @@ def test_who_gives_up_waiting_takes_nothing_back_and_ends_no_producer(tower: Daf
             producer.flush(60)
             assert store.stored[producer.partition] == (0, 1)
         producer.check_open()
+
+
+def test_who_gives_up_waiting_for_records_gets_them_the_next_time(tower: DafkaTower, logs: LogNamespace) -> None:
+    config = config_of(tower)
+
+    async def give_up_and_read(producer: DafkaProducer) -> None:
+        async with AsyncDafkaConsumer(["flights"], config) as consumer:
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.read(), timeout=0.05)
+            producer.publish_many(contents(0, 20)).result(60)
+            found: list[bytes] = []
+            while len(found) < 20:
+                records = await consumer.read(7, timeout_s=60)
+                assert records, f"{len(found)} of 20"
+                found += [one.content for one in records]
+                assert consumer.positions == {producer.partition: len(found)}
+            assert found == contents(0, 20)
+            assert await consumer.read(timeout_s=0.0) == []
+
+    with DafkaStore(logs, config), DafkaProducer("flights", config) as producer:
+        asyncio.run(give_up_and_read(producer))

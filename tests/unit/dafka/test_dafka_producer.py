@@ -161,6 +161,35 @@ def test_a_store_that_has_gone_does_not_count_any_more() -> None:
     assert state.acked == 10
 
 
+def test_lives_of_one_store_count_once() -> None:
+    """One that was started again has other addresses, and for a while it seems to be there twice."""
+    state = producer(acks_min=2)
+    publish(state, 10)
+    first, second = ("5" * 16 + life * 16 for life in "AB")
+    acknowledge(state, 5, first)
+    acknowledge(state, 7, second)
+    assert state.acked == 0
+    state.store_gone(first)
+    assert state.acked == 0
+    acknowledge(state, 6, OTHER_STORE)
+    assert state.acked == 7
+    acknowledge(state, 9, OTHER_STORE)
+    assert state.acked == 8
+
+
+@pytest.mark.parametrize(("resumed", "acked"), [(True, 10), (False, 0)])
+def test_who_goes_on_as_before_is_acknowledged_by_stores_that_have_more_already(resumed: bool, acked: int) -> None:
+    """They have what he is about to publish again. Of a new one, nobody can have it."""
+    state = producer(resumed=resumed)
+    publish(state, 10)
+    acknowledge(state, 99)
+    assert state.acked == acked
+    publish(state, 10)
+    assert state.acked == acked
+    acknowledge(state, 99)
+    assert state.acked == 2 * acked
+
+
 @pytest.mark.parametrize(
     "wrong", [StoreAck(ME, "hello", 10), StoreAck(ME, "hello2", 3), StoreAck(OTHER_STORE, "hello", 3)]
 )

@@ -55,7 +55,7 @@ def write(
     try:
         published = _publish_lines(producer, said.high_watermark)
         if not said.terminate_unacked:
-            producer.flush(wait_s)
+            _await_stores(producer, wait_s, parsed.beacon.timeout / 1000)
         producer.close()
     except BaseException:
         if left := producer.unacknowledged:
@@ -64,6 +64,20 @@ def write(
             producer.close(0)
         raise
     note(f"published {many(published, 'record')} to {topic}, as producer {producer.partition.address}")
+
+
+def _await_stores(producer: DafkaProducer, wait_s: float | None, silent_s: float) -> None:
+    """Until they have all. After a while says what is waited for. Raises RecordsUnacknowledged after `wait_s`."""
+    from scribengin.errors import RecordsUnacknowledged
+
+    if wait_s is None or wait_s > silent_s:
+        try:
+            return producer.flush(silent_s)
+        except RecordsUnacknowledged:
+            waiting = many(producer.unacknowledged, "record")
+            note(f"{waiting} not acknowledged so far; it goes on trying: does `scribengin dafka store` run?")
+        wait_s = None if wait_s is None else wait_s - silent_s
+    return producer.flush(wait_s)
 
 
 def _publish_lines(producer: DafkaProducer, records_max: int) -> int:
