@@ -5,7 +5,7 @@ Commands that run until they are told to end hear of it here, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,6 +93,7 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
     from scribengin_registry.opening import connect
+    from scribengin_tools.rendering.text import said_if_slow
 
     if not hosts or not hosts.strip():
         raise ConfigInvalid(
@@ -100,7 +101,8 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
             "(`scribengin sandbox` starts one and prints its address)"
         )
     try:
-        registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
+        with said_if_slow(f"waiting for the registry at {hosts.strip()}"):
+            registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
     except RegistryError as error:
         if type(error) is RegistryError:  # not a server's answer: the address makes no sense
             raise ConfigInvalid(str(error)) from error
@@ -133,6 +135,7 @@ def opened_namespace(
     from scribengin.base.names import PROXIED_SCHEME
     from scribengin.errors import LogNotFound
     from scribengin.log import LogNamespace
+    from scribengin_tools.rendering.text import said_if_slow
 
     kind: type[LogNamespace] = LogNamespace
     if proxied or namespace.startswith(PROXIED_SCHEME):
@@ -141,7 +144,10 @@ def opened_namespace(
         quiet_handshakes()
         kind = ProxiedNamespace
     session = nullcontext(None) if "://" in namespace else connected(hosts)
-    with session as registry, kind.open(namespace, registry=registry) as opened:
+    with ExitStack() as held:
+        registry = held.enter_context(session)
+        with said_if_slow(f"waiting for the registry of {namespace}"):
+            opened = held.enter_context(kind.open(namespace, registry=registry))
         if to_write is not None:
             from scribengin.operations.log_owners import refuse_log_of_dataflow
 
