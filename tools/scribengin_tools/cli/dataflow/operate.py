@@ -86,7 +86,11 @@ def pause(
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
-            with working(f"pausing chain '{name}'") as progress:
+            left = (
+                f"what of chain '{name}' was asked to pause goes on pausing, and the rest runs on: "
+                f"`scribengin status {name}` shows both, `scribengin pause {name}` goes on from there"
+            )
+            with working(f"pausing chain '{name}'", left=left) as progress:
                 pause_chain(session, chain, progress)
             print(f"chain '{name}' is paused")
             return
