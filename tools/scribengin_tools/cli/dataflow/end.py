@@ -162,8 +162,10 @@ def delete(
             left = [] if stays is None else [stays]
     print(f"{'dataflow' if chain is None else 'chain'} '{name}' is deleted")
     note("what it wrote stays where it is")
-    for directory in left:
-        note(f"state stays in {directory}, and could not be removed: remove it by hand once that can be reached")
+    for state in left:
+        note(
+            f"state stays in {state.directory}, and could not be removed: {state.why}; remove it by hand once it can be"
+        )
 
 
 def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeout_s: float | None) -> None:

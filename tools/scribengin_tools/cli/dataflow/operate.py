@@ -241,9 +241,9 @@ def rewind(
         record(view, moved, at)
         print(f"dataflow '{name}' is rewound to {at} ({many(len(moved), 'stream')})")
         console(stderr=True).print(shown(moved))
-        if applied.state_left is not None:
+        if (left := applied.state_left) is not None:
             note(
-                f"the state of before could not be removed, and stays in {applied.state_left}: "
+                f"the state of before could not be removed, and stays in {left.directory}: {left.why}; "
                 "`scribengin registry check --repair` removes it once it can"
             )
         how = "resume" if view.status().state == "paused" else "start"
