@@ -9,6 +9,7 @@ from itertools import count
 from typing import NamedTuple
 
 from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.text.counting import many, which
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
 from scribengin.dafka.state import DafkaPartition, ProducerState, Send
@@ -179,14 +180,14 @@ class DafkaProducer(Role):
     def _must_wait(self, records: int) -> bool:
         if records > self._said.high_watermark:
             raise ProducerFull(
-                f"{records} records at once are more than the high watermark, {self._said.high_watermark}"
+                f"{many(records, 'record')} at once are more than the high watermark, {self._said.high_watermark}"
             )
         return self._said.when_full == "wait" and records > self._state.room
 
     def _unacknowledged(self) -> RecordsUnacknowledged:
         missing, wanted = self._state.next - self._state.acked, self._said.min_acks
-        stores = "a store" if wanted == 1 else f"{wanted} stores"
+        stores = which(wanted, "a store", f"{wanted} stores")
         return RecordsUnacknowledged(
-            f"{missing} records of '{self.partition.subject}' are not acknowledged by {stores}: "
-            "start a store, or set producer.terminate_unacked"
+            f"{many(missing, 'record')} of '{self.partition.subject}' {which(missing, 'is', 'are')} not acknowledged "
+            f"by {stores}: start a store, or set producer.terminate_unacked"
         )
