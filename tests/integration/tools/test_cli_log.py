@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import signal
 import subprocess
@@ -115,6 +116,24 @@ def test_tail_follows_a_log_until_it_is_sealed(line: CommandLine) -> None:
         assert tail.stdout.read() == "three\n"
     assert tail.returncode == 0
     assert "was sealed" in line("log", "write", "a", "four").err
+
+
+def test_tail_of_several_logs_names_the_log_whose_records_follow(line: CommandLine) -> None:
+    line.ok("log", "create", "a/0", "a/1")
+    line.ok("log", "write", "a/0", "one", "two", "--seal")
+    line.ok("log", "write", "a/1", "three", "--seal")
+    both = ("log", "tail", "a/0", "a/1", "--from", "earliest")
+    assert line.ok(*both).out == "==> a/0 <==\none\ntwo\n\n==> a/1 <==\nthree\n"
+    assert line.ok(*both, "-n", "1").out == "==> a/0 <==\none\n"
+    told = [json.loads(said) for said in line.ok(*both, "--json").out.splitlines()]
+    assert [(one["log"], one["payload"]) for one in told] == [("a/0", "one"), ("a/0", "two"), ("a/1", "three")]
+    for wrong, words in (
+        (("a/0", "a/2"), "log 'a/2'"),
+        (("a/0", "a/1", "--from", "1/0/0"), "--from 1/0/0: that is a place in one log, and 2 logs are named"),
+    ):
+        done = line("log", "tail", *wrong)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert words in done.err
 
 
 def test_tail_begins_at_the_end_and_ctrl_c_ends_it(line: CommandLine) -> None:
