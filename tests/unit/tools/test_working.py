@@ -47,11 +47,11 @@ def test_on_a_terminal_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_slow_is_said_once_and_what_is_not_is_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text, "_SILENT_MAX_S", 1000.0)
+    monkeypatch.setattr(text, "SILENT_MAX_S", 1000.0)
     with said_if_slow("waiting for the registry"):
         pass
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(text, "_SILENT_MAX_S", 0.0)
+    monkeypatch.setattr(text, "SILENT_MAX_S", 0.0)
     said: list[str] = []
     with said_if_slow("waiting for the registry"):
         wait_until(lambda: said.append(capsys.readouterr().err) or said[-1].endswith("\n"), what="the line")

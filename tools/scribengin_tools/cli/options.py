@@ -85,14 +85,18 @@ NameArgument = Annotated[
 
 
 @contextmanager
-def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = False) -> Iterator[ProtectedRegistry]:
+def connected(
+    hosts: str | None, *, checked: bool = True, user_wanted: bool = False, screen: bool = False
+) -> Iterator[ProtectedRegistry]:
     """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
-    a registry on other machines that is used without a user is refused.
+    a registry on other machines that is used without a user is refused. It is said when it stops answering, unless
+    there is a `screen` that nobody else may write on.
     Raises ConfigInvalid (none was given), RegistryUnreachable."""
     from scribengin.base.process.openness import refuse_nobodys
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
     from scribengin_registry.opening import connect
+    from scribengin_tools.rendering.outages import outages_told
     from scribengin_tools.rendering.text import said_if_slow
 
     if not hosts or not hosts.strip():
@@ -107,7 +111,7 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
         if type(error) is RegistryError:  # not a server's answer: the address makes no sense
             raise ConfigInvalid(str(error)) from error
         raise
-    with registry:
+    with registry, nullcontext() if screen else outages_told(registry):
         if user_wanted:
             refuse_nobodys(registry)
         if checked:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
-_SILENT_MAX_S = 1.0
+SILENT_MAX_S = 1.0
 """Who waits longer without a word takes a command for one that hangs."""
 _verbose = False
 _STATE_STYLES = {
@@ -93,7 +93,7 @@ def note(message: str) -> None:
 def said_if_slow(what: str) -> Iterator[None]:
     """Say `what` on stderr, once, if the block takes longer than people wait without a word. Nothing of it is said
     later than the block's end."""
-    saying = delayed("said-if-slow", _SILENT_MAX_S, partial(note, f"{what} ..."))
+    saying = delayed("said-if-slow", SILENT_MAX_S, partial(note, f"{what} ..."))
     saying.start()
     try:
         yield
