@@ -148,6 +148,21 @@ def test_tail_begins_at_the_end_and_ctrl_c_ends_it(line: CommandLine) -> None:
     assert tail.returncode == 130
 
 
+def test_whoever_ends_a_write_hears_how_much_is_written(line: CommandLine) -> None:
+    line.ok("log", "create", "a")
+    with line.process("log", "write", "a", stdin=subprocess.PIPE) as write:
+        assert write.stdin is not None
+        for said in ("one\n", "two\n"):
+            write.stdin.write(said)
+            write.stdin.flush()
+            wait_until(lambda s=said: line.ok("log", "read", "a").out.endswith(s), timeout_s=120, what=said)
+        write.send_signal(signal.SIGINT)
+        _, err = write.communicate()
+    assert write.returncode == 130
+    told = [f"written to a before this: {count}\n" for count in ("1 record", "2 records")]
+    assert err in told, "the second may be there a moment before the command hears of it"
+
+
 def _shows_something(line: CommandLine, tail: subprocess.Popen[str]) -> bool:
     """Nobody can see from outside when a tail has begun: so write until it shows something."""
     line.ok("log", "write", "a", "after")

@@ -178,7 +178,7 @@ def write(
             for batch in batches:
                 writer.write_bulk(batch).result()
                 written += batch.num_rows
-        except ScribenginError:
+        except (ScribenginError, KeyboardInterrupt):
             note(f"written to {log} before this: {many(written, 'record')}")
             raise
         if seal:
