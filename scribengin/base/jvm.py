@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -40,8 +39,6 @@ _JARS = (
 )
 _SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _END_MAX_S = 120
-_WAKING = int(signal.SIGRTMAX)
-_TO_THREAD = 4  # SIGEV_THREAD_ID
 _lock = threading.Lock()
 _added: set[Path] = set()
 
@@ -78,52 +75,28 @@ def start_jvm_with(classpath: Sequence[str], options: Sequence[str]) -> None:
 def _let_threads_wait() -> None:
     """Before Python ends. A thread that comes back from Java later finds no interpreter, and Python before 3.14 ends it
     by unwinding its stack. JPype's frames let nothing through: C++ would abort the process, whatever its exit status
-    should be. So that thread waits for the end of the process instead. It holds nothing that the end needs.
+    should be. So C++ is to read a character of an empty stdin instead, which this thread has locked: the others wait
+    for the lock until the process ends. They hold nothing that the end needs.
 
-    The thread that ends the process does not wait: a signal wakes it every second, and C++ aborts as it would have.
-    What hangs all the same is ended by SIGALRM."""
+    The thread that ends the process has the lock. It finds no character, and C++ aborts as it would have. What hangs
+    all the same is ended by SIGALRM."""
     if sys.version_info >= (3, 14):
         return
     try:
         libc, cpp = ctypes.CDLL(None), ctypes.CDLL("libstdc++.so.6")
-        wait = ctypes.cast(libc.pause, ctypes.c_void_p)
         set_terminate = cpp._ZSt13set_terminatePFvvE  # std::set_terminate(void (*)())
-        _wake_every_second(libc)
+        libc.gnu_get_libc_version  # noqa: B018 - others have no stdin that could be another one
     except (OSError, AttributeError):
         return  # a system with other libraries: threads there may abort the process
-    set_terminate.argtypes = [ctypes.c_void_p]
+    libc.fopen.restype = ctypes.c_void_p
+    empty = ctypes.c_void_p(libc.fopen(b"/dev/null", b"r"))
+    libc.flockfile(empty)
+    ctypes.c_void_p.in_dll(libc, "stdin").value = empty.value  # C's: Python reads by a file descriptor of its own
     set_terminate.restype = ctypes.c_void_p
-    set_terminate(wait)
+    set_terminate(ctypes.cast(libc.getchar, ctypes.c_void_p))
     if threading.current_thread() is threading.main_thread():  # nobody else may say what a signal does
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_END_MAX_S)
-
-
-class _SignalEvent(ctypes.Structure):
-    """`struct sigevent` of Linux."""
-
-    _fields_ = (
-        ("value", ctypes.c_void_p),
-        ("signal", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("thread", ctypes.c_int),
-        ("rest", ctypes.c_byte * 44),
-    )
-
-
-def _wake_every_second(libc: ctypes.CDLL) -> None:
-    """Have this thread get a signal every second whose handler does nothing, and is no Python: it outlives that. Raises
-    OSError, AttributeError (a system without that)."""
-    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-    libc.signal.restype = ctypes.c_void_p
-    libc.signal(_WAKING, ctypes.cast(libc.abs, ctypes.c_void_p))
-    timer = ctypes.c_void_p()
-    event = _SignalEvent(signal=_WAKING, notify=_TO_THREAD, thread=threading.get_native_id())
-    timers = libc if hasattr(libc, "timer_create") else ctypes.CDLL("librt.so.1")  # before glibc 2.34
-    if timers.timer_create(time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) != 0:
-        raise OSError("no timer")
-    each_second = (ctypes.c_long * 4)(1, 0, 1, 0)  # struct itimerspec: the interval, and when it begins
-    timers.timer_settime(timer, 0, each_second, None)
 
 
 def add_jars(jars: Sequence[Path]) -> None:

@@ -181,13 +181,13 @@ class DafkaProducer(Role):
     def _must_wait(self, records: int) -> bool:
         if records > self._said.high_watermark:
             raise ProducerFull(
-                f"{records} records at once are more than the high watermark, {self._said.high_watermark}"
+                f"{many(records, 'record')} at once are more than the high watermark, {self._said.high_watermark}"
             )
         return self._said.when_full == "wait" and records > self._state.room
 
     def _unacknowledged(self) -> RecordsUnacknowledged:
         missing, wanted = self._state.next - self._state.acked, self._said.min_acks
-        stores = "a store" if wanted == 1 else f"{wanted} stores"
+        stores = which(wanted, "a store", f"{wanted} stores")
         return RecordsUnacknowledged(
             f"{many(missing, 'record')} of '{self.partition.subject}' {which(missing, 'is', 'are')} not acknowledged "
             f"by {stores}: start a store, or set producer.terminate_unacked"

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from scribengin.base.model import LIVE, LIVE_WISH, NEVER, REGROUP, RESTART, ROLLING, Config
 from scribengin.base.names import a_few
+from scribengin.base.text.counting import many
 from scribengin.base.text.refusals import did_you_mean
 from scribengin.base.text.yaml_text import parse_yaml
 from scribengin.connectors import AnySinkConfig, AnySourceConfig
@@ -376,14 +377,14 @@ class DataflowConfig(Config):
                 )
             if division.streams < tasks:
                 raise ValueError(
-                    f"tasks: {tasks} is more than the {division.streams} streams of sources.{name}: with state each "
-                    "task has one of each source at least"
+                    f"tasks: {tasks} is more than the {many(division.streams, 'stream')} of sources.{name}: with "
+                    "state each task has one of each source at least"
                 )
             first = first or (name, division)
             if division.streams != first[1].streams:
                 raise ValueError(
-                    f"sources.{first[0]} has {first[1].streams} streams and sources.{name} {division.streams}: with "
-                    f"tasks: {tasks} equal keys must have equal numbers; divide both among as many"
+                    f"sources.{first[0]} has {many(first[1].streams, 'stream')} and sources.{name} {division.streams}: "
+                    f"with tasks: {tasks} equal keys must have equal numbers; divide both among as many"
                 )
             if len(division.columns) != len(first[1].columns):
                 raise ValueError(
@@ -401,8 +402,9 @@ class DataflowConfig(Config):
                 continue
             if read.streams % tasks or written.streams % tasks:
                 raise ValueError(
-                    f"sinks.{name} has {written.streams} streams and sources.{source} {read.streams}: tasks: {tasks} "
-                    "that write a divided sink must divide both numbers, so that each has streams of its own"
+                    f"sinks.{name} has {many(written.streams, 'stream')} and sources.{source} {read.streams}: "
+                    f"tasks: {tasks} that write a divided sink must divide both numbers, so that "
+                    "each has streams of its own"
                 )
             if len(written.columns) != len(read.columns):
                 raise ValueError(

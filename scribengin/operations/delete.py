@@ -14,7 +14,12 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.dataflow.retention_holds import HeldLog, release_all_holds, retention_holds
-from scribengin.dataflow.round.checkpoints import named_checkpoints, remove_checkpoints, remove_within_reach
+from scribengin.dataflow.round.checkpoints import (
+    StateLeft,
+    named_checkpoints,
+    remove_checkpoints,
+    remove_within_reach,
+)
 from scribengin.dataflow.round.owner import TaskOwner
 from scribengin.errors import DataflowBusy, LogNotFound
 from scribengin.launcher.local.launcher import scribengin_home
@@ -42,10 +47,11 @@ def release_holds(views: Sequence[DataflowView]) -> list[HeldLog]:
     return held
 
 
-def delete_dataflow(view: DataflowView, *, force: bool) -> str | None:
+def delete_dataflow(view: DataflowView, *, force: bool) -> StateLeft | None:
     """Forget a dataflow that does not run: positions, claims, what logs held back for it, its state, and what its
-    containers left on this machine. With `force` state that cannot be removed stays there: below which directory, None
-    if all of it has gone. Raises DataflowBusy, and one of OUT_OF_REACH."""
+    containers left on this machine. With `force` state that cannot be removed stays there, and is returned.
+
+    Raises DataflowBusy, and one of OUT_OF_REACH."""
     name, state = view.dataflow, view.status().state
     left = None
     if state not in (*FINAL_STATES, "deleting"):

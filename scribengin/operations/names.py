@@ -11,7 +11,8 @@ from scribengin_registry.contract import Registry
 
 def view_of(registry: Registry, name: str) -> DataflowView:
     """The one dataflow that is meant; whether it exists is for its nodes to tell. Raises ChainNotFound, and
-    ConfigInvalid for a chain."""
+    ConfigInvalid for a chain, and for what is no name."""
+    _refuse_empty(name)
     chain_name, slash, key = name.partition("/")
     if slash:
         chain = get_chain(registry, chain_name)
@@ -28,7 +29,8 @@ def view_of(registry: Registry, name: str) -> DataflowView:
 
 
 def chain_of(registry: Registry, name: str) -> ChainDescriptor | None:
-    """The chain that is meant; None if a dataflow is."""
+    """The chain that is meant; None if a dataflow is. Raises ConfigInvalid for what is no name."""
+    _refuse_empty(name)
     if "/" in name or registry.find(DataflowPaths(name).root) is not None:
         return None
     return find_chain(registry, name)
@@ -40,6 +42,11 @@ def refuse_name_of_chain(registry: Registry, dataflow: str) -> None:
     if find_chain(registry, dataflow) is not None:
         raise DataflowExists(f"'{dataflow}' is the name of a chain: give the dataflow another one")
     refuse_reserved(registry, dataflow)
+
+
+def _refuse_empty(name: str) -> None:
+    if not all(part.strip() for part in name.split("/")):  # as of a script whose variable is not set
+        raise ConfigInvalid(f"'{name}' names no dataflow and no chain: write NAME, or CHAIN/NAME")
 
 
 def _keys(chain: ChainDescriptor, prefix: str = "") -> str:

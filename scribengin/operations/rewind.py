@@ -26,7 +26,7 @@ from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.dataflow.round.checkpoints import checkpoint_root, remove_within_reach
+from scribengin.dataflow.round.checkpoints import StateLeft, checkpoint_root, remove_within_reach
 from scribengin.errors import (
     CommitTooLarge,
     ConfigInvalid,
@@ -60,10 +60,10 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class AppliedRewind:
-    """What has moved, and below which directory state that is forgotten could not be removed (None: there is none)."""
+    """What has moved, and what state that is forgotten could not be removed (None: all of it has gone)."""
 
     streams: Sequence[Rewound]
-    state_left: str | None
+    state_left: StateLeft | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class Rewind:
         """What is going to move."""
         return [move.told for move in self._moves]
 
-    def apply(self) -> str | None:
-        """Move all streams, or none. Returns below which directory state that is forgotten could not be removed.
+    def apply(self) -> StateLeft | None:
+        """Move all streams, or none. Returns what state that is forgotten could not be removed.
 
         Raises DataflowBusy when a task has been taken over meanwhile, RewindOvertaken when retention has taken what was
         to be read again, CommitTooLarge; then nothing was changed. And OutcomeUnknown.

@@ -19,7 +19,8 @@ TIME_READERS = frozenset(
     + [f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")]
     + ["datetime.date.today"]
 )
-_COUNTED = re.compile(r" (?:records|tasks|workers|logs|segments|streams|rounds|dataflows|chains|masters)\b")
+_COUNTED = re.compile(r" (?:records|tasks|workers|logs|segments|streams|rounds|dataflows|chains|masters)\b(?!=)")
+_COUNTED_LATER = re.compile(rf"%[,\d]*d{_COUNTED.pattern}")
 STARTERS = frozenset({"threading.Thread", "threading.Timer", "threading.Event().wait"})
 SKIPPING = frozenset({"skip", "skipif", "skipUnless", "skipIf", "xfail", "importorskip", "expectedFailure"})
 
@@ -67,7 +68,8 @@ def crowded_assignments(file: SourceFile) -> list[str]:
 
 
 def bare_counts(file: SourceFile) -> list[str]:
-    """`f"{n} records"`: with one there would be `1 records`. What is asked for another number than 1 is not meant."""
+    """`f"{n} records"`, or a log message `"%d records"`: with one there would be `1 records`. What is asked for another
+    number than 1 is not meant."""
     guarded = {
         part
         for node in ast.walk(file.tree)
@@ -76,6 +78,8 @@ def bare_counts(file: SourceFile) -> list[str]:
     }
     found = []
     for node in ast.walk(file.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _COUNTED_LATER.search(node.value):
+            found.append(f"{file.path}:{node.lineno} {node.value[:40]}")
         for value, text in pairwise(node.values) if isinstance(node, ast.JoinedStr) and node not in guarded else ():
             said = text.value if isinstance(text, ast.Constant) else ""
             if isinstance(value, ast.FormattedValue) and isinstance(said, str) and _COUNTED.match(said):

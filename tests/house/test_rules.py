@@ -104,9 +104,10 @@ def test_only_tools_and_entry_points_print() -> None:
     expect_none(f"{module} is excused and does not print" for module in PRINTERS if not found.get(module))
 
 
-def test_commands_count_in_the_words_of_one_helper() -> None:
-    """So do the operations behind them, whose errors commands print."""
-    said = [file for file in shipped_files() if file.module.startswith(("scribengin_tools", "scribengin.operations"))]
+def test_messages_count_in_the_words_of_one_helper() -> None:
+    """What users install, that is. Developers' programs and simulations print numbers that they have chosen."""
+    own = ("scribengin_dev", "scribengin.testing.simulation")
+    said = [file for file in shipped_files() if not file.module.startswith(own)]
     assert said
     expect_none(line for file in said for line in rules.bare_counts(file))
 
@@ -120,6 +121,9 @@ def test_commands_count_in_the_words_of_one_helper() -> None:
         ('"one log" if n == 1 else f"{n} logs"', 0),
         ('which(n, "its task", f"its {n} tasks")', 0),
         ('f"{n} recordings of {seconds} s"', 0),
+        ('f"config set {name} tasks={n}"', 0),
+        ('_LOG.info("merged %d records of %s", n, name)', 1),
+        ('_LOG.info("merged %s of %s", many(n, "record"), name)', 0),
     ],
 )
 def test_the_rule_sees_what_is_counted_without_the_helper(text: str, lines: int) -> None:

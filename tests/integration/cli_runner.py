@@ -84,6 +84,14 @@ class CommandLine:
         return Done(process.returncode, out, err)
 
 
+def expect_registry_away(done: Done, hosts: str) -> None:
+    """It says what it waits for, and then in one line that nobody answers."""
+    waiting, away = done.err.splitlines()
+    assert (done.code, done.out) == (2, "")
+    assert waiting == f"waiting for the registry at {hosts} ..."
+    assert away.startswith(f"scribengin: no ZooKeeper server answered at {hosts} within 5 s: ")
+
+
 def command(line: Sequence[str]) -> list[str]:
     """The arguments of a process that runs a command."""
     return [sys.executable, "-m", "scribengin_tools", *line]

@@ -85,6 +85,8 @@ def connect(
     hosts: str, *, session_timeout_s: float = 10.0, connect_timeout_s: float = 10.0, auth: str | None = None
 ) -> ZooKeeperRegistry:
     """As `scribengin_registry.opening.connect`, which everybody else comes through."""
+    if "://" in hosts:
+        raise _no_registry(hosts, "it is a URL")
     servers, _, chroot = hosts.partition("/")
     identity = parse_auth(resolved(os.environ.get(AUTH_VARIABLE, "") if auth is None else auth))
     client = _client(hosts, servers, session_timeout_s, identity)
@@ -121,7 +123,11 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAut
             logger=_LOG,
         )
     except ValueError as error:
-        raise RegistryError(f"'{hosts}' does not name a registry ({error}): write host:port,host:port/path") from error
+        raise _no_registry(hosts, str(error)) from error
+
+
+def _no_registry(hosts: str, why: str) -> RegistryError:
+    return RegistryError(f"'{hosts}' does not name a registry ({why}): write host:port,host:port/path")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
-"""Directories for this user's eyes only: what containers say and are given, packages, logs; and their end."""
+"""Directories for this user's eyes only: what containers say and are given, packages, logs; their end, and what
+is replaced."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+
+from scribengin.errors import ConfigInvalid
 
 PRIVATE_MODE = 0o700
 _REMOVALS_MAX = 100
@@ -25,3 +28,12 @@ def remove_directory(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
         if not path.exists():
             return
+
+
+def replaceable(path: Path) -> Path:
+    """Where a file is that another one is to take the place of, or none: links are followed. A device or a pipe is
+    nothing to be replaced. Raises ConfigInvalid."""
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        raise ConfigInvalid(f"{path} is there, and is no file: name a file that is to be written, or replaced")
+    return place

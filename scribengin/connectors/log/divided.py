@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scribengin.base.text.counting import many
 from scribengin.connectors.contract import Division
 from scribengin.errors import ConfigInvalid, SourceMissing
 
@@ -39,8 +40,8 @@ def numbered(source: str, logs: Iterable[str], streams: int) -> list[str]:
     if len(found) < streams:
         missing = next(number for number in range(streams) if number not in found)
         raise SourceMissing(
-            f"source '{source}': of its {streams} logs number {missing} is not there: start what writes them first, or "
-            "correct `streams`"
+            f"source '{source}': of its {many(streams, 'log')} number {missing} is not there: start what writes them "
+            "first, or correct `streams`"
         )
     return [found[number] for number in range(streams)]
 

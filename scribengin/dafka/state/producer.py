@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from scribengin.base.text.counting import many, which
 from scribengin.dafka.state.audience import Audience
 from scribengin.dafka.state.instructions import DafkaPartition, Send
 from scribengin.dafka.state.kept import KeptRecords
@@ -98,8 +99,10 @@ class ProducerState:
         """Number the records and keep them. Returns the sequence of the first: the shell sends them (`live`). Raises
         ProducerFull, and keeps none of them."""
         if len(contents) > self.room:
+            kept = len(self._kept)
             raise ProducerFull(
-                f"{len(self._kept)} records of '{self.partition.subject}' are unacknowledged, of {self._records_max}"
+                f"{many(kept, 'record')} of '{self.partition.subject}' {which(kept, 'is', 'are')} unacknowledged, "
+                f"of {self._records_max}"
             )
         first = self.next
         self._kept.add(contents)

@@ -17,6 +17,7 @@ from struct import Struct, calcsize
 import numpy as np
 import pyarrow as pa
 
+from scribengin.base.text.counting import many
 from scribengin.errors import FrameInvalid
 
 BATCH_RECORDS_MAX = 65_536
@@ -41,7 +42,7 @@ def unpack(packed: bytes, records: int) -> list[bytes]:
     _check(packed, records)
     begin = _LENGTH_BYTES * records
     if begin > len(packed):
-        raise FrameInvalid(f"a content of {len(packed)} bytes says that it holds {records} records")
+        raise FrameInvalid(f"a content of {len(packed)} bytes says that it holds {many(records, 'record')}")
     ends = list(accumulate(Struct(f">{records}I").unpack_from(packed), initial=begin))
     if ends[-1] != len(packed):
         raise FrameInvalid(f"a content of {len(packed)} bytes holds records of {ends[-1] - begin} bytes")
@@ -85,6 +86,6 @@ def _group_end(ends: Sequence[int], at: int) -> int:
 
 def _check(packed: bytes, records: int) -> None:
     if not 0 < records <= BATCH_RECORDS_MAX:
-        raise FrameInvalid(f"a content of {records} records: it has 1 to {BATCH_RECORDS_MAX}")
+        raise FrameInvalid(f"a content of {many(records, 'record')}: it has 1 to {BATCH_RECORDS_MAX}")
     if len(packed) > BATCH_BYTES_MAX:
-        raise FrameInvalid(f"a content of {len(packed)} bytes with {records} records: {BATCH_BYTES_MAX} fit")
+        raise FrameInvalid(f"a content of {len(packed)} bytes with {many(records, 'record')}: {BATCH_BYTES_MAX} fit")

@@ -36,6 +36,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
+from scribengin.base.text.counting import many
 from scribengin.dafka.wire.batches import pack, unpack
 from scribengin.errors import FrameInvalid
 
@@ -358,7 +359,7 @@ class _Fields:
         sequence, records = self.sequence(), self.count()
         contents = unpack(content, records)
         if sequence + records - 1 > SEQUENCE_MAX:
-            raise self._invalid(f"has {records} records from {sequence} on, and sequences end with 2**64 - 1")
+            raise self._invalid(f"has {many(records, 'record')} from {sequence} on, and sequences end with 2**64 - 1")
         return sequence, contents
 
     def end(self) -> None:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from scribengin.base.model import Position
+from scribengin.base.text.counting import many
 from scribengin.connectors.contract import PAYLOAD, LongRecord, LongSplit, PlannedRange, ReadSplit
 from scribengin.dataflow.round.error_records import error_record, fair_share
 from scribengin.dataflow.round.long_records import long_rows, too_long
@@ -367,8 +368,8 @@ def _screened(pieces: Sequence[Piece], undecodable: Undecodable) -> dict[int, st
 
 def _too_many(bad_max: int, records: int, first: BadRecord) -> str:
     return (
-        f"more than errors.records_max = {bad_max} of the {records} records of one round failed, so it is not the "
-        f"records; the first is {first.describe()}: {first.reason}"
+        f"more than errors.records_max = {bad_max} of the {many(records, 'record')} of one round failed, so it is not "
+        f"the records; the first is {first.describe()}: {first.reason}"
     )
 
 

@@ -112,12 +112,20 @@ def remove_checkpoints(dataflow: str, config: StateConfig, named: Iterable[tuple
         checkpoints_of(dataflow, task, config).remove(name)
 
 
-def remove_within_reach(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> str | None:
-    """The same. What cannot be removed stays: below which directory, None if all of it has gone."""
+class StateLeft(NamedTuple):
+    """State that stays: below which directory, and why it could not be removed."""
+
+    directory: str
+    why: str
+
+
+def remove_within_reach(dataflow: str, config: StateConfig, named: Iterable[tuple[str, str]]) -> StateLeft | None:
+    """The same. What cannot be removed stays; None if all of it has gone."""
     try:
         remove_checkpoints(dataflow, config, named)
-    except OUT_OF_REACH:
-        return checkpoints_directory(dataflow, config)
+    except OUT_OF_REACH as error:
+        why = str(error).partition("; ")[0]  # what to do stands behind that, and is meant for whoever tries again
+        return StateLeft(checkpoints_directory(dataflow, config), why)
     return None
 
 

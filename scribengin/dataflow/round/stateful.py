@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from scribengin.base.commit_log import CommitLog, QueryBatch
 from scribengin.base.model import Position
+from scribengin.base.text.counting import many
 from scribengin.connectors.contract import PlannedAgain, PlannedRange
 from scribengin.dataflow.config import ErrorsConfig, RoundConfig, StateConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
@@ -513,7 +514,7 @@ class StatefulRunner(TaskRounds):
             plan = one.reader.plan_again(PlannedAgain(start, end["at"], end["records"], end.get("again")))
             if plan is None or (plan.end, plan.records) != (end["at"], end["records"]):
                 raise CheckpointMismatch(
-                    f"batch {number} in {self._log.directory} reads {end['records']} records of "
+                    f"batch {number} in {self._log.directory} reads {many(end['records'], 'record')} of "
                     f"{one.source}/{one.stream} from {start} to {end['at']}, and they end at {plan and plan.end} now: "
                     f"{_OLDER_COPY}"
                 )

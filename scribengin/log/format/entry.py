@@ -31,6 +31,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from scribengin.base.records import PAYLOAD, RECORD_SCHEMA
+from scribengin.base.text.counting import many
 from scribengin.log.format.arrow_guard import CODEC_NONE, refused_message
 
 ALIGNMENT = 64
@@ -223,7 +224,7 @@ def read_header(data: memoryview | pa.Buffer, at: int = 0) -> EntryHeader | Dama
         return Damage(f"version {version}, type {kind}, codec {codec}: written by a newer Scribengin?")
     header = EntryHeader(kind, group, codec, *numbers)
     if header.body_bytes % ALIGNMENT or not header.body_bytes or not header.records:
-        return Damage(f"a body of {header.body_bytes} bytes with {header.records} records cannot be")
+        return Damage(f"a body of {header.body_bytes} bytes with {many(header.records, 'record')} cannot be")
     return header
 
 
@@ -258,7 +259,7 @@ def decode_body(
     except (pa.ArrowException, OSError) as error:  # ArrowInvalid and friends; a truncated message is an OSError
         return Damage(f"the body is no Arrow record batch: {str(error).splitlines()[0]}")
     if batch.num_rows < header.records:
-        return Damage(f"the body has {batch.num_rows} records, the header says {header.records}")
+        return Damage(f"the body has {many(batch.num_rows, 'record')}, the header says {header.records}")
     if batch.num_rows > header.records:  # the surplus has no sequence ids: discarded, as Boomscooter's document has it
         batch = batch.slice(0, header.records)
     if any(batch.column(at).null_count for at in _NEVER_NULL):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.base.records import PAYLOAD
+from scribengin.base.text.counting import many
 from scribengin.errors import LogError, RecordTooLarge, TransactionIdOutOfOrder
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
@@ -195,7 +196,7 @@ def atomic_entry(log: str, body: pa.RecordBatch, config: LogConfig) -> EncodedEn
     """All rows of a body as one entry. Raises RecordTooLarge if they are more than `entry_bytes_max` together."""
     if body.num_rows > 1 and body.nbytes > config.entry_bytes_max:
         raise RecordTooLarge(
-            f"log '{log}': {body.num_rows} records of {body.nbytes} bytes together, the log takes "
+            f"log '{log}': {many(body.num_rows, 'record')} of {body.nbytes} bytes together, the log takes "
             f"{config.entry_bytes_max} at once; write fewer of them, or create it with a larger entry_bytes_max"
         )
     return encode(body, codec=config.codec)

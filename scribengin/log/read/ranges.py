@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from scribengin.base.text.counting import many, which
 from scribengin.errors import DamagedEntry, LogNotFound, RangeGone
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EntryHeader, read_body, to_records
@@ -124,7 +125,11 @@ class EntryRange:
                         yield place.header, self.first_slot if entry == self.first_entry else 0, batch
                 entry += 1
             if records != self.records:
-                raise self._damaged(entry, self.end, Damage(f"{records} records were read, {self.records} planned"))
+                raise self._damaged(
+                    entry,
+                    self.end,
+                    Damage(f"{many(records, 'record')} {which(records, 'was', 'were')} read, {self.records} planned"),
+                )
         finally:
             view.close()
 

@@ -16,6 +16,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from scribengin.base.text.counting import many
 from scribengin.errors import DamagedEntry, LogError, SenderUnknown
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.format.entry import HEADER_BYTES, Damage, EncodedEntry, EntryType, encode, read_body
@@ -114,7 +115,7 @@ class Senders:
         if len(sender) != SENDER_BYTES or number < 1 or records < 1 or not 0 <= answered < number:
             raise LogError(
                 f"log '{self._log}': a sender has {SENDER_BYTES} bytes, and numbers its records from 1 on: "
-                f"{len(sender)} bytes, {records} records from {number} on, answered up to {answered}"
+                f"{len(sender)} bytes, {many(records, 'record')} from {number} on, answered up to {answered}"
             )
         with self._lock:
             last = max(self._queued.get(sender, 0), self._table.last(sender))

@@ -12,6 +12,7 @@ from scribengin.dataflow.edges import Edge
 from scribengin.dataflow.registry.descriptors import FINAL_STATES, DataflowStatus
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.retention_holds import release_all_holds
+from scribengin.dataflow.round.checkpoints import StateLeft
 from scribengin.errors import DataflowBusy, DataflowError
 from scribengin.operations.chain.draining import left_to_read
 from scribengin.operations.chain.graph import graph_of
@@ -151,10 +152,10 @@ def kill_chain(registry: Registry, chain: ChainDescriptor, home: Path) -> list[K
     return [kill_dataflow(registry, member.dataflow, home) for member, _ in _there(registry, chain)]
 
 
-def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> list[str]:
+def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> list[StateLeft]:
     """Forget a chain and its dataflows; the logs and topics between them stay. Cut short, it can be asked again.
 
-    Returns the directories where state stays, as `delete_dataflow` does. Raises DataflowBusy, before anything is done
+    Returns the state that stays, as `delete_dataflow` does. Raises DataflowBusy, before anything is done
     if one of them runs, and SystemUnreachable.
     """
     there = list(_there(registry, chain))
@@ -168,7 +169,7 @@ def delete_chain(registry: Registry, chain: ChainDescriptor, *, force: bool) -> 
     for config in chain.parsed().dataflows.values():
         release_all_holds(registry, config)  # of those that were never started, because the submission was cut short
     forget_chain(registry, chain.name)
-    return [directory for directory in left if directory is not None]
+    return [state for state in left if state is not None]
 
 
 def _views(registry: Registry, chain: ChainDescriptor) -> Iterator[tuple[ChainMember, DataflowView]]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scribengin.base.model import from_node_name
+from scribengin.base.process.private import replaceable
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log.inspect import LogMetadata, segment_nodes
 from scribengin_registry.client import batches
@@ -33,7 +34,8 @@ Saved = tuple[str, bytes]
 def back_up(registry: Registry, file: Path) -> int:
     """Write every node to `file`, which is replaced at the end, and return how many. Raises ConfigInvalid (it cannot be
     written), and what the registry raises."""
-    private = file.with_name(f"{file.name}.{os.getpid()}.part")
+    place = replaceable(file)
+    private = place.with_name(f"{place.name}.{os.getpid()}.part")
     try:
         with os.fdopen(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as raw:
             with gzip.open(raw, "wt", encoding="ascii") as lines:
@@ -45,7 +47,7 @@ def back_up(registry: Registry, file: Path) -> int:
                 lines.write(json.dumps({"nodes": count}) + "\n")
             raw.flush()
             os.fsync(raw.fileno())
-        os.replace(private, file)
+        os.replace(private, place)
     except OSError as error:
         raise ConfigInvalid(f"the backup {file} cannot be written: {error.strerror}; choose another place") from error
     finally:

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from scribengin.base.names import a_few
+from scribengin.base.text.counting import many
 from scribengin.errors import ConfigInvalid, PositionTruncated, SourceMissing
 from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId
 from scribengin.log.read.batches import with_place
@@ -111,8 +112,8 @@ class LogPlanner:
             )
         if len(found) > 1 and any(isinstance(b, DLSN) for b in (self._options.start_bound, self._options.end_bound)):
             raise ConfigInvalid(
-                f"option 'log' of format '{FORMAT}': '{self._options.log}' matches {len(found)} logs, and a DLSN is a "
-                "place in one of them: give start and end as earliest, latest, txid:<number> or time:<...>"
+                f"option 'log' of format '{FORMAT}': '{self._options.log}' matches {many(len(found), 'log')}, and a "
+                "DLSN is a place in one of them: give start and end as earliest, latest, txid:<number> or time:<...>"
             )
         return [name for name in found if wanted.takes(name)]
 

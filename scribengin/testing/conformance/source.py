@@ -11,6 +11,7 @@ from functools import partial
 import pyarrow as pa
 
 from scribengin.base.model import JsonObject, Position
+from scribengin.base.text.counting import many
 from scribengin.base.threads import background
 from scribengin.connectors.contract import (
     PAYLOAD,
@@ -160,7 +161,7 @@ class _SourceSuite:
                 for plan in _plans(reader, start, limits):
                     expect(
                         0 < plan.records <= limits.records_max,
-                        f"plan() with records_max={limits.records_max} planned {plan.records} records",
+                        f"plan() with records_max={limits.records_max} planned {many(plan.records, 'record')}",
                     )
                     read += _read(plan.splits)
                 expect_equal(read, payloads, f"all ranges one after the other, with {limits}")
@@ -179,7 +180,9 @@ class _SourceSuite:
             sent = json.loads(json.dumps(position))
             with self._reader(stream) as other:
                 rest = [payload for plan in _plans(other, sent, _ALL) for payload in _read(plan.splits)]
-            expect_equal(rest, payloads[done:], f"what another process reads after {done} of {len(payloads)} records")
+            expect_equal(
+                rest, payloads[done:], f"what another process reads after {done} of {many(len(payloads), 'record')}"
+            )
 
     def lag_counts_records(self, stream: SourceStreamDescriptor) -> None:
         with self._reader(stream) as reader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -247,7 +248,10 @@ def test_where_hdfs_does_not_answer_nothing_is_deleted_unless_by_force(hdfs_flow
     [told] = [one for one in leftovers(flow.view.registry, Path(os.environ["SCRIBENGIN_HOME"])) if one.remove is None]
     assert f"nobody can say what is below {HDFS}" in told.line
     assert flow.view.status().state == "stopped"
-    assert delete_dataflow(flow.view, force=True) == f"{HDFS}/flow", "who removes it must know where it is"
+    left = delete_dataflow(flow.view, force=True)
+    assert left is not None
+    assert left.directory == f"{HDFS}/flow", "who removes it must know where it is"
+    assert "are away" in left.why
     with pytest.raises(DataflowNotFound):
         flow.view.status()
     hdfs.away = False
@@ -287,7 +291,10 @@ def test_state_that_may_not_be_removed_stays_and_a_rewind_says_where(hdfs_flow: 
     with pytest.raises(DataflowError, match=r"cannot delete .*: Permission denied"):
         delete_dataflow(flow.view, force=False)
     assert flow.view.status().state == "stopped"
-    assert Rewind(flow.view, EARLIEST, None).apply() == f"{HDFS}/flow"
+    left = Rewind(flow.view, EARLIEST, None).apply()
+    assert left is not None
+    assert left.directory == f"{HDFS}/flow"
+    assert re.fullmatch(r"cannot delete .*: Permission denied", left.why)
     flow.own_to_the_end()
     assert flow.delivered() == sorted(ONCE * 2), "it has moved all the same"
     delete_dataflow(flow.view, force=True)

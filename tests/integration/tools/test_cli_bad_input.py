@@ -18,7 +18,7 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.log import LogNamespace
 from scribengin.spark import runtime
 from scribengin_registry.contract import Registry
-from tests.integration.cli_runner import CommandLine, Done, whole_tree
+from tests.integration.cli_runner import CommandLine, Done, expect_registry_away, whole_tree
 
 FLOW: dict[str, Any] = {
     "name": "loud",
@@ -119,7 +119,7 @@ def test_no_registry_and_one_that_is_away_are_named(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = written(tmp_path, FLOW)
-    assert "127.0.0.1:1 within 5 s" in refused(line, flow, "--registry", "127.0.0.1:1").err
+    expect_registry_away(line("submit", flow, "--registry", "127.0.0.1:1"), "127.0.0.1:1")
     monkeypatch.delenv("SCRIBENGIN_REGISTRY")
     assert "no registry was given" in refused(line, flow).err
 

@@ -14,7 +14,7 @@ from scribengin.proxy import ProxyServer
 from scribengin.proxy.config import CA_VARIABLE, TOKEN_VARIABLE
 from scribengin.proxy.nodes import ProxyNodes
 from scribengin_registry.contract import Registry
-from tests.integration.cli_runner import CommandLine
+from tests.integration.cli_runner import CommandLine, expect_registry_away
 
 
 def test_it_writes_for_others_and_hands_its_logs_over_at_its_end(line: CommandLine, registry: Registry) -> None:
@@ -157,11 +157,11 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
             "cert.pem cannot be read": ("--tls-certificate", "cert.pem", "--tls-key", "key.pem"),
             "prot": ("--config", str(tmp_path / "unknown.yaml")),
             "absent.yaml cannot be read": ("--config", str(tmp_path / "absent.yaml")),
-            "no ZooKeeper server answered": ("--registry", "127.0.0.1:1"),
         }.items():
             done = line("proxy", "--namespace", "/logs", *arguments)
             assert (done.code, done.out) == (2, ""), done.err
             assert done.err.count("\n") == 1, done.err
             assert words in done.err
+        expect_registry_away(line("proxy", "--namespace", "/logs", "--registry", "127.0.0.1:1"), "127.0.0.1:1")
     done = line("log", "write", "a", "x", "--proxy", "--steal")
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -70,3 +70,27 @@ def test_what_files_show_is_told_in_json_too(
     assert capsys.readouterr() == ("", err), "without it, on stderr alone"
     for problem in problems:
         assert problem in err
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "named"),
+    [
+        ("name: [", "dataflow", "flow.yaml"),
+        ("name: quiet\nwrokers: 2\n", "dataflow", "unknown key 'wrokers'"),
+        ("name: pair\ndataflows: {one: {sql: 3}}\n", "chain", "dataflows.one: sources: is missing"),
+        (None, "dataflow", "there is no such file"),
+    ],
+)
+def test_a_descriptor_that_cannot_be_understood_is_told_in_json_too(
+    text: str | None, kind: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flow.yaml"
+    if text is not None:
+        file.write_text(text)
+    assert cli.run(["explain", str(file), "--json"]) == 2
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert told == {kind: None, "problems": [err.removeprefix("scribengin: ").strip()]}
+    assert named in told["problems"][0]
+    assert cli.run(["explain", str(file)]) == 2
+    assert capsys.readouterr() == ("", err)

@@ -46,3 +46,18 @@ def test_what_was_started_to_ignore_interrupts_goes_on_ignoring_them(tmp_path: P
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     ended = run(tmp_path, "scribengin_tools", "--help", before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     assert ended == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [("schema",), ("--version",), ("--help",)])
+def test_an_output_for_which_there_is_no_room_is_one_line(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "scribengin_tools", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    words = "scribengin: the output cannot be written: No space left on device; make room, or send it elsewhere\n"
+    assert (ended.returncode, ended.stderr) == (1, words)

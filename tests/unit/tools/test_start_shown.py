@@ -12,6 +12,7 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.checkpoints import StateLeft
 from scribengin.operations import delete, lifecycle
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_tools.cli import main as cli
@@ -117,13 +118,14 @@ def test_who_stops_waiting_hears_that_the_dataflow_goes_on(
 def test_who_deletes_by_force_hears_where_state_stays(
     view: DataflowView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    left: list[str | None] = ["hdfs://cluster/state/quiet", None]
+    left = [StateLeft("hdfs://cluster/state/quiet", "all NameNodes are away"), None]
     monkeypatch.setattr(end, "connected", lambda _hosts: nullcontext(view.registry))
     monkeypatch.setattr(delete, "delete_dataflow", lambda _view, *, force: left[not force])
     for options, times in ((["--force"], 1), ([], 0)):
         assert cli.run(["delete", "quiet", *options]) == 0
         err = " ".join(capsys.readouterr().err.split())
-        assert err.count("state stays in hdfs://cluster/state/quiet, and could not be removed") == times
+        said = "state stays in hdfs://cluster/state/quiet, and could not be removed: all NameNodes are away; remove it"
+        assert err.count(said) == times
 
 
 @pytest.mark.parametrize("state", ["failed", "killed"])

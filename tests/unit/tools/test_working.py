@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from scribengin_tools.rendering.text import working
+from scribengin.testing.waiting import wait_until
+from scribengin_tools.rendering import text
+from scribengin_tools.rendering.text import said_if_slow, working
 
 
 class Terminal(io.StringIO):
@@ -40,3 +42,17 @@ def test_on_a_terminal_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> N
         progress("stopping 'hot': 1 of 2 tasks have ended")
     assert "stopping 'hot'" in terminal.getvalue()
     assert "\x1b[2K" in terminal.getvalue(), "the line is erased"
+
+
+def test_what_is_slow_is_said_once_and_what_is_not_is_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "SILENT_MAX_S", 1000.0)
+    with said_if_slow("waiting for the registry"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(text, "SILENT_MAX_S", 0.0)
+    said: list[str] = []
+    with said_if_slow("waiting for the registry"):
+        wait_until(lambda: said.append(capsys.readouterr().err) or said[-1].endswith("\n"), what="the line")
+    assert "".join(said) == "waiting for the registry ...\n"

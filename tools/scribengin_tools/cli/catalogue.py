@@ -50,7 +50,7 @@ EXAMPLES: dict[str, str] = {
     "log info": "log info readings/0",
     "log write": "log write readings/0 'one record' 'another one'",
     "log read": "log read readings/0 --from 1/0/0 -n 10",
-    "log tail": "log tail readings/0 --from 15m",
+    "log tail": "log tail readings/0 readings/1 --from 15m",
     "log delete": "log delete readings/0 readings/1",
     "log dump": "log dump readings/0 --from 1h --format jsonl -o out.jsonl",
     "log inspect": "log inspect readings/0 --segment 1 --entries",

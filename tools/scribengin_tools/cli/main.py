@@ -17,6 +17,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
+from scribengin.errors import is_full
 from scribengin_registry.errors import ScribenginError
 from scribengin_tools.cli import monitor, sandbox, web, yarn
 from scribengin_tools.cli.catalogue import arrange
@@ -148,6 +149,7 @@ def run(arguments: Sequence[str]) -> int:
     set_verbose(verbose)
     try:
         code = typer.main.get_command(app).main(rest, prog_name="scribengin", standalone_mode=False)
+        sys.stdout.flush()
     except _UsageError as error:
         return _usage_error(cast(typer.BadParameter, error))
     except ScribenginError as error:
@@ -156,6 +158,12 @@ def run(arguments: Sequence[str]) -> int:
     except _ReaderGone:
         _forget_stdout()
         return 0
+    except OSError as error:
+        if not is_full(error):
+            raise
+        print_error(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
+        _forget_stdout()
+        return _WORK_FAILED
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
     return code if isinstance(code, int) else 0

@@ -45,7 +45,7 @@ def monitor(
         raise ConfigInvalid("--json goes with --once: `scribengin monitor --once --json`")
     if not (once or (sys.stdin.isatty() and sys.stdout.isatty())):
         raise ConfigInvalid("the monitor needs a terminal; `scribengin monitor --once` prints what it shows")
-    with connected(registry) as session:
+    with connected(registry, screen=not once) as session:
         operator = MonitorActions(session, tuple(names or ()))
         found = operator.look()  # so that a wrong name is called one before there is a screen
         if not once:

@@ -5,7 +5,7 @@ Commands that run until they are told to end hear of it here, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,14 +85,19 @@ NameArgument = Annotated[
 
 
 @contextmanager
-def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = False) -> Iterator[ProtectedRegistry]:
+def connected(
+    hosts: str | None, *, checked: bool = True, user_wanted: bool = False, screen: bool = False
+) -> Iterator[ProtectedRegistry]:
     """A session with the registry at `hosts`; it is `checked` whether others may change anything. With `user_wanted`
-    a registry on other machines that is used without a user is refused.
+    a registry on other machines that is used without a user is refused. It is said when it stops answering, unless
+    there is a `screen` that nobody else may write on.
     Raises ConfigInvalid (none was given), RegistryUnreachable."""
     from scribengin.base.process.openness import refuse_nobodys
     from scribengin.errors import ConfigInvalid
     from scribengin_registry.errors import RegistryError
     from scribengin_registry.opening import connect
+    from scribengin_tools.rendering.outages import outages_told
+    from scribengin_tools.rendering.text import said_if_slow
 
     if not hosts or not hosts.strip():
         raise ConfigInvalid(
@@ -100,12 +105,13 @@ def connected(hosts: str | None, *, checked: bool = True, user_wanted: bool = Fa
             "(`scribengin sandbox` starts one and prints its address)"
         )
     try:
-        registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
+        with said_if_slow(f"waiting for the registry at {hosts.strip()}"):
+            registry = connect(hosts.strip(), connect_timeout_s=_CONNECT_TIMEOUT_S)
     except RegistryError as error:
         if type(error) is RegistryError:  # not a server's answer: the address makes no sense
             raise ConfigInvalid(str(error)) from error
         raise
-    with registry:
+    with registry, nullcontext() if screen else outages_told(registry):
         if user_wanted:
             refuse_nobodys(registry)
         if checked:
@@ -133,6 +139,7 @@ def opened_namespace(
     from scribengin.base.names import PROXIED_SCHEME
     from scribengin.errors import LogNotFound
     from scribengin.log import LogNamespace
+    from scribengin_tools.rendering.text import said_if_slow
 
     kind: type[LogNamespace] = LogNamespace
     if proxied or namespace.startswith(PROXIED_SCHEME):
@@ -141,7 +148,10 @@ def opened_namespace(
         quiet_handshakes()
         kind = ProxiedNamespace
     session = nullcontext(None) if "://" in namespace else connected(hosts)
-    with session as registry, kind.open(namespace, registry=registry) as opened:
+    with ExitStack() as held:
+        registry = held.enter_context(session)
+        with said_if_slow(f"waiting for the registry of {namespace}"):
+            opened = held.enter_context(kind.open(namespace, registry=registry))
         if to_write is not None:
             from scribengin.operations.log_owners import refuse_log_of_dataflow
 

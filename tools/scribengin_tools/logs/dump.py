@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.base.process.private import replaceable
 from scribengin.errors import ConfigInvalid, SegmentsMoved
 from scribengin.log import DLSN, READ_SCHEMA, LogNamespace
 from scribengin_tools.logs.lines import open_from, read_now, record_json
@@ -165,11 +166,12 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
     if output is None:
         yield sys.stdout.buffer
         return
-    private = output.with_name(f".{output.name}.{os.getpid()}.part")
+    place = replaceable(output)
+    private = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         with private.open("xb") as file:
             yield file
-        private.replace(output)
+        private.replace(place)
     except OSError as error:
         raise ConfigInvalid(f"cannot write {output}: {error.strerror}") from error
     finally:

@@ -6,16 +6,20 @@ import base64
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from scribengin.base.text.counting import many
 from scribengin.errors import ConfigInvalid, EndOfStream, InconsistentLog, LogBusy, LogExists, PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogReader
+from scribengin.log.clients.multi import MultiReader
 from scribengin_tools.logs.positions import start_of
 from scribengin_tools.rendering.text import print_json_line
-from scribengin_tools.terminal import visible_bytes_on
+from scribengin_tools.terminal import visible_bytes_on, visible_on
 
 _CHUNK_BYTES = 1 << 20
 _ROWS_READ = 4096
@@ -115,10 +119,11 @@ def records_now(
 
 
 def records_followed(
-    namespace: LogNamespace, log: str, start: str, count: int | None, channels: Sequence[str] = ()
+    namespace: LogNamespace, logs: Sequence[str], start: str, count: int | None, channels: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """The records from `start` on as they come, at most `count`, until the log is sealed. Raises as `records_now`."""
-    with closing(open_from(namespace, log, start, channels)) as reader:
+    """The records from `start` on as they come, at most `count`, until all logs are sealed. Of several logs each has
+    the column `log`, as MULTI_SCHEMA. Raises as `records_now`."""
+    with closing(_open_all(namespace, logs, start, channels)) as reader:
         left = count
         while left != 0:
             try:
@@ -139,14 +144,30 @@ def read_now(reader: LogReader, records_max: int) -> pa.RecordBatch | None:
 
 
 def print_records(batches: Iterable[pa.RecordBatch], *, as_json: bool) -> None:
-    """Payloads as they are, a line each; or a line of JSON each, with everything there is to say about a record."""
+    """Payloads as they are, a line each; or a line of JSON each, with everything there is to say about a record. Where
+    they are of several logs, a line before them names the log, as `tail` of files does."""
+    shown: str | None = None
     for batch in batches:
         if as_json:
             for row in batch.to_pylist():
                 print_json_line(record_json(row))
             sys.stdout.flush()
-        else:
-            print_payloads(batch.column("payload").to_pylist())
+            continue
+        for log, payloads in _by_log(batch):
+            if log != shown:
+                print("" if shown is None else "\n", visible_on(sys.stdout, f"==> {log} <=="), sep="", flush=True)
+                shown = log
+            print_payloads(payloads)
+
+
+def _by_log(batch: pa.RecordBatch) -> Iterator[tuple[str | None, list[bytes]]]:
+    """The payloads, a list for each run of records of one log; None: all are of the one that was asked for."""
+    payloads = batch.column("payload").to_pylist()
+    if "log" not in batch.schema.names:
+        yield None, payloads
+        return
+    for log, run in groupby(zip(batch.column("log").to_pylist(), payloads, strict=True), itemgetter(0)):
+        yield log, [payload for _, payload in run]
 
 
 def print_payloads(payloads: Iterable[bytes]) -> None:
@@ -179,16 +200,36 @@ def open_from(namespace: LogNamespace, log: str, start: str, channels: Sequence[
 
     Raises LogNotFound, ConfigInvalid.
     """
+    with _start_named(start):
+        return namespace.open_reader(log, start_of(start), channels=tuple(channels))
+
+
+def _open_all(
+    namespace: LogNamespace, logs: Sequence[str], start: str, channels: Sequence[str]
+) -> LogReader | MultiReader:
+    """A reader of one log, or of several as their records come: none of them is waited for."""
+    if len(logs) == 1:
+        return open_from(namespace, logs[0], start, channels)
     begin = start_of(start)
+    if isinstance(begin, DLSN):
+        raise ConfigInvalid(f"--from {start}: that is a place in one log, and {many(len(logs), 'log')} are named")
+    with _start_named(start):
+        starts = dict.fromkeys(logs, begin)
+        return MultiReader(namespace, logs, start=starts, wait_s=0.0, channels=tuple(channels))
+
+
+@contextmanager
+def _start_named(start: str) -> Iterator[None]:
     try:
-        return namespace.open_reader(log, begin, channels=tuple(channels))
+        yield
     except (InconsistentLog, PositionTruncated) as error:
         raise ConfigInvalid(f"--from {start}: {error}") from None
 
 
 def record_json(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of READ_SCHEMA, as `--json` prints it."""
+    """A row of READ_SCHEMA or MULTI_SCHEMA, as `--json` prints it."""
     return {
+        **({"log": row["log"]} if "log" in row else {}),
         "dlsn": f"{row['segment']}/{row['entry']}/{row['slot']}",
         "sequence_id": row["sequence_id"],
         "txid": row["txid"],

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from threading import Event
 from typing import TypeVar
@@ -95,14 +94,6 @@ def ways_of(ways_s: list[float]) -> dict[str, float]:
     """{p50_ms, p99_ms} of ways in the order in which they were gone, without the first of them."""
     ways_s = sorted(ways_s[int(len(ways_s) * _WARM_UP_SHARE) :])
     return {"p50_ms": 1000 * _quantile(ways_s, 0.5), "p99_ms": 1000 * _quantile(ways_s, 0.99)}
-
-
-def rate_of_all(readers: Sequence[Callable[[], int]]) -> float:
-    """Records per second of readers that begin together, a thread each, and say how many they have read."""
-    with ThreadPoolExecutor(len(readers)) as threads:
-        begun_s = SYSTEM_CLOCK.monotonic_s()
-        found = [future.result() for future in [threads.submit(reader) for reader in readers]]
-        return sum(found) / (SYSTEM_CLOCK.monotonic_s() - begun_s)
 
 
 def _sent(payload: bytes) -> float:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -18,6 +19,7 @@ from rich.text import Text
 from scribengin.base.text.counting import many
 from scribengin.base.text.masking import masked_text
 from scribengin.base.text.plain_words import in_plain_words
+from scribengin_registry.threads import delayed
 from scribengin_tools.terminal import visible, visible_on
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
+SILENT_MAX_S = 1.0
+"""Who waits longer without a word takes a command for one that hangs."""
 _verbose = False
 _STATE_STYLES = {
     "running": "green",
@@ -83,6 +87,19 @@ def print_json_line(value: Any) -> None:
 def note(message: str) -> None:
     """Something for people, beside the output: on stderr."""
     console(stderr=True).print(Text(message), soft_wrap=True)
+
+
+@contextmanager
+def said_if_slow(what: str) -> Iterator[None]:
+    """Say `what` on stderr, once, if the block takes longer than people wait without a word. Nothing of it is said
+    later than the block's end."""
+    saying = delayed("said-if-slow", SILENT_MAX_S, partial(note, f"{what} ..."))
+    saying.start()
+    try:
+        yield
+    finally:
+        saying.cancel()
+        saying.join()
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scribengin.base.model import JsonObject, Position
+from scribengin.base.text.counting import many
 from scribengin.errors import DataflowError
 from scribengin.filesystems.contract import FileInfo
 
@@ -104,8 +105,8 @@ class FilePosition:
             ) from None
         if found.streams != streams:
             raise DataflowError(
-                f"{what}: its files were read as {found.streams} streams and are configured as {streams}; go back to "
-                f"streams: {found.streams}, or submit it under another name to read everything again"
+                f"{what}: its files were read as {many(found.streams, 'stream')} and are configured as {streams}; "
+                f"go back to streams: {found.streams}, or submit it under another name to read everything again"
             )
         return found
 

@@ -33,6 +33,7 @@ from scribengin.base.clock import Clock
 from scribengin.base.commit_log import Decision
 from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Descriptor
+from scribengin.base.text.counting import many, which
 from scribengin.base.threads import call_with_limit
 from scribengin.connectors.contract import TransactionCoordinator
 from scribengin.connectors.kafka.client.client import Troubles, made
@@ -198,8 +199,8 @@ class KafkaTransaction(TransactionCoordinator):
             left = self.producer.flush(REQUEST_TIMEOUT_S)
         if left:
             raise SystemUnreachable(
-                f"Kafka at {self._bootstrap}: {left} records were not taken within {REQUEST_TIMEOUT_S:g} s; the round "
-                "is rolled back and tried again: see whether the brokers run"
+                f"Kafka at {self._bootstrap}: {many(left, 'record')} {which(left, 'was', 'were')} not taken "
+                f"within {REQUEST_TIMEOUT_S:g} s; the round is rolled back and tried again: see whether the brokers run"
             )
 
     def failure(self, error: KafkaException, doing: str) -> ScribenginError:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from scribengin.base.commit_log import CommitDescriptor
 from scribengin.base.failpoints import failpoint
+from scribengin.base.text.counting import many, which
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.kafka.client.client import Troubles, made
 from scribengin.connectors.kafka.client.failures import failure
@@ -123,8 +124,9 @@ class AtLeastOnceWriter(SinkStreamWriter):
             raise self._failure(error) from None
         if left:
             raise SystemUnreachable(
-                f"Kafka at {self._bootstrap}: {left} records were not taken within {REQUEST_TIMEOUT_S:g} s; they are "
-                "written again: see whether the brokers run"
+                f"Kafka at {self._bootstrap}: {many(left, 'record')} {which(left, 'was', 'were')} not taken "
+                f"within {REQUEST_TIMEOUT_S:g} s; {which(left, 'it is', 'they are')} written again: "
+                "see whether the brokers run"
             )
         return CommitDescriptor(kind=KIND, records=self._records, data={"topic": self._target.topic})
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from scribengin.base.jvm import java, java_bytes
 from scribengin_dev.bench.clients.jvm import start_peer
-from scribengin_tools.logs.pacing import rate_of_all, receive, send_paced
+from scribengin_dev.bench.clients.together import rate_of_all
+from scribengin_tools.logs.pacing import receive, send_paced
 
 _CLIENTS = "org.apache.kafka.clients"
 _SERIALIZATION = "org.apache.kafka.common.serialization"

@@ -16,8 +16,9 @@ from typing import Any
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.log import FIRST, TAIL, CommitThread, LogNamespace, LogReader
 from scribengin.proxy import ProxiedNamespace, ProxyClientConfig
+from scribengin_dev.bench.clients.together import rate_of_all
 from scribengin_tools.logs.benchmark import append, records_batch
-from scribengin_tools.logs.pacing import rate_of_all, receive, send_paced
+from scribengin_tools.logs.pacing import receive, send_paced
 
 _BATCH_RECORDS = 1_000
 _UNACKNOWLEDGED_MAX = 32

@@ -162,8 +162,10 @@ def delete(
             left = [] if stays is None else [stays]
     print(f"{'dataflow' if chain is None else 'chain'} '{name}' is deleted")
     note("what it wrote stays where it is")
-    for directory in left:
-        note(f"state stays in {directory}, and could not be removed: remove it by hand once that can be reached")
+    for state in left:
+        note(
+            f"state stays in {state.directory}, and could not be removed: {state.why}; remove it by hand once it can be"
+        )
 
 
 def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeout_s: float | None) -> None:
@@ -172,7 +174,11 @@ def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeou
 
     if not wait:
         raise ConfigInvalid("--no-wait goes with one dataflow: a chain stops one after the other, as this command asks")
-    with working(f"stopping chain '{chain.name}'") as progress:
+    left = (
+        f"what of chain '{chain.name}' was asked to stop goes on stopping, and the rest runs on: "
+        f"`scribengin status {chain.name}` shows both, `scribengin stop {chain.name}` goes on from there"
+    )
+    with working(f"stopping chain '{chain.name}'", left=left) as progress:
         stop_chain(session, chain, progress, timeout_s=timeout_s)
     print(f"chain '{chain.name}' is stopped")
 

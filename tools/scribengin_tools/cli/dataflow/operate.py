@@ -86,7 +86,11 @@ def pause(
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
-            with working(f"pausing chain '{name}'") as progress:
+            left = (
+                f"what of chain '{name}' was asked to pause goes on pausing, and the rest runs on: "
+                f"`scribengin status {name}` shows both, `scribengin pause {name}` goes on from there"
+            )
+            with working(f"pausing chain '{name}'", left=left) as progress:
                 pause_chain(session, chain, progress)
             print(f"chain '{name}' is paused")
             return
@@ -237,9 +241,9 @@ def rewind(
         record(view, moved, at)
         print(f"dataflow '{name}' is rewound to {at} ({many(len(moved), 'stream')})")
         console(stderr=True).print(shown(moved))
-        if applied.state_left is not None:
+        if (left := applied.state_left) is not None:
             note(
-                f"the state of before could not be removed, and stays in {applied.state_left}: "
+                f"the state of before could not be removed, and stays in {left.directory}: {left.why}; "
                 "`scribengin registry check --repair` removes it once it can"
             )
         how = "resume" if view.status().state == "paused" else "start"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scribengin.base.text.counting import many, which
+from scribengin.base.text.masking import masked_text
 from scribengin_tools.cli.options import (
     InsecureOption,
     JsonOption,
@@ -20,7 +22,7 @@ from scribengin_tools.cli.options import (
 from scribengin_tools.rendering.text import console, note, print_json, report, working
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from scribengin.dataflow.config import DataflowConfig
@@ -68,7 +70,8 @@ def explain(
     if is_chain(flow):
         _explain_chain(flow, settings, registry, as_json=as_json)
         return
-    config = load_config(flow, overrides(settings))
+    with _refusing("dataflow", as_json=as_json):
+        config = load_config(flow, overrides(settings))
     _refuse_files("dataflow", config.name, problems_of_files(config), as_json=as_json)
     with connected(registry) as session, working(_CHECKING) as progress:
         from scribengin.operations.submit.check import check
@@ -135,11 +138,22 @@ def submit(
         follow(DataflowView(session, config.name), wait=wait)
 
 
-def _refuse_files(kind: str, name: str, wrong: Sequence[ScribenginError], *, as_json: bool) -> None:
+def _refuse_files(kind: str, name: str | None, wrong: Sequence[ScribenginError], *, as_json: bool) -> None:
     """What files show is told at once: who waits for a registry and for Spark waits long."""
     if wrong and as_json:
-        print_json({kind: name, "problems": [str(error) for error in wrong]})
+        print_json({kind: name, "problems": [masked_text(str(error)) for error in wrong]})
     refuse(wrong)
+
+
+@contextmanager
+def _refusing(kind: str, *, as_json: bool) -> Iterator[None]:
+    """A descriptor that cannot be understood has no name that is sure."""
+    from scribengin.errors import ConfigInvalid
+
+    try:
+        yield
+    except ConfigInvalid as error:
+        _refuse_files(kind, None, [error], as_json=as_json)
 
 
 def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, *, as_json: bool) -> None:
@@ -147,7 +161,8 @@ def _explain_chain(flow: str, settings: list[str] | None, registry: str | None, 
     from scribengin.operations.chain.config import load_chain
     from scribengin_tools.rendering.chain_checking import shown
 
-    chain = load_chain(flow, overrides(settings))
+    with _refusing("chain", as_json=as_json):
+        chain = load_chain(flow, overrides(settings))
     _refuse_files("chain", chain.name, problems_of_chain_files(chain), as_json=as_json)
     with connected(registry) as session, working(_CHECKING) as progress:
         found = check_chain(session, chain, saying=progress)

@@ -178,7 +178,7 @@ def write(
             for batch in batches:
                 writer.write_bulk(batch).result()
                 written += batch.num_rows
-        except ScribenginError:
+        except (ScribenginError, KeyboardInterrupt):
             note(f"written to {log} before this: {many(written, 'record')}")
             raise
         if seal:
@@ -207,7 +207,7 @@ def read(
 
 @app.command("tail", rich_help_panel=PANEL_RECORDS)
 def tail(
-    log: LogArgument,
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="The logs, as in flights/0.", show_default=False)],
     start: FromOption = "latest",
     channels: ChannelsOption = None,
     count: RecordsOption = None,
@@ -217,11 +217,12 @@ def tail(
 ) -> None:
     """Print records as they come.
 
-    Until Ctrl-C, -n records, or the end of a sealed log."""
+    Until Ctrl-C, -n records, or the end of all logs, if they are sealed. Of several logs a line names the one whose
+    records follow; with --json each record does."""
     from scribengin_tools.logs.lines import print_records, records_followed
 
     with opened_namespace(registry, namespace) as opened:
-        print_records(records_followed(opened, log, start, count, channels or ()), as_json=as_json)
+        print_records(records_followed(opened, logs, start, count, channels or ()), as_json=as_json)
 
 
 @app.command("delete", rich_help_panel=PANEL_LOGS)
