@@ -203,11 +203,11 @@ def _look() -> Generator[Step, Answer, tuple[CheckpointPlace | None, tuple[Check
 
 
 class CheckpointMark(Part):
-    """What stands in the marker: what was chosen with the checkpoint, and cannot be chosen again."""
+    """What stands in the marker: what was chosen with the checkpoint."""
 
     name: str
     partitions: int
-    """How many state partitions it has."""
+    """Into how many partitions its state was to be divided when it began. What it has by now, its query's log says."""
     registry_ms: int | None = None
     """When the registry began whose commit logs name it (`registry_begun_ms`)."""
 

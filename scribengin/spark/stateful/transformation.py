@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from scribengin.connectors.contract import RecordSplit
+from scribengin.spark.session.failures import SPARK_ERRORS
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
-from scribengin.spark.stateful.fitting import refuse_unfitting
+from scribengin.spark.stateful.fitting import refuse_undividable, refuse_unfitting, undivided
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
@@ -108,6 +109,22 @@ class StatefulTransformation:
             f"running the transformation of {self.spec.dataflow}",
             by_clock=any(one.by_clock for one in operators),
         )
+
+    def divide(self, checkpoint: str, partitions: int) -> None:
+        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
+        its next batch, which reads nothing, or as the one that was begun so and is not done.
+
+        Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
+        """
+        _, _, operators = self._built(self._new_directory())
+        refuse_undividable(operators, checkpoint, partitions)
+        assert self.spec.state is not None, "a transformation with state has it in its specification"
+        session = session_beside(self._session, _settings(self.spec.state))
+        activate(session)
+        try:
+            session._streamingCheckpointManager.repartition(checkpoint, partitions)
+        except SPARK_ERRORS as error:
+            raise undivided(error, checkpoint, partitions) from error
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """As `Screens`."""
