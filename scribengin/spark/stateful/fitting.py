@@ -29,8 +29,6 @@ OTHER_COLUMNS = (
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
 )
 """What Spark's errors begin with that say so: of a processor another time mode, and another kind of variable, too."""
-_UNDIVIDED = frozenset({"limit"})
-"""Operators that keep something, and not by a key."""
 WAY_OUT = "give the dataflow the transformation that it had, or submit another dataflow"
 
 
@@ -116,7 +114,7 @@ def refuse_undividable(operators: Sequence[StateOperator], directory: str, parti
     """Raises CheckpointMismatch if the state that these operators keep in `directory` cannot be divided into another
     number of partitions. Spark would find out when it has planned the batch, and then would not run another one."""
     for one in operators:
-        if one.kind in _UNDIVIDED:
+        if one.partitions is None:
             raise CheckpointMismatch(
                 f"the state in {directory} cannot be divided into {partitions} partitions: {one.name} has no key; set "
                 "state.partitions back, or leave it out"

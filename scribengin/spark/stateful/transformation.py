@@ -27,7 +27,7 @@ from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
-from scribengin.spark.stateful.query_log import QueryDirectory
+from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.encoding import BESIDE, placed
@@ -195,7 +195,7 @@ def _settings(state: StateSpec) -> dict[str, str]:
         # A bound for what of it is in memory: else it is unbounded, and native.
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
-        "spark.sql.shuffle.partitions": str(state.partitions),
+        PARTITIONS: str(state.partitions),
         # The earliest source counts, whatever `spark.conf` says: what is said of watermarks, and beats, go by that.
         # But a checkpoint keeps the policy that its first batch was planned with, and Spark takes that: one that began
         # with `max`, before this was set here, goes on with it. Its state begins anew with a rewind.
