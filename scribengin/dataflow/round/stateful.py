@@ -215,7 +215,6 @@ class StatefulRunner(TaskRounds):
         directory = self._own_checkpoint().query
         take_schemas_along(directory)
         self._divides_next = self._divided(directory)
-        self._log = QueryLog.read(directory)
         self._refuse_mismatch()
         initial = {source: self._initial(source) for source in self._sources()}
         initial |= {beats_of(source): beat_offset(source, None) for source in self._state.silent_after}
@@ -281,16 +280,19 @@ class StatefulRunner(TaskRounds):
     def _divided(self, directory: QueryDirectory) -> bool:
         """Have the state in as many partitions as are wanted. Whether a batch has to run before."""
         wanted = self._state.partitions if self._state.fixed else None
-        while (step := next_step(self._named.number, QueryLog.read(directory), wanted)) is not None:
-            match step:
+        while True:
+            self._log = QueryLog.read(directory)
+            match next_step(self._named.number, self._log, wanted):
                 case Divide(partitions):
+                    self._refuse_mismatch()  # before anything is added to it
                     with failpoint("state.divide"):
                         self._transform.divide(directory.url, partitions)
                 case NameBatch(number):
                     self._name(self._named.model_copy(update={"number": number, "start": None}))
                 case RunBatchFirst():
                     return True
-        return False
+                case None:
+                    return False
 
     def _refuse_mismatch(self) -> None:
         """Raises CheckpointMismatch unless the query and the commit logs have come to the same batch, or the query is

@@ -75,7 +75,7 @@ class StoredState:
             rows = self._session.read.format("state-metadata").load(self._directory.url).collect()
         except SPARK_ERRORS as error:
             raise self._failure(error) from error
-        divided = {number: self._partitions(number) for number in {row.maxBatchId for row in rows}}
+        divided = {number: self._partitions(number) for number in {row.maxBatchId for row in rows} if number >= 0}
         operators = {row.operatorId: row.operatorName for row in rows}
         names = dict(zip(sorted(operators), operator_names([operators[one] for one in sorted(operators)]), strict=True))
         found = [store for row in rows for store in _stores_of(row, names[row.operatorId], divided)]
@@ -136,8 +136,8 @@ def _doing(directory: QueryDirectory) -> str:
 def _stores_of(row: Row, operator: str, divided: Mapping[int, int]) -> Iterator[StateStore]:
     """What stands in a line of Spark's about a store. A processor has one of Spark's, and each of its variables there
     counts as one. `divided` says by batch into how many partitions."""
-    batch = row.maxBatchId
-    made = partial(StateStore, operator, partitions=divided[batch], batch=batch, number=row.operatorId)
+    partitions = divided.get(row.maxBatchId, row.numPartitions)  # no batch may be done yet
+    made = partial(StateStore, operator, partitions=partitions, batch=row.maxBatchId, number=row.operatorId)
     variables = state_variables(row.operatorProperties)
     if not variables:
         yield made(name=row.stateStoreName)

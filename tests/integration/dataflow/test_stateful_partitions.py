@@ -17,6 +17,7 @@ from scribengin.errors import CheckpointMismatch
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog
 from scribengin.spark.stateful.stored import StoredState
+from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.processors import BY_RECORD, transforming
@@ -81,6 +82,8 @@ def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
     flow.append("in/0", EVENTS[:12])
     dies(flow, "round.commit:after")  # its batch is committed, and not done: that comes first
     flow.want_partitions(5)
+    with flow.open() as resources:  # as `restart` compares what is kept with another number
+        StatefulTransformation.load(resources.transformation_spec(), spark).check({"task-0": query(flow)})
     dies(flow, "state.divide:after")
     flow.append("in/0", EVENTS[12:24])
     flow.run_to_the_end()
