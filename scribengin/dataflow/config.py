@@ -146,9 +146,9 @@ class StateConfig(Config):
     checkpoints: str | None = None
     """A directory that every worker sees, mounted or on `hdfs://`, for the checkpoints of all tasks. Default: `state`
     in SCRIBENGIN_HOME of this machine."""
-    partitions: int | None = Field(default=None, ge=1)
-    """Into how many parts state is divided by its keys. A checkpoint keeps the number that it began with. Default: one
-    a core of the container."""
+    partitions: Annotated[int | None, ROLLING] = Field(default=None, ge=1)
+    """Into how many parts state is divided by its keys. Another number is taken over while the dataflow is paused.
+    Default: what a checkpoint has; a new one gets one a core of the container."""
     watermarks: dict[str, WatermarkConfig] = {}
     """By source. A transformation may call `withWatermark` itself instead."""
     late: LateConfig | None = None

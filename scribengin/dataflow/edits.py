@@ -8,6 +8,7 @@ Which kind an edit is of, each field of the config says itself (`TakesEffect`); 
 |         | round, `paused`, errors.records_max, patience        | from the next round on. No task stops               |
 | rolling | what a process is started with: size of containers,  | a worker with the new config is started, an old one |
 |         | executors, Spark's settings, settings, ...           | gives its tasks back and goes; then the next one    |
+|         | state.partitions                                     | the same, and refused while tasks are to run        |
 | regroup | tasks, without state                                 | tasks whose streams change drain, are made anew     |
 | restart | the code: transformation, sql, package; the error    | refused while there are workers, which would not    |
 |         | route, with a sink of its own where there was none;  | agree about it. Taken over when there are none      |
@@ -66,6 +67,7 @@ def plan_edit(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> Edi
     refusal = (
         _moved_route(old, new)
         or _moved_state(old, new)
+        or _divided_state(old, new, running=running)
         or _refusal(by_kind, new.name, running=running)
         or too_large(new)
     )
@@ -108,6 +110,18 @@ def _moved_state(old: DataflowConfig, new: DataflowConfig) -> str | None:
     return (
         f"tasks stays {old.tasks}: what is kept of a key cannot move from one task to another; for {new.tasks} submit "
         "another dataflow"
+    )
+
+
+def _divided_state(old: DataflowConfig, new: DataflowConfig, *, running: bool) -> str | None:
+    """Why state is not divided anew: it stands still meanwhile, so somebody has to have decided that."""
+    if old.state is None or new.state is None or old.state.partitions == new.state.partitions:
+        return None
+    if not running or old.desired_state != "running":
+        return None
+    return (
+        f"state.partitions cannot be edited while tasks run: `scribengin pause {new.name}`, edit it, and then "
+        f"`scribengin resume {new.name}`; each task divides its state before it goes on"
     )
 
 

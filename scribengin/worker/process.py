@@ -32,9 +32,10 @@ from scribengin.dataflow.registry.descriptors import (
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.bad_records import Isolating
+from scribengin.dataflow.round.checkpoints import state_of_task
 from scribengin.dataflow.round.rounds import TaskParts
 from scribengin.dataflow.round.runner import RaisedBefore, RoundRunner
-from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform, state_of_task
+from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform
 from scribengin.errors import ConfigInvalid, DataflowNotFound, DescriptorUnreadable
 from scribengin.monitoring.metrics import observe_round
 from scribengin.worker.executor import Executor

@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from scribengin.base.failpoints import failpoint
 from scribengin.connectors.contract import RecordSplit
-from scribengin.errors import TransformationFailed
+from scribengin.errors import CheckpointMismatch, TransformationFailed
 from scribengin.filesystems.contract import TreeFileSystem
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.log.clients import hash_partitioner
 from scribengin.spark.stateful.beats import is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
+from scribengin.spark.stateful.query_log import PARTITIONS
 from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin.testing.memory.files import MemoryFiles
 
@@ -33,20 +34,55 @@ METADATA = "state/0/_metadata/v2"
 
 
 class CountingTransform:
-    """Starts such queries; `by_clock`: they run by themselves the batch that the state has due. `ahead_ms`: their
-    watermark is so much further than the keys say."""
+    """Starts such queries; `by_clock`: they run by themselves the batch that the state has due. A new one has its state
+    in so many `partitions`; `ahead_ms`: their watermark is so much further than the keys say."""
 
-    def __init__(self, files: TreeFileSystem | None = None, *, by_clock: bool = False, ahead_ms: int = 0) -> None:
+    def __init__(
+        self, files: TreeFileSystem | None = None, *, by_clock: bool = False, partitions: int = 1, ahead_ms: int = 0
+    ) -> None:
         self._files = LocalFileSystem() if files is None else files
         self._by_clock = by_clock
+        self._partitions = partitions
         self._ahead_ms = ahead_ms
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
-        directory = f"/{checkpoint.removeprefix(self._files.url_of('/'))}"
-        assert self._files.url_of(directory) == checkpoint
-        query = CountingQuery(QueryFiles(self._files, directory), initial, bound, by_clock=self._by_clock)
+        query = CountingQuery(
+            self._query_files(checkpoint), initial, bound, by_clock=self._by_clock, partitions=self._partitions
+        )
         query.ahead_ms = self._ahead_ms
         return query
+
+    def divide(self, checkpoint: str, partitions: int) -> None:
+        """As Spark does: a batch that reads nothing is planned, its state written, the operator described, and done."""
+        try:
+            self._divide(self._query_files(checkpoint), partitions)
+        except (FileNotFoundError, IndexError):  # as when a later owner has moved it
+            raise CheckpointMismatch(f"there is nothing in {checkpoint} that could be divided") from None
+
+    def _divide(self, files: QueryFiles, partitions: int) -> None:
+        last, done = max(files.numbers("offsets"), default=-1), max(files.numbers("commits"), default=-1)
+        if done < 0:
+            raise FileNotFoundError("there is no batch that is done")
+        if last == done:
+            assert partitions_of(files, done) != partitions, "it is divided so"
+            last += 1
+            first, _, *ends = files.read(f"offsets/{done}").splitlines()
+            write(files, f"offsets/{last}", "\n".join([first, conf(partitions), *ends]))
+        assert partitions_of(files, last) == partitions, "another number was begun with, or a batch of records"
+        assert files.read(f"offsets/{last}").splitlines()[2:] == files.read(f"offsets/{done}").splitlines()[2:]
+        state = json.loads(files.read(files.read(f"commits/{done}")))
+        result = f"state/{last}-{uuid.uuid4().hex}"
+        whole = {key: count for part in state["counts"] for key, count in part.items()}
+        write(files, result, json.dumps({**state, "counts": divided(whole, partitions)}))
+        described = files.read(f"{METADATA}/{files.numbers(METADATA)[-1]}")
+        write(files, f"{METADATA}/.{last}.crc", str(zlib.crc32(described.encode())))
+        write(files, f"{METADATA}/{last}", described)
+        write(files, f"commits/{last}", result)
+
+    def _query_files(self, checkpoint: str) -> QueryFiles:
+        directory = f"/{checkpoint.removeprefix(self._files.url_of('/'))}"
+        assert self._files.url_of(directory) == checkpoint
+        return QueryFiles(self._files, directory)
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         keys = {source: table.column("payload").to_pylist() for source, table in inputs.items()}
@@ -94,11 +130,48 @@ class QueryFiles:
             Path(path).write_text(text)
 
 
+def write(files: QueryFiles, name: str, text: str) -> None:
+    with failpoint("query.write"):
+        files.write(name, text)
+
+
+def conf(partitions: int) -> str:
+    """What a plan says about the query."""
+    return json.dumps({"conf": {PARTITIONS: str(partitions)}})
+
+
+def partitions_of(files: QueryFiles, number: int) -> int:
+    """Into how many the state is divided in a batch."""
+    return int(json.loads(files.read(f"offsets/{number}").splitlines()[1])["conf"][PARTITIONS])
+
+
+def divided(counts: Mapping[str, int], partitions: int) -> list[dict[str, int]]:
+    """By partition, what is kept there."""
+    parts: list[dict[str, int]] = [{} for _ in range(partitions)]
+    for key, count in counts.items():
+        parts[partition_of(key, partitions)][key] = count
+    return parts
+
+
+def total(parts: Sequence[Mapping[str, int]]) -> int:
+    return sum(count for part in parts for count in part.values())
+
+
+def partition_of(key: str, partitions: int) -> int:
+    return zlib.crc32(key.encode()) % partitions
+
+
 class CountingQuery:
     """One of them. It runs in the thread that asks for its batches; one that stands planned runs at once."""
 
     def __init__(
-        self, checkpoint: QueryFiles, initial: Mapping[str, Offset], bound: Sequence[BoundRange], *, by_clock: bool
+        self,
+        checkpoint: QueryFiles,
+        initial: Mapping[str, Offset],
+        bound: Sequence[BoundRange],
+        *,
+        by_clock: bool,
+        partitions: int,
     ) -> None:
         self.by_clock = by_clock
         self.ahead_ms = 0
@@ -110,6 +183,9 @@ class CountingQuery:
         self._described = False
         self._planned = self._last("offsets")
         self._done = self._last("commits")
+        self._partitions = partitions if self._planned < 0 else partitions_of(checkpoint, self._planned)
+        if self._planned > self._done >= 0:
+            assert self._partitions == partitions_of(checkpoint, self._done), "its state is not yet divided"
         for one in bound:
             self.bind(one)
         self._begun: ExecutedBatch | TransformationFailed | None = None
@@ -147,7 +223,8 @@ class CountingQuery:
 
     def _plan(self, ends: Mapping[str, Offset]) -> None:
         self._planned += 1
-        self._write(f"offsets/{self._planned}", "\n".join(["v1", "{}", *map(json.dumps, ends.values())]))
+        lines = ["v1", conf(self._partitions), *map(json.dumps, ends.values())]
+        self._write(f"offsets/{self._planned}", "\n".join(lines))
 
     def finish(self, batch: ExecutedBatch) -> None:
         self._write(f"commits/{batch.number}", self._results[batch.number])
@@ -158,12 +235,12 @@ class CountingQuery:
 
     def watermark(self) -> int:
         """The time of a key is its code: that of the latest one."""
-        return max(map(ord, self._after(self._done)["counts"]), default=0) + self.ahead_ms
+        return max((ord(key) for part in self._after(self._done)["counts"] for key in part), default=0) + self.ahead_ms
 
     def watermarks(self) -> Mapping[str, int | None]:
         """A record is a millisecond later than the one before."""
         after = self._after(self._done)
-        return {"src": sum(after["counts"].values()) or None, "quiet": after["beat"]}
+        return {"src": total(after["counts"]) or None, "quiet": after["beat"]}
 
     def stop(self) -> None:
         pass
@@ -172,7 +249,9 @@ class CountingQuery:
         self._describe(number)
         starts, ends = self._ends(number - 1), self._ends(number)
         before = self._after(number - 1)
-        counts, beat = dict(before["counts"]), before["beat"]
+        parts: list[dict[str, int]] = before["counts"] or divided({}, self._partitions)
+        assert len(parts) == self._partitions
+        beat = before["beat"]
         out: list[str] = []
         late: list[str] = []
         for source, end in ends.items():
@@ -190,13 +269,14 @@ class CountingQuery:
                             if ord(key) <= end.get("watermark_ms", -1):
                                 late.append(f"{key} not after {chr(end['watermark_ms'])}")
                                 continue
+                            counts = parts[partition_of(key, self._partitions)]
                             counts[key] = counts.get(key, 0) + 1
                             out.append(f"{key} {counts[key]}")
         due = ends != starts
         if not due:
-            out.append(f"closed {sum(counts.values())}" + ("" if beat is None else f", silent up to {beat}"))
+            out.append(f"closed {total(parts)}" + ("" if beat is None else f", silent up to {beat}"))
         result = f"state/{number}-{uuid.uuid4().hex}"
-        self._write(result, json.dumps({"counts": counts, "due": due, "beat": beat}))
+        self._write(result, json.dumps({"counts": parts, "due": due, "beat": beat}))
         self._results[number] = result
         outputs = {"out": out, **({"late": late} if late else {})}
         return ExecutedBatch(number, {sink: [_lines(lines)] for sink, lines in outputs.items()})
@@ -232,7 +312,7 @@ class CountingQuery:
     def _after(self, number: int) -> Any:
         """The state of the last batch that is done."""
         if number < 0:
-            return {"counts": {}, "due": False, "beat": None}
+            return {"counts": [], "due": False, "beat": None}
         return json.loads(self._checkpoint.read(self._checkpoint.read(f"commits/{number}")))
 
     def _ends(self, number: int) -> Mapping[str, Offset]:
@@ -245,8 +325,7 @@ class CountingQuery:
         return max(self._checkpoint.numbers(of), default=-1)
 
     def _write(self, name: str, text: str) -> None:
-        with failpoint("query.write"):
-            self._checkpoint.write(name, text)
+        write(self._checkpoint, name, text)
 
 
 def _lines(lines: Sequence[str]) -> pa.RecordBatch:

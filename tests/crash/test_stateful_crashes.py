@@ -232,8 +232,12 @@ class Case:
 
     def own_to_the_end(self, generation: int, ahead_ms: int = 0) -> None:
         """Take each task over, run rounds until there are none left, and give it back."""
+        assert self.config.state is not None
+        partitions = self.config.state.partitions or 1
         with self.open() as resources:
-            transform = CountingTransform(self.hdfs, by_clock=self.places.by_clock, ahead_ms=ahead_ms)
+            transform = CountingTransform(
+                self.hdfs, by_clock=self.places.by_clock, partitions=partitions, ahead_ms=ahead_ms
+            )
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
                     runner.take_over()
@@ -248,6 +252,12 @@ class Case:
     def delivered(self) -> list[str]:
         with self.open() as resources:
             return self.places.delivered(resources)
+
+    def want(self, partitions: int) -> None:
+        """Have the state in so many from the next owner on."""
+        assert self.config.state is not None
+        state = self.config.state.model_copy(update={"partitions": partitions})
+        self.config = self.config.model_copy(update={"state": state})
 
 
 Stop = tuple[str, int]
@@ -321,7 +331,11 @@ def passed_by(first: Case) -> list[Stop]:
     """What an owner passes who takes over first, and ends."""
     with record_stops() as passed:
         first.own_to_the_end(1)
-    assert {"query.write:before", "round.commit:after", "ownership.name_checkpoint:before"} <= set(passed)
+    assert {"query.write:before", "round.commit:after", "ownership.name_batch:before"} <= set(passed)
+    return numbered(passed)
+
+
+def numbered(passed: Sequence[str]) -> list[Stop]:
     counts: Counter[str] = Counter()
     found = []
     for stop in passed:

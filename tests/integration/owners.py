@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.round.checkpoints import state_of_task
 from scribengin.dataflow.round.runner import RoundRunner, RoundTransform
-from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform, state_of_task
+from scribengin.dataflow.round.stateful import StatefulRunner, StreamTransform
 from scribengin_registry.contract import Registry
 
 

@@ -74,6 +74,12 @@ class StateFlow:
         self.generation = 0
         self.clock: Clock = SYSTEM_CLOCK
 
+    def want_partitions(self, partitions: int | None) -> None:
+        """Have its state in so many from the next owner on."""
+        assert self.config.state is not None
+        state = self.config.state.model_copy(update={"partitions": partitions})
+        self.config = self.config.model_copy(update={"state": state})
+
     def append(self, log: str, events: Sequence[Event]) -> None:
         with self.namespace.open_writer(log) as writer:
             payloads = pa.array(payloads_of(events), pa.binary())

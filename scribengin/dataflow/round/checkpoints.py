@@ -25,7 +25,7 @@ from __future__ import annotations
 import posixpath
 import re
 import uuid
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,6 +38,7 @@ from scribengin.base.model import Part, from_node_name, indented, node_name
 from scribengin.dataflow.config import StateConfig
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.round.state.silence import SilentAfter
 from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowError, StaleOwner, SystemUnreachable
 from scribengin.filesystems.contract import TreeFileSystem
 from scribengin.filesystems.paths import tree_file_system
@@ -211,11 +212,11 @@ def _look() -> Generator[Step, Answer, tuple[CheckpointPlace | None, tuple[Check
 
 
 class CheckpointMark(Part):
-    """What stands in the marker: what was chosen with the checkpoint, and cannot be chosen again."""
+    """What stands in the marker: what was chosen with the checkpoint."""
 
     name: str
     partitions: int
-    """How many state partitions it has."""
+    """Into how many partitions its state was to be divided when it began. What it has by now, its query's log says."""
     registry_ms: int | None = None
     """When the registry began whose commit logs name it (`registry_begun_ms`)."""
 
@@ -375,3 +376,30 @@ class Checkpoints:
             "its directory back from where it was moved or backed up, or delete the dataflow and submit it again "
             "without its state"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StateOfTask:
+    """Where a task has its checkpoints, and into how many partitions a new one is divided; `fixed`: the user said so,
+    and one that has another number is divided anew. `silent_after`: the sources that the watermark does not wait for
+    once they are silent."""
+
+    checkpoints: Checkpoints
+    partitions: int
+    fixed: bool
+    silent_after: Mapping[str, SilentAfter]
+    late_sink: str | None
+    """Where late records go: then each range is planned with the watermark of its time."""
+
+
+def state_of_task(dataflow: str, task: str, config: StateConfig, cores: int) -> StateOfTask:
+    """Where a task of a dataflow of that configuration keeps its state, in a worker of so many `cores`."""
+    checkpoints = checkpoints_of(dataflow, task, config)
+    fixed = config.partitions is not None
+    silent_after = {
+        source: SilentAfter(one.idle_after_s, round(one.delay_s * 1000))
+        for source, one in config.watermarks.items()
+        if one.idle_after_s is not None
+    }
+    late_sink = None if config.late is None else config.late.sink
+    return StateOfTask(checkpoints, config.partitions or cores, fixed, silent_after, late_sink)

@@ -96,16 +96,15 @@ class TaskCommitLogs:
             versions = self._registry.commit(self._by_member(operations))
         self._moved(moved, versions)
 
-    def name_checkpoint(self, checkpoint: str, streams: Sequence[str]) -> None:
-        """Write down in the commit logs of these source streams which checkpoint is the task's, before any batch.
+    def name_batch(self, batch: QueryBatch, streams: Sequence[str]) -> None:
+        """Write down in the commit logs of these source streams which checkpoint is the task's, before any batch; or
+        the batch of its query that was no round.
 
         Raises VersionConflict (this owner was fenced), OutcomeUnknown.
         """
-        named = {
-            path: self._logs[path].model_copy(update={"batch": QueryBatch(checkpoint=checkpoint)}) for path in streams
-        }
+        named = {path: self._logs[path].model_copy(update={"batch": batch}) for path in streams}
         operations = self._operations(named)
-        with self._as_member(), failpoint("ownership.name_checkpoint"):
+        with self._as_member(), failpoint("ownership.name_batch"):
             versions = self._registry.commit(self._by_member(operations))
         self._moved(named, versions)
 

@@ -33,21 +33,23 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 import pyarrow as pa
 
 from scribengin.base.commit_log import CommitLog, QueryBatch
+from scribengin.base.failpoints import failpoint
 from scribengin.base.model import Position
 from scribengin.base.text.counting import many
 from scribengin.connectors.contract import PlannedAgain, PlannedRange
-from scribengin.dataflow.config import ErrorsConfig, RoundConfig, StateConfig
+from scribengin.dataflow.config import ErrorsConfig, RoundConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch, failed_at, first_screened, screened
-from scribengin.dataflow.round.checkpoints import Checkpoints, OwnedCheckpoint, checkpoints_of, registry_begun_ms
+from scribengin.dataflow.round.checkpoints import OwnedCheckpoint, StateOfTask, registry_begun_ms
 from scribengin.dataflow.round.key_looks import KeyedRange, KeyLooks
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
-from scribengin.dataflow.round.silence import Silence, SilentAfter
+from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, next_step
+from scribengin.dataflow.round.state.silence import Silence
 from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
 from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
-from scribengin.spark.stateful.query_log import QueryLog, take_schemas_along
+from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog, take_schemas_along
 from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin_registry.contract import Registry
 
@@ -111,6 +113,11 @@ class StreamTransform(Protocol):
         stands planned there runs at once, and reads what is `bound`."""
         ...
 
+    def divide(self, checkpoint: str, partitions: int) -> None:
+        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
+        the next batch, or as the one that was begun so. Raises CheckpointMismatch: it cannot be divided."""
+        ...
+
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
         """The rows that cannot be decoded, by source, and why: one look at all of them."""
         ...
@@ -118,33 +125,6 @@ class StreamTransform(Protocol):
     def misplaced(self, source: str, streams: Mapping[int, pa.Table]) -> Misplaced | None:
         """The first of some records of a divided source, by their streams' numbers, that belongs to another stream."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class StateOfTask:
-    """Where a task has its checkpoints, and into how many partitions a new one is divided; `fixed`: the user said so,
-    and another number in the checkpoint is a mistake. `silent_after`: the sources that the watermark does not wait for
-    once they are silent."""
-
-    checkpoints: Checkpoints
-    partitions: int
-    fixed: bool
-    silent_after: Mapping[str, SilentAfter]
-    late_sink: str | None
-    """Where late records go: then each range is planned with the watermark of its time."""
-
-
-def state_of_task(dataflow: str, task: str, config: StateConfig, cores: int) -> StateOfTask:
-    """Where a task of a dataflow of that configuration keeps its state, in a worker of so many `cores`."""
-    checkpoints = checkpoints_of(dataflow, task, config)
-    fixed = config.partitions is not None
-    silent_after = {
-        source: SilentAfter(one.idle_after_s, round(one.delay_s * 1000))
-        for source, one in config.watermarks.items()
-        if one.idle_after_s is not None
-    }
-    late_sink = None if config.late is None else config.late.sink
-    return StateOfTask(checkpoints, config.partitions or cores, fixed, silent_after, late_sink)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +169,8 @@ class StatefulRunner(TaskRounds):
         self._screening = False
         """Whether ranges are looked through before the query reads them."""
         self._late_routed = 0
+        self._divides_next = False
+        """Whether the state is divided anew once the query has run the batch that stands planned."""
         self._bad: list[BadRecord] = []
         """What the range that was bound last is read without."""
 
@@ -215,7 +197,7 @@ class StatefulRunner(TaskRounds):
     def _start_query(self) -> None:
         directory = self._own_checkpoint().query
         take_schemas_along(directory)
-        self._log = QueryLog.read(directory)
+        self._divides_next = self._divided(directory)
         self._refuse_mismatch()
         initial = {source: self._initial(source) for source in self._sources()}
         initial |= {beats_of(source): beat_offset(source, None) for source in self._state.silent_after}
@@ -271,17 +253,31 @@ class StatefulRunner(TaskRounds):
             checkpoint = self._state.checkpoints.begin(
                 self._ownership.epoch, self._state.partitions, registry_begun_ms(self._registry)
             )
-            self._ownership.name_checkpoint(checkpoint.mark.name, [s.log_path for s in self._inputs])
-            self._named = QueryBatch(checkpoint=checkpoint.mark.name)
+            self._name(QueryBatch(checkpoint=checkpoint.mark.name))
             return checkpoint
         self._named = max(named, key=lambda batch: batch.number)
-        checkpoint = self._state.checkpoints.take(self._named.checkpoint, self._ownership.epoch)
-        if self._state.fixed and checkpoint.mark.partitions != self._state.partitions:
-            raise CheckpointMismatch(
-                f"state.partitions is {self._state.partitions}, and the checkpoint has {checkpoint.mark.partitions}, "
-                "which it keeps: set it back, or leave it out"
-            )
-        return checkpoint
+        return self._state.checkpoints.take(self._named.checkpoint, self._ownership.epoch)
+
+    def _name(self, batch: QueryBatch) -> None:
+        self._ownership.name_batch(batch, [one.log_path for one in self._inputs])
+        self._named = batch
+
+    def _divided(self, directory: QueryDirectory) -> bool:
+        """Have the state in as many partitions as are wanted. Whether a batch has to run before."""
+        wanted = self._state.partitions if self._state.fixed else None
+        while True:
+            self._log = QueryLog.read(directory)
+            match next_step(self._named.number, self._log, wanted):
+                case Divide(partitions):
+                    self._refuse_mismatch()  # before anything is added to it
+                    with failpoint("state.divide"):
+                        self._transform.divide(directory.url, partitions)
+                case NameBatch(number):
+                    self._name(self._named.model_copy(update={"number": number, "start": None}))
+                case RunBatchFirst():
+                    return True
+                case None:
+                    return False
 
     def _refuse_mismatch(self) -> None:
         """Raises CheckpointMismatch unless the query and the commit logs have come to the same batch, or the query is
@@ -325,6 +321,11 @@ class StatefulRunner(TaskRounds):
         begun_s = self._clock.monotonic_s()
         query = self._query
         assert query is not None, "take_over comes first"
+        if self._divides_next and self._offered is None and not query.has_batch():
+            self._owning = False
+            with self._staleness_first():
+                query = self._restarted()
+            self._owning = True
         if self._offered is None and not query.has_batch() and not self._offer(query):
             return None
         planned_s = self._clock.monotonic_s()
@@ -371,11 +372,14 @@ class StatefulRunner(TaskRounds):
                 self._screening = False
                 raise
         self._screening = True
+        again = self._restarted()
+        return again, again.next_batch()
+
+    def _restarted(self) -> BatchQuery:
         self._stop_query()
         self._start_query()
-        again = self._query
-        assert again is not None, "it was just started"
-        return again, again.next_batch()
+        assert self._query is not None, "it was just started"
+        return self._query
 
     def _first_undecodable(self) -> BadRecord | None:
         """The first record of the batch that failed that cannot be decoded, if there is one."""

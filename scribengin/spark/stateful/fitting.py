@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from scribengin.errors import CheckpointMismatch
+from scribengin.errors import CheckpointMismatch, SparkUnavailable
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.session.failures import SPARK_ERRORS, causes_behind, failure
 from scribengin.spark.session.session import activate, scratch_directory
@@ -108,3 +108,25 @@ def _files(directory: QueryDirectory, name: str) -> Iterator[str]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def refuse_undividable(operators: Sequence[StateOperator], directory: str, partitions: int) -> None:
+    """Raises CheckpointMismatch if the state that these operators keep in `directory` cannot be divided into another
+    number of partitions. Spark would find out when it has planned the batch, and then would not run another one."""
+    for one in operators:
+        if one.partitions is None:
+            raise CheckpointMismatch(
+                f"the state in {directory} cannot be divided into {partitions} partitions: {one.name} has no key; set "
+                "state.partitions back, or leave it out"
+            )
+
+
+def undivided(error: Exception, directory: str, partitions: int) -> CheckpointMismatch | SparkUnavailable:
+    """What to raise, `from error`, where Spark has not divided the state in `directory`."""
+    found = failure(error, f"dividing the state in {directory} into {partitions} partitions")
+    if isinstance(found, SparkUnavailable):
+        return found
+    return CheckpointMismatch(
+        f"Spark cannot divide the state in {directory} into {partitions} partitions ({found.reason}): whoever takes "
+        "the task over next tries again"
+    )

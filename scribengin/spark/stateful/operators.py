@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from scribengin.errors import ConfigInvalid
 from scribengin.spark.session.session import scratch_directory
 from scribengin.spark.stateful.divided import refuse_shared_streams, refuse_split
 from scribengin.spark.stateful.plan import each, kind, nodes
+from scribengin.spark.stateful.query_log import PARTITIONS
 from scribengin.spark.transform.encoding import quoted
 from scribengin.spark.transform.spec import InputSpec, OutputSpec, StateOperator
 
@@ -39,7 +41,7 @@ _WATERMARKED = "spark.watermarkDelayMs"
 _SOME_TIME_MS = 1 << 41
 _BY_CLOCK = "ProcessingTime"
 _STREAMING = "spark.sql.streaming"
-_PINNED = ("spark.sql.shuffle.partitions", f"{_STREAMING}.stateStore.providerClass")
+_PINNED = (f"{_STREAMING}.stateStore.providerClass",)
 _PINNED_BY = {
     "aggregate": (f"{_STREAMING}.aggregation.stateFormatVersion",),
     "session": (f"{_STREAMING}.sessionWindow.merge.sessions.in.local.partition",),
@@ -171,16 +173,23 @@ def _operator(frame: DataFrame, node: Any, name: str, state: Path) -> StateOpera
     session = frame.sparkSession
     settings = {key: str(session.conf.get(key)) for key in (*_PINNED, *_PINNED_BY.get(word, ()))}
     key = tuple(dict.fromkeys(_key(node, word)))
-    spark = str(node.shortName())
+    partitions = None if word == "limit" else int(str(session.conf.get(PARTITIONS)))
+    made = partial(
+        StateOperator,
+        name=name,
+        kind=word,
+        spark=str(node.shortName()),
+        key=key,
+        pinned=settings,
+        partitions=partitions,
+    )
     if word != "processor":
-        bound = _bound(session._jvm, node, word)
-        return StateOperator(name=name, kind=word, spark=spark, key=key, bound=bound, pinned=settings)
+        return made(bound=_bound(session._jvm, node, word))
     variables = _variables(node, state)
     by_clock = str(node.timeMode().toString()) == _BY_CLOCK
     if (wrong := _unsound(node, variables)) is not None:
         raise ConfigInvalid(f"{name} ({', '.join(key)}) {wrong}")
-    bound = _bound_of_processor(variables)
-    return StateOperator(name=name, kind=word, spark=spark, key=key, bound=bound, pinned=settings, by_clock=by_clock)
+    return made(bound=_bound_of_processor(variables), by_clock=by_clock)
 
 
 def _key(node: Any, word: str) -> Iterator[str]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import posixpath
 import uuid
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from scribengin.base.failpoints import failpoint
@@ -23,6 +23,8 @@ from scribengin.errors import CheckpointMismatch
 from scribengin.filesystems.contract import TreeFileSystem
 from scribengin.spark.stateful.offers import Offset
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""What Spark calls the number of partitions of a query's state. It stands in the plan of each of its batches."""
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _SCHEMAS = "/_stateSchema/"
 _METADATA = "_metadata"
@@ -60,12 +62,31 @@ class QueryLog:
 
     def offsets(self, number: int) -> Mapping[str, Offset]:
         """Where the range of each source ended in a batch. Raises CheckpointMismatch: it has no such batch."""
-        path = posixpath.join(self.directory.path, "offsets", str(number))
-        try:
-            lines = self.directory.files.read(path, 0, _FILE_BYTES_MAX).decode().splitlines()[2:]
-            found = [json.loads(line) for line in lines]
+        with self._damage_named(number):
+            found = [json.loads(line) for line in self._plan(number)[2:]]
             return {str(offset["source"]): offset for offset in found}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+
+    def partitions(self, number: int) -> int:
+        """Into how many state is divided in a batch. Raises as `offsets`."""
+        with self._damage_named(number):
+            return int(json.loads(self._plan(number)[1])["conf"][PARTITIONS])
+
+    def divides(self, number: int) -> bool:
+        """Whether a batch only divides the state of the one before anew: no query of records changes the number of
+        partitions. Raises as `offsets`."""
+        if number < 1 or self.partitions(number) == self.partitions(number - 1):
+            return False
+        return self.offsets(number) == self.offsets(number - 1)
+
+    def _plan(self, number: int) -> list[str]:
+        path = posixpath.join(self.directory.path, "offsets", str(number))
+        return self.directory.files.read(path, 0, _FILE_BYTES_MAX).decode().splitlines()
+
+    @contextmanager
+    def _damage_named(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError):
             raise CheckpointMismatch(
                 f"{self.directory}/offsets/{number} is not there, or not as this engine's queries write it: bring the "
                 "checkpoint back as it was"

@@ -14,7 +14,7 @@ from scribengin.errors import CheckpointMismatch, ConfigInvalid, DataflowBusy, D
 from scribengin.spark.session.failures import SPARK_ERRORS, Cause, failure, told_causes
 from scribengin.spark.session.session import activate, session_beside
 from scribengin.spark.stateful.operators import StateVariable, operator_names, state_variables
-from scribengin.spark.stateful.query_log import QueryDirectory
+from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog
 
 TIMERS = "timers"
 """The name of a processor's store that has the timers which are registered."""
@@ -75,9 +75,10 @@ class StoredState:
             rows = self._session.read.format("state-metadata").load(self._directory.url).collect()
         except SPARK_ERRORS as error:
             raise self._failure(error) from error
+        divided = {number: self._partitions(number) for number in {row.maxBatchId for row in rows} if number >= 0}
         operators = {row.operatorId: row.operatorName for row in rows}
         names = dict(zip(sorted(operators), operator_names([operators[one] for one in sorted(operators)]), strict=True))
-        found = [store for row in rows for store in _stores_of(row, names[row.operatorId])]
+        found = [store for row in rows for store in _stores_of(row, names[row.operatorId], divided)]
         return sorted(found, key=lambda store: (store.number, store.name))
 
     def rows(self, store: StateStore, key: Mapping[str, str], rows_max: int) -> list[StateRow]:
@@ -91,6 +92,15 @@ class StoredState:
             return [StateRow(*row) for row in chosen.limit(rows_max).collect()]
         except SPARK_ERRORS as error:
             raise self._failure(error) from error
+
+    def _partitions(self, batch: int) -> int:
+        """As the query's log says: of most operators Spark's metadata keep the number that they began with."""
+        try:
+            return QueryLog.read(self._directory).partitions(batch)
+        except CheckpointMismatch:
+            if self._directory.files.is_directory(self._directory.path):
+                raise
+            raise _moved(self._directory) from None
 
     def _failure(self, error: Exception) -> ScribenginError:
         missing = unfound(told_causes(error), self._directory)
@@ -109,6 +119,10 @@ def unfound(causes: Sequence[Cause], directory: QueryDirectory) -> DataflowError
             f"{_doing(directory)}: {files[-1].line}: ask again, and if it is still missing, bring the checkpoint back "
             "as it was"
         )
+    return _moved(directory)
+
+
+def _moved(directory: QueryDirectory) -> DataflowBusy:
     return DataflowBusy(
         f"{_doing(directory)}: its task is being taken over, or whoever took it over ended in the middle of that: ask "
         "again once it runs"
@@ -119,10 +133,11 @@ def _doing(directory: QueryDirectory) -> str:
     return f"reading the state in {directory}"
 
 
-def _stores_of(row: Row, operator: str) -> Iterator[StateStore]:
+def _stores_of(row: Row, operator: str, divided: Mapping[int, int]) -> Iterator[StateStore]:
     """What stands in a line of Spark's about a store. A processor has one of Spark's, and each of its variables there
-    counts as one."""
-    made = partial(StateStore, operator, partitions=row.numPartitions, batch=row.maxBatchId, number=row.operatorId)
+    counts as one. `divided` says by batch into how many partitions."""
+    partitions = divided.get(row.maxBatchId, row.numPartitions)  # no batch may be done yet
+    made = partial(StateStore, operator, partitions=partitions, batch=row.maxBatchId, number=row.operatorId)
     variables = state_variables(row.operatorProperties)
     if not variables:
         yield made(name=row.stateStoreName)

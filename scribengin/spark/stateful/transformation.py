@@ -17,16 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
 from scribengin.connectors.contract import RecordSplit
+from scribengin.spark.session.failures import SPARK_ERRORS
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
 from scribengin.spark.stateful.divided import first_misplaced, refuse_unlike
-from scribengin.spark.stateful.fitting import refuse_unfitting
+from scribengin.spark.stateful.fitting import refuse_undividable, refuse_unfitting, undivided
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.operators import refuse_shared, refuse_unbounded, state_operators
 from scribengin.spark.stateful.plan import refuse_unread, refuse_unstreamable
 from scribengin.spark.stateful.query import TransformationQuery
-from scribengin.spark.stateful.query_log import QueryDirectory
+from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.encoding import BESIDE, placed
@@ -109,6 +110,22 @@ class StatefulTransformation:
             by_clock=any(one.by_clock for one in operators),
         )
 
+    def divide(self, checkpoint: str, partitions: int) -> None:
+        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
+        its next batch, which reads nothing, or as the one that was begun so and is not done.
+
+        Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
+        """
+        _, _, operators = self._built(self._new_directory())
+        refuse_undividable(operators, checkpoint, partitions)
+        assert self.spec.state is not None, "a transformation with state has it in its specification"
+        session = session_beside(self._session, _settings(self.spec.state))
+        activate(session)
+        try:
+            session._streamingCheckpointManager.repartition(checkpoint, partitions)
+        except SPARK_ERRORS as error:
+            raise undivided(error, checkpoint, partitions) from error
+
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """As `Screens`."""
         with self._lock:
@@ -182,7 +199,7 @@ def _settings(state: StateSpec) -> dict[str, str]:
         # A bound for what of it is in memory: else it is unbounded, and native.
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
-        "spark.sql.shuffle.partitions": str(state.partitions),
+        PARTITIONS: str(state.partitions),
         # The earliest source counts, whatever `spark.conf` says: what is said of watermarks, and beats, go by that.
         # But a checkpoint keeps the policy that its first batch was planned with, and Spark takes that: one that began
         # with `max`, before this was set here, goes on with it. Its state begins anew with a rewind.

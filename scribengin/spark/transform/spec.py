@@ -121,6 +121,8 @@ class StateOperator(Part):
     """What keeps it from growing for ever, in words. None: nothing."""
     pinned: dict[str, str] = {}
     """Spark's settings that its checkpoint keeps for ever, as they are now."""
+    partitions: int | None = None
+    """Into how many its state is divided by its key, in a checkpoint that begins now. None: it has no key, and one."""
     by_clock: bool = False
     """Whether something of it is due as time goes by, without records: timers and TTL of processing time."""
 

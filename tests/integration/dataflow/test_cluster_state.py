@@ -15,7 +15,7 @@ import pytest
 
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cli_runner import command
-from tests.integration.cluster import Cluster, running_cluster, start
+from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.integration.counted_windows import COUNTING, COUNTS, wait_for_windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -91,11 +91,27 @@ def test_two_workers_share_the_keys_and_one_of_them_is_killed(cluster: Cluster, 
     refused = told(cluster, "config", "set", "sharing", "tasks=1")
     assert refused.returncode == 2
     assert "tasks stays 2: what is kept of a key cannot move" in refused.stderr
+    in_three_partitions_from_now_on(cluster, flow)
     assert told(cluster, "pause", "sharing").returncode == 0
     flow.wait_for_state("paused")
     rewound = told(cluster, "rewind", "sharing", "--to", "earliest", "--yes")
     assert rewound.returncode == 0, rewound.stderr
     assert not list((cluster.home / "state").glob("sharing/task-*/*")), "what both have kept is forgotten"
+
+
+def in_three_partitions_from_now_on(cluster: Cluster, flow: Flow) -> None:
+    """It is paused for that, and counts on."""
+    refused = told(cluster, "config", "set", "sharing", "state.partitions=3")
+    assert refused.returncode == 2
+    assert "state.partitions cannot be edited while tasks run: `scribengin pause sharing`" in refused.stderr
+    for words in (("pause", "sharing"), ("config", "set", "sharing", "state.partitions=3"), ("resume", "sharing")):
+        ended = told(cluster, *words)
+        assert ended.returncode == 0, ended.stderr
+    for number in range(2):
+        cluster.append(f"src/{number}", 100)
+    wait_for_windows(flow, 29, "src/0", "src/1")
+    listed = told(cluster, "state", "sharing", "--json")
+    assert [(one["task"], one["partitions"]) for one in json.loads(listed.stdout)] == [("task-0", 3), ("task-1", 3)]
 
 
 def state(cluster: Cluster, *options: str, of: str = "counting") -> list[Any]:

@@ -21,7 +21,7 @@ from scribengin.dataflow.round.checkpoints import (
 )
 from scribengin.errors import CheckpointMismatch, ConfigInvalid, StaleOwner
 from scribengin.filesystems.paths import tree_file_system
-from scribengin.spark.stateful.query_log import QueryDirectory
+from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog
 from scribengin.spark.stateful.stored import TIMERS, StoredState
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.testing.failpoints import at_failpoint
@@ -41,7 +41,7 @@ STOPS = ("round.commit:after", "files.rename:after", "checkpoint.take_schemas:be
 def test_state_on_hdfs_goes_on_whoever_dies_and_a_stale_owner_changes_nothing(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path, hdfs: HdfsServers
 ) -> None:
-    """With a processor, whose schemas are named by whole paths."""
+    """With a processor, whose schemas are named by whole paths. Its state is divided anew."""
     (tmp_path / "windows.py").write_text(transforming(BY_RECORD))
     root = f"{hdfs.url}/state-{uuid.uuid4().hex}"
     flow = StateFlow(
@@ -56,6 +56,7 @@ def test_state_on_hdfs_goes_on_whoever_dies_and_a_stale_owner_changes_nothing(
     for stop in STOPS:
         with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
             own_to_the_end(owner)
+        flow.want_partitions(2)
     with flow.owner() as stale:
         stale.take_over()
         old = kept(flow)
@@ -71,6 +72,8 @@ def test_state_on_hdfs_goes_on_whoever_dies_and_a_stale_owner_changes_nothing(
     flow.run_to_the_end()
     files, path = tree_file_system(f"{root}/flow/task-0")
     assert len(files.names(path)) == 1, "what is nobody's is gone"
+    log = QueryLog.read(kept(flow))
+    assert [log.partitions(0), log.partitions(log.done)] == [1, 2]
     windows: dict[tuple[str, str], list[int]] = {}
     for second_of, who, n in EVENTS:
         windows.setdefault((at(second_of // 10 * 10), who), []).append(n)

@@ -211,8 +211,8 @@ def test_how_much_state_there_is_and_which_source_holds_it_back(
 
 
 STOPS = (
-    "ownership.name_checkpoint:before",
-    "ownership.name_checkpoint:after",
+    "ownership.name_batch:before",
+    "ownership.name_batch:after",
     "round.commit:before",
     "round.commit:after",
     "log.stage_write:before",

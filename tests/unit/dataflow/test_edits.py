@@ -108,6 +108,23 @@ def test_an_error_route_with_a_sink_of_its_own_is_added_while_there_are_no_worke
     assert "scribengin restart flow" in refusal
 
 
+def test_state_is_divided_anew_while_the_dataflow_is_paused_or_has_no_workers() -> None:
+    def with_state(partitions: int | None, **changes: Any) -> DataflowConfig:
+        return make_config(state={"partitions": partitions}, **changes)
+
+    refusal = plan_edit(with_state(None), with_state(5), running=True).refusal or ""
+    assert refusal.startswith("state.partitions cannot be edited while tasks run: `scribengin pause flow`")
+    pausing = plan_edit(with_state(2), with_state(5, desired_state="paused"), running=True)
+    assert pausing.refusal == refusal
+    paused = plan_edit(with_state(2, desired_state="paused"), with_state(5, desired_state="paused"), running=True)
+    assert (paused.refusal, paused.rolling) == (None, True)
+    assert paused.actions == ("workers are replaced, one after the other",)
+    resuming = plan_edit(with_state(2, desired_state="paused"), with_state(5), running=True)
+    assert (resuming.refusal, resuming.rolling) == (None, True)
+    stopped = plan_edit(with_state(2), with_state(None), running=False)
+    assert (stopped.refusal, stopped.actions) == (None, ("taken over by the next workers",))
+
+
 def test_no_other_sink_is_added_and_the_route_goes_nowhere_else_later() -> None:
     both = {"out": OUT, "more": {"kind": "log", "log": "more"}}
     more = planned(running=False, sinks=both, sql={"out": "SELECT 1", "more": "SELECT 2"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scribengin.dataflow.round.silence import Silence, SilentAfter
+from scribengin.dataflow.round.state.silence import Silence, SilentAfter
 
 AFTER = {"a": SilentAfter(10, 500), "b": SilentAfter(20, 0)}
 

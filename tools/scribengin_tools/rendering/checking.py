@@ -79,10 +79,18 @@ def _tasks(tasks: Sequence[TaskDescriptor]) -> RenderableType:
 
 
 def _state(operators: Sequence[StateOperator]) -> RenderableType:
-    rows = [(one.name, ", ".join(one.key), one.bound or _UNBOUNDED.get(one.kind, _GROWS)) for one in operators]
+    rows = [
+        (one.name, ", ".join(one.key), _partitions(one), one.bound or _UNBOUNDED.get(one.kind, _GROWS))
+        for one in operators
+    ]
     pinned = {key: value for one in operators for key, value in one.pinned.items()}
     lines = [(key.removeprefix("spark.sql."), value.rpartition(".")[2]) for key, value in pinned.items()]
-    return Group(table(("KEEPS STATE", "KEY", "BOUNDED BY"), rows), Text(), table(("KEPT FOR EVER", ""), lines))
+    kept = table(("KEEPS STATE", "KEY", "PARTITIONS", "BOUNDED BY"), rows)
+    return Group(kept, Text(), table(("KEPT FOR EVER", ""), lines))
+
+
+def _partitions(operator: StateOperator) -> str:
+    return "1, for ever" if operator.partitions is None else str(operator.partitions)
 
 
 def _spaced(ddl: str) -> str:

@@ -1,0 +1,85 @@
+"""Into how many partitions a task's state is divided, and what it takes to change that between two batches.
+
+Spark divides state anew as a batch of its own, while no query runs: it reads nothing and gives out nothing, and takes
+a number in the query's log. So it is no round. Positions, the rounds' numbers and what sinks are told stay as they
+are; the commit logs name the batch, so that the next one follows it.
+
+What notes it is Spark's plan of the batch. That is there whole or not at all, before anything else is, and differs
+from the one before in the number of partitions. What ends it is Spark's word that the batch is done, and then the
+commit logs.
+
+| before the crash       | the query has, after B-1     | the commit logs name | the next owner                       |
+|------------------------|------------------------------|----------------------|--------------------------------------|
+| Spark was asked        | nothing                      | B-1                  | asks, if another number is still     |
+|                        |                              |                      | wanted                               |
+| B was planned          | the plan of B                | B-1                  | asks for the same number again, and  |
+|                        |                              |                      | then for what is wanted              |
+| B was done             | B                            | B-1                  | names it                             |
+| it was named           | B                            | B                    | has nothing to do                    |
+
+A batch of records that is planned and not done comes first: its own number of partitions is in its plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class BatchLog(Protocol):
+    """What a query has planned and done (QueryLog is the one)."""
+
+    @property
+    def planned(self) -> int:
+        """The last batch that was planned; -1: there is none."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """The last batch that is done."""
+        ...
+
+    def partitions(self, number: int) -> int:
+        """Into how many state is divided in a batch."""
+        ...
+
+    def divides(self, number: int) -> bool:
+        """Whether a batch only divides the state of the one before anew."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Divide:
+    """Have Spark divide the state, as the next batch or as the one that it has begun with."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class NameBatch:
+    """The batch that has divided the state is done: have the commit logs name it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunBatchFirst:
+    """A batch of records stands planned, which the query has to run before its state can be divided."""
+
+
+def next_step(named: int, log: BatchLog, wanted: int | None) -> Divide | NameBatch | RunBatchFirst | None:
+    """What to do next for state to be in `wanted` partitions (None: in as many as it is), where the commit logs name
+    batch `named`. Pure. None: nothing, or the log and the commit logs contradict each other."""
+    last = log.planned
+    if last < 0:  # nothing is kept yet: the first batch is planned with what is wanted
+        return None
+    if last > log.done:
+        if not log.divides(last):
+            return None if wanted in (None, log.partitions(last)) else RunBatchFirst()
+        # Named before it is done: then a power failure took Spark's files of it.
+        return Divide(log.partitions(last)) if named in (last - 1, last) else None
+    if named == last - 1 and log.divides(last):
+        return NameBatch(last)
+    if named == last and wanted is not None and wanted != log.partitions(last):
+        return Divide(wanted)
+    return None

@@ -1,0 +1,125 @@
+"""State is divided anew exactly once: the owner that does it is stopped before and after every effect of its own and of
+its query's. What comes out must be as if nothing had happened, and the state in as many partitions as are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scribengin.dataflow.round.checkpoints import checkpoint_root, checkpoints_below, checkpoints_of
+from scribengin.errors import ScribenginError
+from scribengin.spark.stateful.query_log import QueryLog
+from scribengin.testing.failpoints import record_stops
+from scribengin.worker.failures import Remedy, remedy_for
+from scribengin_registry.errors import OutcomeUnknown
+from tests.crash.test_stateful_crashes import (
+    Case,
+    Died,
+    Logs,
+    Stop,
+    at,
+    case,
+    die,
+    expected,
+    lose_the_reply,
+    numbered,
+)
+
+__all__ = ["case", "expected"]  # fixtures, used by name
+
+BATCH_PLANNED: Stop = ("round.commit:after", 2)
+"""Where an owner dies whose batch is committed, and not done."""
+
+
+def begun(place: Case) -> Case:
+    """The first owner has died; the next one is to divide its state."""
+    place.want(2)
+    with at(BATCH_PLANNED, die), pytest.raises(Died):
+        place.own_to_the_end(1)
+    place.want(5)
+    return place
+
+
+def divided(place: Case) -> list[int]:
+    """The numbers of partitions that its state was in, one after the other."""
+    assert place.config.state is not None
+    [found] = checkpoints_below(checkpoint_root(place.config.state))
+    checkpoint = checkpoints_of("counting", "task-0", place.config.state).find(found.mark.name)
+    assert checkpoint is not None
+    log = QueryLog.read(checkpoint.query)
+    assert log.planned == log.done
+    numbers = [0, *(number for number in range(log.done + 1) if log.divides(number))]
+    return [log.partitions(number) for number in numbers]
+
+
+def stops_of_dividing(place: Case) -> list[Stop]:
+    """What the next owner passes up to the commit of the round that follows its dividing the state."""
+    begun(place)
+    with record_stops() as passed:
+        place.own_to_the_end(2)
+    assert {"state.divide:before", "state.divide:after", "ownership.name_batch:before"} <= set(passed)
+    named = passed.index("ownership.name_batch:after")
+    return numbered(passed)[: passed.index("round.commit:after", named) + 1]
+
+
+@pytest.fixture
+def dividing(case: Callable[[], Case]) -> list[Stop]:
+    return stops_of_dividing(case())
+
+
+@pytest.mark.parametrize("wanted", [5, pytest.param(3, marks=pytest.mark.long)])
+def test_state_is_divided_anew_once_wherever_an_owner_stops(
+    case: Callable[[], Case], dividing: list[Stop], expected: list[str], wanted: int
+) -> None:
+    """Also where another number is wanted by the time the next owner comes."""
+    for stop in dividing:
+        place = begun(case())
+        with at(stop, die), pytest.raises(Died):
+            place.own_to_the_end(2)
+        place.want(wanted)
+        place.own_to_the_end(3)
+        assert place.delivered() == expected, stop
+        assert divided(place) in ([2, 5], [2, 5, 3], [2, 3]), stop
+        assert divided(place)[-1] == wanted, stop
+
+
+@pytest.mark.long
+def test_an_owner_that_stalls_while_it_divides_state_changes_nothing_that_counts(
+    case: Callable[[], Case], dividing: list[Stop], expected: list[str]
+) -> None:
+    ends: dict[Stop, Remedy] = {}
+    for stop in dividing:
+        place = begun(case())
+        with at(stop, lambda place=place: place.own_to_the_end(3)):
+            try:
+                place.own_to_the_end(2)
+            except ScribenginError as error:
+                ends[stop] = remedy_for(error).remedy
+        place.own_to_the_end(4)
+        assert place.delivered() == expected, stop
+        assert divided(place) == [2, 5], stop
+    assert set(ends.values()) <= {Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
+
+
+def test_a_lost_reply_to_the_naming_of_a_dividing_batch_costs_another_take_over(
+    case: Callable[[], Case], dividing: list[Stop], expected: list[str]
+) -> None:
+    for stop in dividing:
+        if stop[0].startswith("ownership.name_batch"):
+            place = begun(case())
+            with at(stop, lose_the_reply), pytest.raises(OutcomeUnknown):
+                place.own_to_the_end(2)
+            place.own_to_the_end(3)
+            assert (place.delivered(), divided(place)) == (expected, [2, 5]), stop
+
+
+def test_a_number_of_partitions_that_is_left_out_stays(tmp_path: Path) -> None:
+    place = begun(Case(tmp_path, Logs))
+    assert place.config.state is not None
+    left_out = place.config.state.model_copy(update={"partitions": None})
+    place.config = place.config.model_copy(update={"state": left_out})
+    place.own_to_the_end(2)
+    assert divided(place) == [2]

@@ -1,0 +1,121 @@
+"""State that is divided anew by Spark, twice, while windows are open: what comes out equals one computation over all
+records, whoever dies, and what is kept is read as before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scribengin.errors import CheckpointMismatch
+from scribengin.filesystems.local import LocalFileSystem
+from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog
+from scribengin.spark.stateful.stored import StoredState
+from scribengin.spark.stateful.transformation import StatefulTransformation
+from scribengin.testing.failpoints import at_failpoint
+from scribengin_registry.contract import Registry
+from tests.integration.processors import BY_RECORD, transforming
+from tests.integration.state_flow import FAR, Died, Event, StateFlow, at, die, own_to_the_end
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+COUNTS = "SELECT window.start AS at, who, count(*) AS many FROM src GROUP BY window(at, '10 seconds'), who"
+EVENTS: list[Event] = [(20 + number // 4, "abcdefg"[number % 7], number) for number in range(36)]
+"""Of a window that ends at 30: nothing is given out before all have been read."""
+END: list[Event] = [(FAR, "z", 0)]
+
+
+def windows(events: Sequence[Event]) -> dict[tuple[str, str], int]:
+    counts: dict[tuple[str, str], int] = {}
+    for second, who, _ in events:
+        key = (at(second // 10 * 10), who)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def told(delivered: Sequence[dict[str, Any]]) -> dict[tuple[str, str], int]:
+    times = [datetime.fromisoformat(one["at"]).astimezone(UTC).isoformat() for one in delivered]
+    found = {(time, one["who"]): one["many"] for time, one in zip(times, delivered, strict=True)}
+    assert len(found) == len(delivered), "each window once"
+    return found
+
+
+def query(flow: StateFlow) -> QueryDirectory:
+    return QueryDirectory(LocalFileSystem(), str(flow.query_directory))
+
+
+def divided(flow: StateFlow) -> list[int]:
+    """The numbers of partitions of its batches that have divided the state."""
+    log = QueryLog.read(query(flow))
+    return [log.partitions(number) for number in range(log.done + 1) if log.divides(number)]
+
+
+def kept(flow: StateFlow) -> tuple[set[int], set[str]]:
+    """In how many partitions stores say that they are, and of whom they have something."""
+    stored = StoredState(query(flow), flow.spark)
+    stores = stored.stores()
+    rows = [row for store in stores[:1] for row in stored.rows(store, {}, 1000)]
+    return {store.partitions for store in stores}, {json.loads(row.key)["who"] for row in rows}
+
+
+def dies(flow: StateFlow, stop: str) -> None:
+    with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
+        own_to_the_end(owner)
+
+
+@pytest.mark.parametrize("kind", ["windows", pytest.param("processor", marks=pytest.mark.full)])
+def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """A processor's variables are described in files of their own, which are named by whole paths."""
+    does: dict[str, Any] = {"sql": COUNTS}
+    if kind == "processor":
+        (tmp_path / "windows.py").write_text(transforming(BY_RECORD))
+        does = {"transformation": "windows:transform", "state": {"unbounded": ["processor"]}}
+    flow = StateFlow(memory_registry, spark, tmp_path, round={"records_max": 12}, **does)
+    flow.append("in/0", EVENTS[:12])
+    dies(flow, "round.commit:after")  # its batch is committed, and not done: that comes first
+    flow.want_partitions(5)
+    with flow.open() as resources:  # as `restart` compares what is kept with another number
+        StatefulTransformation.load(resources.transformation_spec(), spark).check({"task-0": query(flow)})
+    dies(flow, "state.divide:after")
+    flow.append("in/0", EVENTS[12:24])
+    flow.run_to_the_end()
+    assert divided(flow) == [5]
+    assert kept(flow) == ({5}, set("abcdefg"))
+    flow.want_partitions(3)
+    dies(flow, "state.divide:after")
+    log = QueryLog.read(query(flow))
+    for name in (f"{log.done}", f".{log.done}.crc"):  # as if it had died before Spark was through
+        (flow.query_directory / "commits" / name).unlink(missing_ok=True)
+    flow.append("in/0", EVENTS[24:])
+    flow.want_partitions(None)
+    flow.run_to_the_end()
+    assert divided(flow) == [5, 3]
+    assert kept(flow) == ({3}, set("abcdefg"))
+    assert flow.delivered() == []
+    flow.append("in/0", END)
+    flow.run_to_the_end()
+    assert told(flow.delivered()) == windows(EVENTS)
+
+
+@pytest.mark.full
+def test_state_without_a_key_is_not_divided_and_goes_on_as_it_was(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = StateFlow(memory_registry, spark, tmp_path, sql="SELECT who FROM src LIMIT 30")
+    flow.append("in/0", EVENTS[:12])
+    flow.run_to_the_end()
+    flow.want_partitions(5)
+    with pytest.raises(CheckpointMismatch, match=r"5 partitions: limit has no key; set state.partitions back"):
+        flow.run_to_the_end()
+    flow.want_partitions(2)
+    flow.append("in/0", EVENTS[12:])
+    flow.run_to_the_end()
+    assert len(flow.delivered()) == 30
