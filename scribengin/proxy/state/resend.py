@@ -5,7 +5,6 @@ One request is under way at a time. It is sent again, under the same numbers, un
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -158,7 +157,9 @@ def _given_up(why: ScribenginError, patience_s: float, *, maybe_written: bool) -
     fate = "nobody knows whether the records are in the log: read its end before you write them again"
     if not maybe_written:
         fate = "the records are not in the log"
-    error = copy.copy(why)  # others may have been told the same one
-    error.args = (f"{why}; given up after {patience_s:g} s (`patience_s` of the client): {fate}",)
+    said = f"{why}; given up after {patience_s:g} s (`patience_s` of the client): {fate}"
+    # A copy: others may have been told the same one. Not by its constructor, which may ask for more than the words.
+    error = type(why).__new__(type(why), said)
+    vars(error).update(vars(why))
     error.__cause__ = why
     return error
