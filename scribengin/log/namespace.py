@@ -54,7 +54,7 @@ from scribengin.log.retention.maintenance import LogMaintenance
 from scribengin.log.retention.offloading import offload_segments
 from scribengin.log.retention.truncation import Purged, purge_log, truncate_log
 from scribengin.log.store.contract import SegmentName, SegmentStore
-from scribengin.log.store.opening import open_store, store_kind
+from scribengin.log.store.opening import open_store
 from scribengin.log.write.commit_thread import CommitThread
 from scribengin.log.write.found_in_cold import segments_there, take_from_cold
 from scribengin.log.write.group_commit import WriteLimiter
@@ -172,11 +172,6 @@ class LogNamespace(ClosedAtExit):
         """Why this user cannot keep logs in the namespace's store, for people; None: nothing is known to be in the
         way."""
         return self._store.why_unwritable()
-
-    @property
-    def jvm_a_process(self) -> bool:
-        """Whether each process that reads or writes logs has a JVM that takes room, as on BookKeeper."""
-        return store_kind(self.descriptor.store).jvm_a_process
 
     @property
     def local_directory(self) -> Path:

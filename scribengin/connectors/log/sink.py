@@ -104,7 +104,7 @@ class LogSink(Sink):
 
     @property
     def jvm_a_process(self) -> bool:
-        return self._namespace.jvm_a_process
+        return self._namespace.descriptor.jvm_a_process
 
     def refuse_unwritable(self) -> None:
         why = self._namespace.why_unwritable()

@@ -132,7 +132,7 @@ class LogSource(Source):
 
     @property
     def jvm_a_process(self) -> bool:
-        return self._namespace.jvm_a_process
+        return self._namespace.descriptor.jvm_a_process
 
     @property
     def schema(self) -> pa.Schema:

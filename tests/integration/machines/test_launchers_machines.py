@@ -1,5 +1,5 @@
-"""The launchers of YARN and skein over machines: what is held on one host holds where master, containers and registry are each on
-another one."""
+"""The launchers of YARN and skein over machines: what is held on one host holds where master, containers and registry
+are each on another one."""
 
 from __future__ import annotations
 
