@@ -346,6 +346,11 @@ class Source(ABC):
         return True
 
     @property
+    def jvm_a_process(self) -> bool:
+        """Whether each process that reads it has a JVM of its own, beside Spark's: containers need room for them."""
+        return False
+
+    @property
     def record_bytes_max(self) -> int | None:
         """How much a record may take in Arrow, so that it is no bad one. None: splits hold no longer ones."""
         return None
@@ -518,6 +523,11 @@ class Sink(ABC):
     def guarantee_note(self) -> str:
         """What the guarantee rests on, in a few words for people, where that is not the same for all such sinks."""
         return ""
+
+    @property
+    def jvm_a_process(self) -> bool:
+        """Whether each process that writes it has a JVM of its own, beside Spark's: containers need room for them."""
+        return False
 
     def refuse_unwritable(self) -> None:  # noqa: B027  most systems tell only who tries
         """Raise ConfigInvalid where this process can see that it may not write there. Changes nothing. Asked before a

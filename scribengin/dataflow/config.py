@@ -43,7 +43,8 @@ class ContainerConfig(Config):
     """What one worker's container gets. The memory holds Python and the JVM of its Spark session."""
 
     memory_mb: int = Field(default=2048, ge=256)
-    """A worker that holds more is ended, and another one takes its place."""
+    """A worker that holds more is ended, and another one takes its place. Where logs lie on BookKeeper, the default is
+    512 a core more."""
     cores: int = Field(default=1, ge=1)
     """Processors. Spark gets as many local threads."""
 

@@ -67,6 +67,11 @@ class OpenedDataflow:
         """What each sink promises of the output after a crash."""
         return {name: sink.guarantee for name, sink in self.sinks.items()}
 
+    def with_jvms(self) -> list[str]:
+        """The sources and sinks for which each process has a JVM of its own."""
+        sources = [f"sources.{name}" for name, source in self.sources.items() if source.jvm_a_process]
+        return sources + [f"sinks.{name}" for name, sink in self.sinks.items() if sink.jvm_a_process]
+
     def tasks(self, streams: Mapping[str, list[SourceStreamDescriptor]] | None = None) -> list[TaskDescriptor]:
         """The tasks that the streams (default: those there are now) are grouped into. Raises ConfigInvalid when sinks
         of different systems would have to decide about one task."""

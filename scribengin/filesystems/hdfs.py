@@ -18,6 +18,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -39,6 +40,17 @@ from scribengin.filesystems.contract import (
 
 ANSWER_S = 60.0
 """So long DataNodes may take for what they were sent: a disk that is busy needs seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteFile:
+    """A file that nobody writes to any more, as it was when it was opened, wherever its name goes."""
+
+    size_bytes: int
+    read: Callable[[int, int], bytes]
+    """The bytes [start, end), as many as there are. Raises what the file system does."""
+
+
 DEFAULT_FILE_SYSTEM = "fs.defaultFS"
 DEFAULT_PORT = 8020
 _RPC_ADDRESS = "dfs.namenode.rpc-address."
@@ -172,31 +184,34 @@ class HdfsFileSystem(TreeFileSystem):
         there is no such block (at the very end of one, before the next is begun) a file that has been open since it
         was created has the time of its creation still."""
         with self._errors("look at", path):
-            status = self._client.get_file_info(path)
-            size, block = status.length, status.blocksize
-            if size != info.size_bytes or len(self._client.read(path)) < size:
-                return False
-            if not block or size % block:
-                return True
-            if status.modification_time == status.access_time:
-                return False
-            reserved = self._client.get_content_summary(path).space_consumed
-            return bool(reserved <= size * max(status.replication or 1, 1))
+            return self._is_complete(path, info.size_bytes, lambda: len(self._client.read(path)))
 
-    def open_complete(self, path: str) -> Callable[[int, int], bytes] | None:
-        """What reads [start, end) of a file that nobody writes to any more, as it is now and wherever its name goes;
-        None: somebody may still have it open. Raises FileNotFoundError."""
+    def _is_complete(self, path: str, size_bytes: int, readable_bytes: Callable[[], int]) -> bool:
+        status = self._client.get_file_info(path)
+        size, block = status.length, status.blocksize
+        if size != size_bytes or readable_bytes() < size:
+            return False
+        if not block or size % block:
+            return True
+        if status.modification_time == status.access_time:
+            return False
+        reserved = self._client.get_content_summary(path).space_consumed
+        return bool(reserved <= size * max(status.replication or 1, 1))
+
+    def open_complete(self, path: str) -> CompleteFile | None:
+        """A file that nobody writes to any more; None: somebody may still have it open. Asks the NameNode twice. Raises
+        FileNotFoundError."""
         with self._errors("read", path):
             file = self._client.read(path)
             size = len(file)
-            if not self.is_complete(path, FileInfo("", size, 0)):
+            if not self._is_complete(path, size, lambda: size):
                 return None
 
         def read(start: int, end: int) -> bytes:
             with self._errors("read", path):
                 return file.read_range(start, min(end, size) - start) if start < min(end, size) else b""
 
-        return read
+        return CompleteFile(size, read)
 
     def recover_lease(self, path: str) -> bool:
         """Take a file from whoever has it open: nothing that this writer syncs from here on succeeds. Whether the file

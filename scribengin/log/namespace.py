@@ -305,7 +305,7 @@ class LogNamespace(ClosedAtExit):
                 senders=Senders(log.name, read_senders(metadata, self._store, head)) if senders else None,
             )
         except BaseException:
-            ownership.release(metadata, owner)
+            ownership.give_back(metadata, owner)
             raise
 
     def recover(self, name: str, *, timeout_s: float = 10.0, steal: bool = False) -> TakenBack:
@@ -330,7 +330,7 @@ class LogNamespace(ClosedAtExit):
             taken = restoration.take_back(metadata.whole())
             return replace(found, segments=taken.segments, refused=taken.refused)
         finally:
-            ownership.release(metadata, owner)
+            ownership.give_back(metadata, owner)
 
     def open_reader(
         self,
@@ -596,5 +596,5 @@ class LogNamespace(ClosedAtExit):
                 self._store.announce(SegmentName(owner.directory, found.last_segment, higher.epoch))
             return higher
         except BaseException:
-            ownership.release(metadata, owner)
+            ownership.give_back(metadata, owner)
             raise

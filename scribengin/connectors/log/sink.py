@@ -102,6 +102,10 @@ class LogSink(Sink):
     def resource(self) -> str:
         return f"log:{self._namespace.path}/{self._config.log.strip('/')}"
 
+    @property
+    def jvm_a_process(self) -> bool:
+        return self._namespace.descriptor.jvm_a_process
+
     def refuse_unwritable(self) -> None:
         why = self._namespace.why_unwritable()
         if why is not None:

@@ -131,6 +131,10 @@ class LogSource(Source):
         self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
 
     @property
+    def jvm_a_process(self) -> bool:
+        return self._namespace.descriptor.jvm_a_process
+
+    @property
     def schema(self) -> pa.Schema:
         return RECORD_SCHEMA
 

@@ -70,6 +70,11 @@ class NamespaceDescriptor(Descriptor):
         """Where a store of files keeps them; None: this is no store of files."""
         return Path(self.location) if self.store == DEFAULT_STORE else None
 
+    @property
+    def jvm_a_process(self) -> bool:
+        """Whether each process that reads or writes logs has a JVM that takes room, as on BookKeeper."""
+        return store_kind(self.store).jvm_a_process
+
     @field_validator("store")
     @classmethod
     def _is_there(cls, store: str) -> str:

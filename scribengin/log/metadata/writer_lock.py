@@ -9,19 +9,28 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from scribengin.base.clock import Clock
 from scribengin.base.failpoints import failpoint
 from scribengin.base.process.machine import this_process
-from scribengin.base.threads import background
+from scribengin.base.threads import background, pause
 from scribengin.errors import Fenced, InconsistentLog, LogNotFound, OwnershipAcquireFailed, ScribenginError
-from scribengin.log.metadata.segments import ATTEMPTS_MAX, LockDescriptor, LogMetadata, SegmentsHead, WriterEpoch
+from scribengin.log.metadata.segments import (
+    ATTEMPTS_MAX,
+    LockDescriptor,
+    LogMetadata,
+    LogOperator,
+    SegmentsHead,
+    WriterEpoch,
+)
 from scribengin.log.metadata.waiting_line import WaitingLine
 from scribengin_registry.contract import Create, Delete, Node, Operation, Registry, SessionState, Set, Watch
 from scribengin_registry.errors import (
     NodeExists,
     NodeMissing,
     OutcomeUnknown,
+    RegistryClosed,
     RegistryUnreachable,
     SessionLost,
     VersionConflict,
@@ -176,13 +185,38 @@ def _setter(event: threading.Event) -> Watch:
 
 def release(metadata: LogMetadata, owner: WriterEpoch) -> None:
     """Give the lock back, if it still is ours. Raises what the registry raises."""
+    # Its token says whose it is. The owner's epoch may have been raised further, by the owner itself.
+    operator = LogOperator(owner.directory)
     try:
         for _attempt in range(ATTEMPTS_MAX):  # a lost reply leaves open whether the lock was given back: look
             if not metadata.release_operations(owner):
                 return
-            metadata.change(owner, lambda head: (head, metadata.release_operations(owner)))
-    except (Fenced, LogNotFound):
+            metadata.change(operator, lambda head: (head, metadata.release_operations(owner)))
+    except LogNotFound:
         return  # then it is not ours any more
+
+
+def give_back(metadata: LogMetadata, owner: WriterEpoch) -> None:
+    """Give the lock back, if it is ours, for whoever ends with it. If the registry cannot be asked now it goes on
+    trying: a lock that nobody writes under keeps all others waiting for as long as the session lives."""
+    if not _given_back(metadata, owner):
+        background(f"log-lock {metadata.log}", partial(_give_back_later, metadata, owner)).start()
+
+
+def _given_back(metadata: LogMetadata, owner: WriterEpoch) -> bool:
+    try:
+        metadata.registry.sync(metadata.lock_path)  # whether we have it may be known to the server that is asked later
+        release(metadata, owner)
+    except (RegistryClosed, SessionLost):
+        return True  # then it went with the session
+    except (OutcomeUnknown, RegistryUnreachable):
+        return False
+    return True
+
+
+def _give_back_later(metadata: LogMetadata, owner: WriterEpoch) -> None:
+    while not _given_back(metadata, owner):
+        pause(_RETRY_S)
 
 
 def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> WriterEpoch | None:
@@ -197,6 +231,14 @@ def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: 
     operations.append(Create(metadata.lock_path, lock.to_bytes(), ephemeral=True))
     operations += line.operations()
     owner = WriterEpoch(after.directory, after.epoch, lock.token)
+    try:
+        return _committed(metadata, owner, operations)
+    except BaseException:
+        give_back(metadata, owner)  # whether it is ours nobody knows
+        raise
+
+
+def _committed(metadata: LogMetadata, owner: WriterEpoch, operations: list[Operation]) -> WriterEpoch | None:
     try:
         with failpoint("log.lock"):
             metadata.registry.commit(operations)

@@ -42,7 +42,7 @@ from scribengin.errors import (
     StoreUnreachable,
     SystemUnreachable,
 )
-from scribengin.filesystems.hdfs import HdfsFileSystem
+from scribengin.filesystems.hdfs import CompleteFile, HdfsFileSystem
 from scribengin.filesystems.hdfs_open import OpenFile, OpenFileReader, OpenFiles
 from scribengin.log.store.contract import (
     Announced,
@@ -67,6 +67,7 @@ from scribengin.log.store.layout import (
 )
 
 WINDOW_BYTES = 8 * 1024 * 1024
+_WHOLE_BYTES_MAX = 2 * 1024 * 1024
 RECOVERY_S = 60.0
 """So long DataNodes may take to agree on a file's length before a fence gives up. They need two of their heartbeats."""
 _LOOK_S = 0.1
@@ -449,14 +450,11 @@ class HdfsView(SegmentView):
         self._opened: OpenFileReader | None = None
         self._window: pa.Buffer | None = None
         self._window_start = 0
-        self._size: int | None = None
-        """Of a file that nobody writes to any more."""
-        self._read_complete: Callable[[int, int], bytes] | None = None
+        self._complete: CompleteFile | None = None
+        """Where nobody writes to it any more."""
         try:
             with _refusals(f"open segment {path}"):
-                self._read_complete = files.open_complete(path)
-                if self._read_complete is not None:
-                    self._size = files.size(path)
+                self._complete = files.open_complete(path)
         except FileNotFoundError:
             raise LogNotFound(
                 f"segment {files.url}{path} is gone: its log was deleted or truncated; list the logs there are"
@@ -481,23 +479,22 @@ class HdfsView(SegmentView):
 
     def size(self) -> int:
         self._check_open()
-        if self._size is not None:
-            return self._size
-        return self._reopened().size
+        return self._reopened().size if self._complete is None else self._complete.size_bytes
 
     def read(self, offset: int, length: int) -> pa.Buffer:
         self._check_open()
         window = self._window
-        if window is None or not (self._window_start <= offset and offset + length <= self._window_start + window.size):
-            window = pa.py_buffer(self._fetched(offset, offset + max(length, WINDOW_BYTES), offset + length))
-            self._window = window
-            self._window_start = offset
+        if window is None or not self._has(window, offset, length):
+            begin = 0 if self._is_small() else offset
+            end = max(offset + length, begin + WINDOW_BYTES)
+            window = self._window = pa.py_buffer(self._fetched(begin, end, offset + length))
+            self._window_start = begin
         start = min(offset - self._window_start, window.size)
         return window.slice(start, min(length, window.size - start))
 
     def close(self) -> None:
         self._open = False
-        self._window = self._read_complete = None
+        self._window = self._complete = None
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
@@ -505,8 +502,8 @@ class HdfsView(SegmentView):
     def _fetched(self, start: int, end: int, wanted_end: int) -> bytes:
         """The bytes [start, end), as many as there are; those before `wanted_end` also where they are new."""
         with _refusals(f"read segment {self._path}"):
-            if self._read_complete is not None:
-                return self._read_complete(start, end)
+            if self._complete is not None:
+                return self._complete.read(start, end)
             opened = self._opened
             if opened is None or opened.size < wanted_end:
                 opened = self._reopened()
@@ -523,6 +520,15 @@ class HdfsView(SegmentView):
         if before is not None:
             before.close()
         return opened
+
+    def _has(self, window: pa.Buffer, offset: int, length: int) -> bool:
+        """Whether the window holds these bytes, or as many of them as there are."""
+        inside = self._window_start <= offset and offset + length <= self._window_start + window.size
+        return inside or self._is_small()
+
+    def _is_small(self) -> bool:
+        """Whether it is read whole at once: a reader looks at its end before it begins."""
+        return self._complete is not None and self._complete.size_bytes <= _WHOLE_BYTES_MAX
 
     def _check_open(self) -> None:
         if not self._open:

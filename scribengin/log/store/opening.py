@@ -31,6 +31,8 @@ class StoreKind(ABC):
 
     on_one_machine: ClassVar[bool] = False
     """Whether a location means another place on every machine, as a path does."""
+    jvm_a_process: ClassVar[bool] = False
+    """Whether each process that reads or writes there has a JVM that the default of a container has no room for."""
 
     @abstractmethod
     def resolved(self, location: str) -> str:
@@ -112,6 +114,8 @@ class _HdfsKind(StoreKind):
 
 class _BookKeeperKind(StoreKind):
     """Its client is loaded when it is used: not everybody has it."""
+
+    jvm_a_process = True
 
     def resolved(self, location: str) -> str:
         from scribengin.log.store.bookkeeper.store import BookKeeperPlace

@@ -28,6 +28,7 @@ from scribengin.errors import (
     ScribenginError,
     SystemUnreachable,
 )
+from scribengin.operations.submit.memory import memory_note, planned
 from scribengin.spark.transform.spec import CheckedPlan, StateOperator, TransformationSpec
 from scribengin_registry.contract import Registry
 
@@ -48,6 +49,10 @@ class Explanation(Descriptor):
     """What each sink promises of the output after a crash."""
     guarantee_note: dict[str, str] = {}
     """What that rests on, where it is not the same for all sinks of a kind."""
+    memory_mb: int = 0
+    """What a worker gets, in MiB. 0: nobody knows, as the sources and sinks could not be opened."""
+    memory_note: str = ""
+    """Why it is not what the config says."""
     tasks: list[TaskDescriptor] = []
     inputs: dict[str, str] = {}
     """The columns of each source as the transformation sees them, as DDL."""
@@ -94,6 +99,8 @@ def explain(
                 "guarantee_note": {
                     name: sink.guarantee_note for name, sink in resources.sinks.items() if sink.guarantee_note
                 },
+                "memory_mb": planned(config, resources.with_jvms()).container.memory_mb,
+                "memory_note": memory_note(config, resources.with_jvms()),
             }
         )
         with _collected(errors):

@@ -26,6 +26,7 @@ from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.launcher.skein.spec import WorkerSize, application_spec
 from scribengin.launcher.yarn.shipping.shipping import Shipping
+from scribengin.operations.submit.memory import planned
 from scribengin.operations.submit.origins import remember_origin
 from scribengin.operations.submit.shipping import Say, launching_place, shipped, with_environment
 from scribengin_registry.contract import Registry
@@ -51,10 +52,13 @@ def submit(
     copy of the package and empty sink streams.
     """
     packaged = config.package
-    config = shipped(config, home)
-    view = DataflowView(registry, config.name)
-    environment = Environment(registry=registry, clock=clock, dataflow=config.name, nodes=STREAM_NODES)
-    with OpenedDataflow(config, environment) as resources, launching_place(config, home, clock) as place:
+    given = shipped(config, home)
+    view = DataflowView(registry, given.name)
+    environment = Environment(registry=registry, clock=clock, dataflow=given.name, nodes=STREAM_NODES)
+    with (
+        OpenedDataflow(given, environment) as resources,
+        launching_place(config := planned(given, resources.with_jvms()), home, clock) as place,
+    ):
         tasks = resources.tasks()
         claims = _claims(registry, [sink.resource for sink in resources.sinks.values()])
         _create(view, config, list(claims), resources.guarantees(), clock.now_ms(), author)

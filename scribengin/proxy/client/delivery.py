@@ -30,6 +30,8 @@ from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask, e
 
 _SERVERS_KNOWN_S = 2.0
 """So long the list of proxies is believed."""
+_ATTEMPT_MIN_S = 5.0
+"""The last attempt, too, has so long, if a call has: whoever is in a hurry shall not miss an answer on its way."""
 _PAUSE_S = 0.02
 _PAUSE_MAX_S = 1.0
 
@@ -60,13 +62,24 @@ class ProxyDelivery:
         self._listed_s: float | None = None
 
     def send(
-        self, state: SenderState, log: str, body: pa.RecordBatch, *, txids: bool, pause: Pause = wait_a_while
+        self,
+        state: SenderState,
+        log: str,
+        body: pa.RecordBatch,
+        *,
+        txids: bool,
+        since_s: float | None = None,
+        pause: Pause = wait_a_while,
     ) -> Sent | NotSent | Lost:
-        """Send records, as the sender's next ones, until it is known what became of them."""
-        state.begin(body.num_rows, self.clock.monotonic_s())
+        """Send records, as the sender's next ones, until it is known what became of them. The last of them waits
+        `since_s` (None: now), by the clock."""
+        state.begin(body.num_rows, self.clock.monotonic_s() if since_s is None else since_s)
+        if (lost := state.without_hope(self.clock.monotonic_s())) is not None:
+            return lost
         for attempt in count():
             request = encode_write(log, state.sender, state.number, state.answered, body, txids=txids)
-            answer = self._call(log, WRITE, request, alone=attempt > 0)  # its log may have stalled
+            left_s = state.left_s(self.clock.monotonic_s())
+            answer = self._call(log, WRITE, request, left_s, alone=attempt > 0)  # its log may have stalled
             found = state.answer(answer, self.clock.monotonic_s())
             if not isinstance(found, SendAgain):
                 return found
@@ -92,7 +105,7 @@ class ProxyDelivery:
         body = encode_ask(request)
         unsure = False
         for failures in count():
-            answer = self._call(request.log, ASK, body)
+            answer = self._call(request.log, ASK, body, until_s - self.clock.monotonic_s())
             match answer:
                 case AskDone():
                     return answer
@@ -121,7 +134,7 @@ class ProxyDelivery:
         until_s = self.clock.monotonic_s() + self.config.patience_s
         body = encode_ask(request)
         for failures in count():
-            answer = self._call(key, ASK, body, once=True)
+            answer = self._call(key, ASK, body, until_s - self.clock.monotonic_s(), once=True)
             match answer:
                 case AskDone():
                     return answer
@@ -145,9 +158,11 @@ class ProxyDelivery:
         """Ask nobody any more."""
         self._transport.close()
 
-    def _call(self, log: str, kind: str, body: bytes, *, once: bool = False, alone: bool = False) -> Answer:
-        """What the proxy says that is to be asked about the log. With `once` it is not asked again for a while if it
-        cannot do it just now. `alone`: the request goes with no others."""
+    def _call(
+        self, log: str, kind: str, body: bytes, left_s: float, *, once: bool = False, alone: bool = False
+    ) -> Answer:
+        """What the proxy says that is to be asked about the log, by somebody who has `left_s` of patience. With `once`
+        it is not asked again for a while if it cannot do it just now. `alone`: the request goes with no others."""
         call = self._transport.call_alone if alone else self._transport.call
         try:
             address = self._address(log)
@@ -156,7 +171,8 @@ class ProxyDelivery:
         if address is None:
             return TryAgain(ProxyUnreachable("no proxy of this namespace runs: start one with `scribengin proxy`"))
         try:
-            answer = decode_answer(call(address, kind, body, self.config.call_timeout_s))
+            limit_s = min(self.config.call_timeout_s, max(left_s, _ATTEMPT_MIN_S))
+            answer = decode_answer(call(address, kind, body, limit_s))
         except (ProxyUnreachable, MessageInvalid) as error:
             self._failed(address)
             return TryAgain(error, maybe_written=True)

@@ -31,9 +31,10 @@ class WriterShare:
 
 
 class SingleRecord:
-    """A record that was written by itself. With `txids` it has a transaction id of its own."""
+    """A record that was written by itself. With `txids` it has a transaction id of its own. It was queued at
+    `since_s`."""
 
-    __slots__ = ("future", "held_bytes", "owner", "record", "size_bytes", "txids")
+    __slots__ = ("future", "held_bytes", "owner", "record", "since_s", "size_bytes", "txids")
     records = 1
     alone = False
 
@@ -44,6 +45,7 @@ class SingleRecord:
         self.future: Future[DLSN] = LightFuture()
         self.size_bytes = record.size_bytes
         self.held_bytes = self.size_bytes + FUTURE_BYTES
+        self.since_s = 0.0
 
     def written(self, runs: Sequence[SlotRange]) -> None:
         if not self.future.done():
@@ -58,7 +60,8 @@ class SingleRecord:
 
 @dataclass(slots=True, eq=False)
 class BatchPart:
-    """Records of a batch that go together. `alone`: in a request of their own. `last`: the batch ends with them."""
+    """Records of a batch that go together. `alone`: in a request of their own. `last`: the batch ends with them.
+    `since_s`: when they were queued."""
 
     owner: WriterShare
     body: pa.RecordBatch
@@ -67,6 +70,7 @@ class BatchPart:
     last: bool = True
     alone: bool = False
     size_bytes: int = 0
+    since_s: float = 0.0
 
     @property
     def records(self) -> int:

@@ -22,6 +22,7 @@ from scribengin.errors import (
     LogError,
     LogNotFound,
     OverCapacity,
+    ScribenginError,
     WrittenTooFast,
 )
 from scribengin.log.write.results import SlotRange
@@ -80,6 +81,7 @@ class LogSender:
             thread = background(f"proxied-sender {self._log}", self._run)
             thread.start()
             self._thread = thread
+        unit.since_s = self._delivery.clock.monotonic_s()
         self._queue.append(unit)
         unit.owner.pending_units += 1
         unit.owner.pending_bytes += unit.held_bytes
@@ -142,7 +144,10 @@ class LogSender:
             self._broken(error)
 
     def _send(self, units: list[Unit]) -> None:
-        found = self._delivery.send(self._state, self._log, body_of(units), txids=units[0].txids, pause=self._pause)
+        first, last = units[0], units[-1]
+        found = self._delivery.send(
+            self._state, self._log, body_of(units), txids=first.txids, since_s=last.since_s, pause=self._pause
+        )
         match found:
             case Sent(runs):
                 self._written(units, runs)
@@ -150,8 +155,8 @@ class LogSender:
                 self._split(units)
             case NotSent(error):
                 self._refused([*units, *self._no_better(error)], error)
-            case Lost(error):
-                self._lost(units, error)
+            case Lost(error, silence):
+                self._lost(units, error, silence)
 
     def _broken(self, error: BaseException) -> None:
         """The thread ends. Whether what it was sending is in the log nobody knows: the writers of that, and of what
@@ -237,9 +242,9 @@ class LogSender:
         self._done([*units, *rest])
         self._end([unit.owner for unit in units if not unit.owner.durable], error)
 
-    def _lost(self, units: list[Unit], error: BaseException) -> None:
+    def _lost(self, units: list[Unit], error: BaseException, silence: ScribenginError | None) -> None:
         """Whether they are in the log nobody knows: their writers end, and the others go on as a new sender."""
-        self._state = SenderState(new_sender, self._delivery.config.patience_s)
+        self._state = SenderState(new_sender, self._delivery.config.patience_s, silence)
         self._end([unit.owner for unit in units], error)
         self._done(units)
 

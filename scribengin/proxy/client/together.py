@@ -57,7 +57,8 @@ class SharedCalls:
         self._under_way = 0
 
     def call(self, body: bytes, timeout_s: float) -> list[pa.Buffer]:
-        """The messages of the answer to a request. Raises what the call raises."""
+        """The messages of the answer to a request. Raises what the call raises, and ProxyUnreachable when it was not
+        its turn in that time."""
         mine = _Call(body)
         with self._lock:
             mine.sends = self._under_way < _CALLS_MAX
@@ -65,8 +66,9 @@ class SharedCalls:
                 self._under_way += 1
             else:
                 self._queue.append(mine)
-        if not mine.sends:
-            mine.woken.wait()  # whoever sends has a limit of time, and tells all
+        if not mine.sends and not mine.woken.wait(timeout_s):
+            self._give_up_turn(mine, timeout_s)
+            mine.woken.wait()  # it is under way: whoever sends it has a limit of time, and tells all
         if mine.sends:
             self._send(mine, timeout_s)
         if mine.error is not None:
@@ -88,6 +90,14 @@ class SharedCalls:
                 if call.answer is None:
                     call.told(None, error)
             self._next_sends()
+
+    def _give_up_turn(self, mine: _Call, timeout_s: float) -> None:
+        """Raises ProxyUnreachable if it waits in the queue still."""
+        with self._lock:
+            if mine not in self._queue:
+                return
+            self._queue.remove(mine)
+        raise ProxyUnreachable(f"the proxy has not answered the requests before this one for {timeout_s:g} s")
 
     def _next_sends(self) -> None:
         with self._lock:

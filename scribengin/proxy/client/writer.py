@@ -85,7 +85,8 @@ class ProxiedWriter(ClosedOrAborted):
         channel: str | None = None,
         type: int = 0,  # noqa: A002  the column's name
     ) -> Future[DLSN]:
-        """As LogWriter.write: the future resolves when the record is durable, on the writer's thread."""
+        """As LogWriter.write: the future resolves when the record is durable, on the writer's thread. Where no proxy
+        takes it for `patience_s` of the client, it raises what is in the way, and the writer has failed."""
         with self._calling:
             self._check_open()
             given = max(self._last_txid, 0) if txid is None else txid

@@ -38,6 +38,8 @@ class Lost:
     more."""
 
     error: ScribenginError
+    silence: ScribenginError | None = None
+    """What was in the way, if it was given up for want of patience."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,15 @@ class SendAgain:
 
 
 class SenderState:
-    """Not thread-safe. `new_sender` gives 16 bytes that nobody else has."""
+    """Not thread-safe. `new_sender` gives 16 bytes that nobody else has. `silence`: why the sender before this one was
+    given up for want of patience."""
 
-    def __init__(self, new_sender: Callable[[], bytes], patience_s: float) -> None:
+    def __init__(
+        self, new_sender: Callable[[], bytes], patience_s: float, silence: ScribenginError | None = None
+    ) -> None:
         self._new_sender = new_sender
         self._patience_s = patience_s
+        self._silence = silence
         self.sender = new_sender()
         self.number = 1
         """Of the first record of the request."""
@@ -62,6 +68,8 @@ class SenderState:
         self._maybe_written = False
         """Whether an attempt of this request may have written some of it."""
         self._begun_s = 0.0
+        self._answered_s = float("-inf")
+        """When a request was last answered for good."""
         self._failures = 0
         self._redirects = 0
 
@@ -70,16 +78,34 @@ class SenderState:
         """Up to which number there were answers."""
         return self.number - 1
 
-    def begin(self, records: int, now_s: float) -> None:
-        """The next request has so many records."""
+    def begin(self, records: int, since_s: float) -> None:
+        """The next request has so many records, and the last of them waits since then. What waits behind others is not
+        given up for that, as long as those are answered."""
         self._records = records
         self._maybe_written = False
-        self._begun_s = now_s
+        self._begun_s = max(since_s, self._answered_s)
         self._failures = 0
         self._redirects = 0
 
+    def left_s(self, now_s: float) -> float:
+        """So long it waits for an answer still."""
+        return self._begun_s + self._patience_s - now_s
+
+    def without_hope(self, now_s: float) -> Lost | None:
+        """What is made of a request that has waited for all its patience behind one that was given up: nobody is asked.
+        Else those that wait would take an attempt each, one after the other."""
+        if self._silence is None or self.left_s(now_s) > 0:
+            return None
+        return Lost(_given_up(self._silence, self._patience_s, maybe_written=False), self._silence)
+
     def answer(self, answer: Answer, now_s: float) -> Sent | NotSent | Lost | SendAgain:
         """What an attempt came to."""
+        found = self._found(answer, now_s)
+        if isinstance(found, Sent | NotSent):
+            self._answered_s = now_s
+        return found
+
+    def _found(self, answer: Answer, now_s: float) -> Sent | NotSent | Lost | SendAgain:
         match answer:
             case Written(runs):
                 self.number += self._records
@@ -119,8 +145,21 @@ class SenderState:
         elsewhere: bool = False,
         at_once: bool = False,
     ) -> SendAgain | Lost:
-        if now_s - self._begun_s >= self._patience_s:
-            return Lost(why)
+        if self.left_s(now_s) <= 0:
+            return Lost(_given_up(why, self._patience_s, maybe_written=self._maybe_written), why)
         self._failures += 1
         pause_s = 0.0 if at_once else min(_PAUSE_S * 2 ** (self._failures - 1), _PAUSE_MAX_S)
         return SendAgain(pause_s, owner, elsewhere)
+
+
+def _given_up(why: ScribenginError, patience_s: float, *, maybe_written: bool) -> ScribenginError:
+    """The same error, of which it is said what the limit was, and what that means for the records."""
+    fate = "nobody knows whether the records are in the log: read its end before you write them again"
+    if not maybe_written:
+        fate = "the records are not in the log"
+    said = f"{why}; given up after {patience_s:g} s (`patience_s` of the client): {fate}"
+    # A copy: others may have been told the same one. Not by its constructor, which may ask for more than the words.
+    error = type(why).__new__(type(why), said)
+    vars(error).update(vars(why))
+    error.__cause__ = why
+    return error

@@ -1,5 +1,5 @@
-"""The launcher of YARN over machines: what is held on one host holds where master, containers and registry are each on
-another one."""
+"""The launchers of YARN and skein over machines: what is held on one host holds where master, containers and registry
+are each on another one."""
 
 from __future__ import annotations
 
@@ -45,4 +45,11 @@ def test_whatever_step_of_a_launch_a_master_dies_at_the_next_one_knows_on_anothe
     machines_yarn: YarnServers, machines_registry: str, tmp_path: Path
 ) -> None:
     held = verdict_of("yarn", "yarn_crashes.py", machines_yarn, machines_registry, tmp_path, attempts=10)
+    assert held == "held"
+
+
+def test_the_launcher_of_skein_keeps_the_launcher_contract_over_machines(
+    machines_yarn: YarnServers, machines_registry: str, tmp_path: Path
+) -> None:
+    held = verdict_of("skein", "skein_conformance.py", machines_yarn, machines_registry, tmp_path, attempts=1)
     assert held == "held"

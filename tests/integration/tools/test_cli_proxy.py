@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import trustme
 
+from scribengin.errors import ProxyUnreachable
 from scribengin.proxy import ProxyServer
+from scribengin.proxy.client.transport import FlightTransport
 from scribengin.proxy.config import CA_VARIABLE, TOKEN_VARIABLE
 from scribengin.proxy.nodes import ProxyNodes
+from scribengin.proxy.wire.bundles import WRITES
+from scribengin.proxy.wire.requests import WRITE
 from scribengin_registry.contract import Registry
 from tests.integration.cli_runner import CommandLine, expect_registry_away
 
@@ -36,6 +42,30 @@ def test_it_writes_for_others_and_hands_its_logs_over_at_its_end(line: CommandLi
         assert (nodes.servers(), nodes.owner("a")) == ([], None)
     line.ok("log", "write", "a", "without one")
     assert line.ok("log", "read", "a").out.splitlines() == ["record 0", "record 1", "without one"]
+
+
+def test_a_record_that_no_proxy_takes_is_waited_for_as_long_as_is_said(
+    line: CommandLine, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = FlightTransport._answers
+
+    def is_deaf_to_records(
+        transport: FlightTransport, address: str, kind: str, body: bytes, timeout_s: float
+    ) -> Iterator[pa.Buffer]:
+        if kind in (WRITE, WRITES):
+            raise ProxyUnreachable("the proxy does not answer")
+        return asked(transport, address, kind, body, timeout_s)
+
+    monkeypatch.setattr(FlightTransport, "_answers", is_deaf_to_records)
+    line.ok("log", "create", "a")
+    with ProxyServer("/logs", registry):
+        done = line("log", "write", "a", "x", "--proxy", "--patience-s", "0.001", "--wait-s", "60")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "written to a before this: 0 records\nscribengin: the proxy does not answer; given up after 0.001 s "
+        "(`patience_s` of the client): nobody knows whether the records are in the log: read its end before you write "
+        "them again\n"
+    )
 
 
 def test_its_file_says_how_it_runs_and_options_go_over_it(line: CommandLine, tmp_path: Path) -> None:

@@ -169,6 +169,17 @@ def test_a_connection_that_is_lost_is_told_to_those_without_an_answer() -> None:
     assert later.found == [b"Wlater"]
 
 
+def test_a_request_whose_turn_does_not_come_is_given_up_and_not_sent() -> None:
+    """Calls before it that no proxy answers take their whole time, one after the other."""
+    place = Place()
+    with pytest.raises(ProxyUnreachable, match=r"has not answered the requests before this one for 0\.01 s"):
+        place.calls.call(b"late", 0.01)
+    other = place.waiting(b"other")
+    place.let(*other)
+    assert other[0].found == [b"Wother"]
+    assert [b"late"] not in [requests for _kind, requests in place.proxy.calls]
+
+
 def test_answers_that_are_too_few_are_told_to_those_without_one() -> None:
     place = Place()
     place.proxy.answers_max = 2

@@ -25,7 +25,10 @@ from scribengin.proxy import ProxiedWriter, ProxyClientConfig
 from scribengin.proxy.client import sending
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.sending import LogSenders
+from scribengin.proxy.client.transport import ProxyTransport
+from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.state.resend import Lost, NotSent, SenderState, Sent
+from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest
 from scribengin.testing.clocks import ManualClock
 from scribengin.testing.log_samples import payload_batch
 from scribengin.testing.waiting import wait_until
@@ -48,7 +51,14 @@ class Proxy:
         self.lost = False
 
     def send(
-        self, state: SenderState, log: str, body: pa.RecordBatch, *, txids: bool, pause: Callable[[float], object]
+        self,
+        state: SenderState,
+        log: str,
+        body: pa.RecordBatch,
+        *,
+        txids: bool,
+        since_s: float,
+        pause: Callable[[float], object],
     ) -> Sent | NotSent | Lost:
         assert log == LOG
         self.came.set()
@@ -78,6 +88,36 @@ class Place:
         """A request of that writer is under way, and stays so until the proxy is opened."""
         writer.write(b"first")
         assert self.proxy.came.wait(60)
+
+
+class DeafTransport(ProxyTransport):
+    """Takes calls, and answers none: each takes all the time that it may."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.limits_s: list[float] = []
+        self.open = threading.Event()
+
+    def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+        assert (address, kind) in [("deaf", ASK), ("deaf", WRITE)]
+        assert self.open.wait(60)
+        self.limits_s.append(timeout_s)
+        self._clock.advance_s(timeout_s)
+        raise ProxyUnreachable("the proxy deaf does not answer")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class OneServer:
+    def servers(self) -> list[ProxyDescriptor]:
+        return [ProxyDescriptor(name="deaf", address="deaf")]
+
+
+def deaf(**config: object) -> tuple[DeafTransport, ProxyDelivery]:
+    clock = ManualClock()
+    transport = DeafTransport(clock)
+    return transport, ProxyDelivery(OneServer(), transport, ProxyClientConfig.parse(config, source="a test"), clock)
 
 
 @pytest.fixture
@@ -316,3 +356,45 @@ def test_a_writer_waits_for_room_of_its_own(place: Place) -> None:
     one.close()
     other.close()
     assert sum(len(request) for request in place.proxy.requests) == 5
+
+
+def test_a_lone_record_that_no_proxy_takes_fails_after_the_patience_of_its_client() -> None:
+    """The last call is cut short: it does not take its thirty seconds on top."""
+    transport, delivery = deaf(patience_s=40)
+    transport.open.set()
+    writer = ProxiedWriter(LogSenders(delivery), delivery, LOG, LogConfig())
+    error = writer.write(b"lone").exception(60)
+    assert isinstance(error, ProxyUnreachable)
+    assert "given up after 40 s (`patience_s` of the client): nobody knows" in str(error)
+    assert transport.limits_s == [30, 10]
+    with pytest.raises(ProxyUnreachable, match="given up"):
+        writer.close()
+
+
+def test_the_last_call_has_five_seconds_if_a_call_has() -> None:
+    transport, delivery = deaf(patience_s=2)
+    transport.open.set()
+    with pytest.raises(ProxyUnreachable):
+        delivery.ask(AskRequest("open", LOG), patience_s=0)
+    assert transport.limits_s == [5]
+    transport, delivery = deaf(patience_s=2, call_timeout_s=1)
+    transport.open.set()
+    with pytest.raises(ProxyUnreachable):
+        delivery.ask(AskRequest("open", LOG))
+    assert transport.limits_s == [1, 1]
+
+
+def test_a_lone_record_does_not_wait_out_the_patience_of_all_before_it() -> None:
+    """Each writer fails with its own request, and they are sent one after the other."""
+    transport, delivery = deaf(patience_s=10, call_timeout_s=5, request_bytes_max=1024)
+    senders = LogSenders(delivery)
+    writers = [ProxiedWriter(senders, delivery, LOG, LogConfig()) for _ in range(20)]
+    futures = [writer.write(bytes(1000)) for writer in writers]
+    transport.open.set()
+    errors = [str(future.exception(60)) for future in futures]
+    assert transport.limits_s == [5, 5]
+    assert errors[0].endswith(
+        "nobody knows whether the records are in the log: read its end before you write them again"
+    )
+    assert all(error.endswith("the records are not in the log") for error in errors[1:])
+    assert [error.count("given up") for error in errors] == [1] * len(writers)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.errors import Fenced, LogNotFound, OverCapacity, ProxyUnreachable, SenderUnknown
+from scribengin.errors import DamagedEntry, Fenced, LogNotFound, OverCapacity, ProxyUnreachable, SenderUnknown
 from scribengin.log import DLSN
 from scribengin.log.format.records import Record
 from scribengin.log.write.results import SlotRange
@@ -153,6 +153,46 @@ def test_patience_ends_and_pauses_grow_up_to_a_second() -> None:
     assert pauses[-1] == 1.0
     assert len(pauses) == 12
     assert isinstance(state.answer(again, 10), Lost)
+
+
+@pytest.mark.parametrize(
+    ("maybe_written", "fate"),
+    [
+        (False, "the records are not in the log"),
+        (True, "nobody knows whether the records are in the log: read its end before you write them again"),
+    ],
+)
+def test_who_is_out_of_patience_is_told_what_the_limit_was_and_what_became_of_the_records(
+    maybe_written: bool, fate: str
+) -> None:
+    state = sender(patience_s=10)
+    state.begin(1, 0)
+    why = ProxyUnreachable("no proxy runs: start one")
+    found = state.answer(TryAgain(why, maybe_written), 10)
+    assert isinstance(found, Lost)
+    assert isinstance(found.error, ProxyUnreachable)
+    assert str(found.error) == f"{why}; given up after 10 s (`patience_s` of the client): {fate}"
+    assert str(why) == "no proxy runs: start one", "others of the same call are told the same error"
+
+
+def test_what_an_error_says_beside_its_words_is_kept() -> None:
+    state = sender(patience_s=10)
+    state.begin(1, 0)
+    found = state.answer(TryAgain(DamagedEntry("torn", position="1-2-3", offset=7)), 10)
+    assert isinstance(found, Lost)
+    assert isinstance(found.error, DamagedEntry)
+    assert (found.error.position, found.error.offset) == ("1-2-3", 7)
+    assert str(found.error).startswith("torn; given up after 10 s")
+
+
+def test_what_waited_behind_others_has_all_its_patience_if_those_were_answered() -> None:
+    state = sender(patience_s=10)
+    state.begin(1, 0)
+    state.answer(Written(RUNS), 50)
+    state.begin(1, 1)
+    assert state.left_s(50) == 10
+    state.answer(TryAgain(ProxyUnreachable("x")), 52)
+    assert state.left_s(53) == 7
 
 
 @given(counts=st.lists(st.integers(1, 5), min_size=1, max_size=8), cuts=st.sets(st.integers(1, 30)))

@@ -4,8 +4,9 @@ Commands that run until they are told to end hear of it here, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,27 +132,36 @@ def _tell_of_open(registry: ProtectedRegistry) -> None:
 
 @contextmanager
 def opened_namespace(
-    hosts: str | None, namespace: str, *, to_write: str | None = None, proxied: bool = False
+    hosts: str | None,
+    namespace: str,
+    *,
+    to_write: str | None = None,
+    proxied: bool = False,
+    patience_s: float | None = None,
 ) -> Iterator[LogNamespace]:
     """The log namespace, in the registry at `hosts` unless it names its own; `proxied`: what writes asks its proxies.
-    By a URI of proxies, what reads asks them, too. Raises NamespaceNotBound and the like, and LogBusy if `to_write` is
-    a log that a dataflow writes. Of a log that is not there it is said which one may have been meant."""
+    By a URI of proxies, what reads asks them, too. `patience_s`: of a client of proxies. Raises NamespaceNotBound and
+    the like, and LogBusy if `to_write` is a log that a dataflow writes. Of a log that is not there it is said which one
+    may have been meant."""
     from scribengin.base.names import PROXIED_SCHEME
     from scribengin.errors import LogNotFound
     from scribengin.log import LogNamespace
     from scribengin_tools.rendering.text import said_if_slow
 
-    kind: type[LogNamespace] = LogNamespace
+    open_it: Callable[..., LogNamespace] = LogNamespace.open
     if proxied or namespace.startswith(PROXIED_SCHEME):
-        from scribengin.proxy import ProxiedNamespace
+        from scribengin.proxy import ProxiedNamespace, ProxyClientConfig
 
         quiet_handshakes()
-        kind = ProxiedNamespace
+        said = {} if patience_s is None else {"patience_s": patience_s}
+        reads = "proxy" if namespace.startswith(PROXIED_SCHEME) else "auto"
+        client = ProxyClientConfig.parse({"reads": reads, **said}, source="the command line")
+        open_it = partial(ProxiedNamespace.open, client=client)
     session = nullcontext(None) if "://" in namespace else connected(hosts)
     with ExitStack() as held:
         registry = held.enter_context(session)
         with said_if_slow(f"waiting for the registry of {namespace}"):
-            opened = held.enter_context(kind.open(namespace, registry=registry))
+            opened = held.enter_context(open_it(namespace, registry=registry))
         if to_write is not None:
             from scribengin.operations.log_owners import refuse_log_of_dataflow
 

@@ -23,7 +23,10 @@ _UNBOUNDED = {"processor": "its own code alone"}
 
 def shown(found: Explanation, config: DataflowConfig) -> RenderableType:
     """What a dataflow would be, for a terminal. Its problems are not part of it."""
-    parts: list[RenderableType] = [facts((("dataflow", found.dataflow), ("transformation", _transformation(config))))]
+    said = [("dataflow", found.dataflow), ("transformation", _transformation(config))]
+    if found.memory_note:
+        said.append(("a worker", f"{found.memory_mb:,} MB, {found.memory_note}"))
+    parts: list[RenderableType] = [facts(said)]
     if found.sources:
         rows = [(name, len(streams), _with_key(name, streams, config)) for name, streams in found.sources.items()]
         parts += [Text(), table(("SOURCE", ">STREAMS", ""), rows)]

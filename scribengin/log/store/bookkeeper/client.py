@@ -157,11 +157,13 @@ class LedgerReader:
         return self.last_by_trying()
 
     def last_by_trying(self) -> int:
-        """As `last`, of a ledger whose entries are never confirmed."""
-        step = 1
+        """As `last`, of a ledger whose entries are never confirmed. What is not there every bookie is asked for, one
+        after the other: where there is one entry more, or none, as at a tail, that is tried once."""
+        step = following = 1
         while self._is_there(self._known + step):
             self._known += step
-            step *= 2
+            step = following
+            following *= 2
         while step > 1:
             step //= 2
             if self._is_there(self._known + step):

@@ -189,8 +189,9 @@ class YarnServers(HadoopDaemons):
             "yarn.nodemanager.remote-app-log-dir": aggregated,
             "yarn.node-labels.fs-store.root-dir": (place / "node-labels").as_uri(),
             "yarn.node-attribute.fs-store.root-dir": (place / "node-attributes").as_uri(),
-            # The configuration directory first: or a master would look for the ResourceManager at 0.0.0.0.
-            "yarn.application.classpath": ",".join(map(str, [self.conf_directory, *application_jars()])),
+            # The configuration directory first: or a master would look for the ResourceManager at 0.0.0.0. It is that
+            # of the container's own machine, as in Hadoop's default. Machines do not see each other's directories.
+            "yarn.application.classpath": ",".join(map(str, ["$HADOOP_CONF_DIR", *application_jars()])),
             **_SETTINGS,
             **self._settings,
         }

@@ -157,6 +157,9 @@ def write(
     through_proxy: Annotated[
         bool, typer.Option("--proxy", help="Have a proxy write them, beside other writers (`scribengin proxy`).")
     ] = False,
+    patience_s: Annotated[
+        float, typer.Option("--patience-s", min=0.001, help="How long records wait for a proxy that takes them.")
+    ] = 60.0,
     registry: RegistryOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
 ) -> None:
@@ -171,7 +174,9 @@ def write(
     batches = labelled(batches_of_lines(lines) if lines else batches_of_stream(sys.stdin.buffer), key, channel)
     written = 0
     with (
-        opened_namespace(registry, namespace, to_write=None if steal else log, proxied=through_proxy) as opened,
+        opened_namespace(
+            registry, namespace, to_write=None if steal else log, proxied=through_proxy, patience_s=patience_s
+        ) as opened,
         opened.open_writer(log, timeout_s=wait_s, steal=steal) as writer,
     ):
         try:

@@ -1,0 +1,90 @@
+"""How much memory a worker gets where nobody has said it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scribengin.connectors import Environment
+from scribengin.dataflow.config import DataflowConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.log import LogNamespace
+from scribengin.log.store.opening import add_store_kind
+from scribengin.operations.submit.explain import explain
+from scribengin.operations.submit.memory import memory_note, planned
+from scribengin.spark.transform.spec import CheckedPlan
+from scribengin.testing.log_samples import bound_namespace
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.segments import MEMORY_STORE, MemoryKind
+
+
+def config_with(**container: int) -> DataflowConfig:
+    said: dict[str, Any] = {
+        "name": "flow",
+        "sources": {"in": {"kind": "log", "logs": "in/*"}},
+        "sinks": {"out": {"kind": "log", "log": "out"}},
+        "sql": "SELECT payload FROM in",
+    }
+    return DataflowConfig.parse({**said, "container": container} if container else said, source="a test")
+
+
+@pytest.mark.parametrize(
+    ("container", "with_jvms", "memory_mb"),
+    [
+        ({}, [], 2048),
+        ({}, ["sources.in"], 2560),
+        ({"cores": 2}, ["sources.in", "sinks.out"], 3072),
+        ({"cores": 2}, [], 2048),
+        ({"memory_mb": 2048}, ["sources.in"], 2048),
+        ({"memory_mb": 1024, "cores": 4}, ["sources.in"], 1024),
+    ],
+)
+def test_processes_with_jvms_get_room_unless_the_user_says_how_much(
+    container: dict[str, int], with_jvms: list[str], memory_mb: int
+) -> None:
+    config = config_with(**container)
+    made = planned(config, with_jvms)
+    assert made.container.memory_mb == memory_mb
+    assert made.container.cores == config.container.cores
+    assert (made is config) == (memory_note(config, with_jvms) == "")
+
+
+def test_it_is_said_why() -> None:
+    assert memory_note(config_with(), ["sources.in", "sinks.out"]) == (
+        "512 of them for the JVMs that sources.in, sinks.out take; container.memory_mb says another number"
+    )
+
+
+def test_what_was_planned_is_not_raised_once_more() -> None:
+    once = planned(config_with(), ["sources.in"])
+    assert planned(once, ["sources.in"]).container.memory_mb == 2560
+    assert (
+        planned(DataflowConfig.parse(once.model_dump(mode="json"), source="x"), ["sinks.out"]).container.memory_mb
+        == 2560
+    )
+
+
+class CostlyKind(MemoryKind):
+    """A disk whose clients have JVMs."""
+
+    jvm_a_process = True
+
+
+def test_explain_asks_the_store_of_each_log() -> None:
+    add_store_kind("costly", CostlyKind())
+    disks = [MemoryDisk("planned-costly"), MemoryDisk("planned-cheap")]
+    with MemoryEnsemble().connect() as registry:
+        bound_namespace(registry, disks[0].name, "in/0", store="costly")
+        LogNamespace.bind("/cheap", disks[1].name, registry=registry, store=MEMORY_STORE)
+        environment = Environment(registry=registry, dataflow="flow", nodes=STREAM_NODES)
+        for namespace, expected in (("/logs", (2560, True)), ("/cheap", (2048, False))):
+            sink = {"kind": "log", "log": "out", "namespace": namespace}
+            source = {"kind": "hdfs", "path": "memory://in"}
+            config = DataflowConfig.parse(
+                {"name": "flow", "sources": {"in": source}, "sinks": {"out": sink}, "sql": "SELECT payload FROM in"},
+                source="a test",
+            )
+            found, _errors = explain(registry, config, environment, lambda _: CheckedPlan({}, {}, ()))
+            assert (found.memory_mb, "sinks.out" in found.memory_note) == expected
