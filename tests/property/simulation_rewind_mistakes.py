@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from scribengin.base.commit_log import CommitLog
+from scribengin.base.model import Position
+from scribengin.connectors.contract import StartAt
 from scribengin.connectors.log.source import LogSource
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import DLSN
+from scribengin.log.retention import truncation
 from scribengin.log.retention.holds import RegisteredReaders
 from scribengin.operations.rewind import Rewind
-from scribengin.testing.simulation.plan import Fault, Plan, RewindTo, Storage, drawn
+from scribengin.testing.simulation.plan import Fault, Plan, PlannedRewind, RewindTo, Storage, drawn
 from scribengin_registry.contract import ANY_VERSION, Create, Delete, Operation, Set
 from tests.property.simulation_log_mistakes import LASTING, Where
 from tests.property.simulation_mistakes import Mistake
@@ -102,6 +105,43 @@ def hold_back_for_no_rewind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RegisteredReaders, "_position", position)
 
 
+def rewind_behind_what_is_there(patch: pytest.MonkeyPatch) -> None:
+    """The end of a log is taken from what its writer has begun, and readers do not see yet."""
+
+    def position_at(self: LogSource, stream: Any, at: StartAt, before: Position | None = None) -> Position:
+        found = real(self, stream, at, before)
+        return found if at.kind != "latest" else {**found, "entry": int(found["entry"]) + 2}
+
+    real = LogSource.position_at
+    patch.setattr(LogSource, "position_at", position_at)
+
+
+def rewind_to_an_end_that_readers_have_passed(patch: pytest.MonkeyPatch) -> None:
+    """The power failed, and readers see less of a log than was read: that is taken for its end."""
+    real = LogSource.position_at
+    patch.setattr(LogSource, "position_at", lambda self, stream, at, _before=None: real(self, stream, at))
+
+
+def remove_files_of_a_purge_that_failed(patch: pytest.MonkeyPatch) -> None:
+    """Who comes to want a segment again, while a purge looks, finds it listed, and its file is gone."""
+
+    last: list[Any] = []
+
+    def droppable(*look: Any) -> Any:
+        found = looked(*look)
+        last[:] = found or last
+        return found
+
+    def drop(*purge: Any) -> Any:
+        last.clear()
+        dropped, state = real(*purge)
+        return dropped or [*last], state
+
+    looked, real = truncation._droppable_now, truncation._drop
+    patch.setattr(truncation, "_droppable_now", droppable)
+    patch.setattr(truncation, "_drop", drop)
+
+
 def _write_as(patch: pytest.MonkeyPatch, change: Callable[[Create | Set], Operation]) -> None:
     real = Rewind._operation
     patch.setattr(Rewind, "_operation", lambda self, move: change(real(self, move)))
@@ -148,12 +188,20 @@ class RewindAim:
     """The seed that caught a mistake last, on what, and the faults that it does harm at."""
 
     def __init__(
-        self, seed: int, *where: tuple[Any, str], storage: Storage = "memory", to: RewindTo = "earlier"
+        self,
+        seed: int,
+        *where: tuple[Any, str],
+        storage: Storage = "memory",
+        to: RewindTo = "earlier",
+        flow: int = 0,
+        ended: bool = False,
     ) -> None:
         self.seed = seed
         self.where: Where = where
         self.storage = storage
         self.to = to
+        self.flow = flow
+        self.ended = ended
 
     def plan(self, seed: int) -> Plan:
         """The plan of a seed, rewound twice, with faults that are likely to meet the mistake."""
@@ -161,8 +209,29 @@ class RewindAim:
         faults = tuple(
             Fault(kind, at, chance.randint(1, 3), 3.5 if kind in LASTING else 0.0) for kind, at in self.where
         )
-        rewinds = tuple((round(chance.uniform(begin_s, begin_s + 3.0), 3), self.to) for begin_s in (3.0, 6.0))
-        return replace(plan, records=30, rewinds=rewinds, faults=(*plan.faults, *faults))
+        begun_s = [round(chance.uniform(begin_s, begin_s + 3.0), 3) for begin_s in (3.0, 6.0)]
+        rewinds = tuple(PlannedRewind(at_s, self.to, self.flow, self.ended) for at_s in begun_s)
+        flows = max(plan.flows, self.flow + 1)
+        return replace(plan, flows=flows, records=30, rewinds=rewinds, faults=(*plan.faults, *faults))
+
+
+A_PURGE_LOSES_TO_A_REWIND = Plan(
+    126,
+    *("logs", 2, 3, 30, 2),
+    rewinds=(PlannedRewind(5.481, "latest", flow=1), PlannedRewind(7.855, "earliest")),
+    faults=(
+        Fault("disk full", "log.control_write:before", 1, 0.657),
+        Fault("cut off", "", 1, 0.859),
+        Fault("power off", "", 23),
+    ),
+)
+
+
+class AimAtAPurge(RewindAim):
+    """What aimed schedules catch once in some thousand: one that does it, and others from there."""
+
+    def plan(self, seed: int) -> Plan:
+        return replace(A_PURGE_LOSES_TO_A_REWIND, seed=seed)
 
 
 REWIND_MISTAKES: dict[Mistake, RewindAim] = {
@@ -181,4 +250,9 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_to_what_is_still_to_come: RewindAim(1, storage="logs", to="anywhere"),
     rewind_the_first_stream: RewindAim(0),
     hold_back_for_no_rewind: RewindAim(4, storage="logs"),
+    rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
+    rewind_to_an_end_that_readers_have_passed: RewindAim(
+        35, ("power off", "log.segment_roll:after"), storage="logs", to="latest", flow=1
+    ),
+    remove_files_of_a_purge_that_failed: AimAtAPurge(126),
 }

@@ -12,11 +12,20 @@ from itertools import islice
 
 import pytest
 
-from scribengin.testing.simulation.plan import FAULTS_END_S, SESSION_TIMEOUT_S, Fault, Plan, Storage, drawn
+from scribengin.testing.simulation.plan import (
+    FAULTS_END_S,
+    SESSION_TIMEOUT_S,
+    Fault,
+    Plan,
+    PlannedRewind,
+    Storage,
+    drawn,
+)
 from scribengin.testing.simulation.shrinking import shrunk
 from scribengin.testing.simulation.world import simulate
 from scribengin_dev.simulate import main, simulated, smallest_failing
 from tests.property import simulation_mistakes as mistakes
+from tests.property.simulation_rewind_mistakes import A_PURGE_LOSES_TO_A_REWIND
 
 SCHEDULES = 2_000
 AT_ONCE = 400
@@ -42,6 +51,28 @@ def test_every_promise_is_kept(_from: int, results: Results) -> None:
 def test_schedules_that_broke_the_simulator_once_keep_every_promise(storage: Storage, seed: int) -> None:
     """The power failed between a name and its sync; who ended in a wait let go of a lock that others had."""
     assert simulate(drawn(seed, storage)).promise is None
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        A_PURGE_LOSES_TO_A_REWIND,
+        Plan(
+            58,
+            *("logs", 2, 1, 30, 3),
+            standbys=0,
+            rewinds=(PlannedRewind(5.022, "earlier", flow=1), PlannedRewind(6.102, "latest", flow=1)),
+            faults=(
+                Fault("power off", "log.segment_roll:after", 6),
+                Fault("lose reply", "log.segment_roll:before", 2),
+                Fault("stall", "ownership.lock:after", 3, 0.297),
+            ),
+        ),
+    ],
+    ids=("a purge that lost to a rewind", "an end before what was read"),
+)
+def test_rewinds_in_chains_that_broke_the_engine_once_keep_every_promise(plan: Plan) -> None:
+    assert simulate(plan).promise is None
 
 
 @pytest.mark.long

@@ -180,6 +180,9 @@ class LogSource(Source):
                 dlsn = found[0].dlsn if found else reader.position
                 if at.kind == "dlsn":
                     self._refuse_to_come(stream.name, dlsn)
+                # After a power failure readers see less than they did, until a writer recovers the log.
+                if at.kind == "latest" and before is not None and before.get("directory") == reader.directory:
+                    dlsn = max(dlsn, _dlsn(stream.name, reader.directory, before))
                 return {**dlsn.to_json(), "directory": reader.directory}
         except (InconsistentLog, PositionTruncated) as error:
             raise ConfigInvalid(f"source '{self._name}': {error}") from None
@@ -238,15 +241,18 @@ class LogStreamReader(SourceStreamReader):
         return {**dlsn.to_json(), "directory": self._reader.directory}
 
     def _dlsn(self, position: Position) -> DLSN:
-        try:
-            if position["directory"] != self._reader.directory:
-                raise PositionTruncated(
-                    f"log '{self._log}' was deleted and created again since it was read; to read the new one from its "
-                    "start, delete the dataflow and submit it again"
-                )
-            return DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"]))
-        except (KeyError, TypeError, ValueError):
-            said = json.dumps(position)[:200]
-            raise DataflowError(
-                f"log '{self._log}': {said} is no position in a log; restore the stream's commit log"
-            ) from None
+        return _dlsn(self._log, self._reader.directory, position)
+
+
+def _dlsn(log: str, directory: str, position: Position) -> DLSN:
+    """Raises PositionTruncated, DataflowError."""
+    try:
+        if position["directory"] != directory:
+            raise PositionTruncated(
+                f"log '{log}' was deleted and created again since it was read; to read the new one from its start, "
+                "delete the dataflow and submit it again"
+            )
+        return DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"]))
+    except (KeyError, TypeError, ValueError):
+        said = json.dumps(position)[:200]
+        raise DataflowError(f"log '{log}': {said} is no position in a log; restore the stream's commit log") from None

@@ -178,15 +178,17 @@ def _drop(
     metadata: LogMetadata, open_catalog: OpenCatalog, clock: Clock, state: LogState
 ) -> tuple[Sequence[SegmentDescriptor], LogState]:
     """Remove segments from the list, as many as one transaction takes: these, and the log's state now."""
-    dropped: Sequence[SegmentDescriptor] = ()
+    dropped: list[SegmentDescriptor] = []
 
     def change(_head: SegmentsHead) -> tuple[SegmentsHead, list[Operation]]:
         nonlocal dropped, state
         state = metadata.state(state)  # if it is not the one whose version is checked, the transaction fails
+        # Of a transaction that failed all are still listed, and a reader that has gone back may want their files.
+        dropped = [segment for segment in dropped if segment.segment < state.head.begin]
         found = _droppable_now(metadata, state, clock)
         if not found:
             return state.head, []
-        dropped = found
+        dropped += found
         with closing(open_catalog()) as catalog:
             return _head_without(found, state.head, catalog), _deletes(metadata, found)
 

@@ -153,7 +153,7 @@ class Machine:
 
         def start_transform(_opened: object, _name: str) -> object:
             world.scheduler.pass_time(world.scheduler.random.uniform(0.05, SPARK_START_MAX_S))
-            return world.transform
+            return world.transform(container.descriptor.dataflow)
 
         host = WorkerHost(
             open_dataflow=world.open_dataflow,

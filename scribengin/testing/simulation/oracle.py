@@ -46,18 +46,29 @@ class SeenRecords:
     def add(self, stream: str, payloads: Sequence[bytes]) -> None:
         """These are visible from now on. Raises Violation."""
         for payload in payloads:
-            source, number = source_of(payload)
-            laps = self._laps_of(source)
-            lap = next((n for n, lap in enumerate(laps) if number in lap and (n, payload) not in self._seen), None)
-            if lap is None:
-                raise Violation("nothing is seen twice", f"{payload.decode()} became visible in {stream} once more")
-            self._seen.add((lap, payload))
-            self.payloads.append(payload)
-            where = ("" if self._of_all_streams else stream, source)
-            last = self._last.get(where, (0, -1))
-            if (lap, number) < last:
-                raise Violation("records keep their order", f"{payload.decode()} became visible after {last[1]}")
-            self._last[where] = (lap, number)
+            self._add(stream, payload, *self._read_at(payload))
+
+    def passed_over(self, source: str, records: Mapping[int, bytes]) -> None:
+        """A rewind goes on behind these records of a source, which were there and need not be seen."""
+
+    def check_between(self) -> None:
+        """At the end: what stands between the dataflows of a chain. Raises Violation."""
+
+    def _read_at(self, payload: bytes) -> tuple[str, int]:
+        return source_of(payload)
+
+    def _add(self, stream: str, payload: bytes, source: str, number: int) -> None:
+        laps = self._laps_of(source)
+        lap = next((n for n, lap in enumerate(laps) if number in lap and (n, payload) not in self._seen), None)
+        if lap is None:
+            raise Violation("nothing is seen twice", f"{payload.decode()} became visible in {stream} once more")
+        self._seen.add((lap, payload))
+        self.payloads.append(payload)
+        where = ("" if self._of_all_streams else stream, source)
+        last = self._last.get(where, (0, -1))
+        if (lap, number) < last:
+            raise Violation("records keep their order", f"{payload.decode()} became visible after {last[1]}")
+        self._last[where] = (lap, number)
 
     def missing(self, acknowledged: Sequence[bytes]) -> list[bytes]:
         """What was acknowledged and is not visible, as often as it has to be."""
@@ -75,8 +86,95 @@ class SeenRecords:
         return self._laps.get(source, _ONE_LAP)
 
 
-_ENDLESS = 2**62
+class SeenAtTheEnd(SeenRecords):
+    """What readers of the end of a chain have seen so far, where a later dataflow is rewound, too.
+
+    Each record says which place of which log between the dataflows it was read at. So both dataflows are judged: of the
+    places, each is read as often as the later one was rewound; and each record of the input stands at as many places as
+    the first one was. Places are known of that were read, or passed over. A record that was lost between is at none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._between: dict[str, dict[int, bytes]] = {}
+        """What stands at each known place of a log: as the first dataflow has written it."""
+        self._places: Counter[bytes] = Counter()
+        """At how many."""
+
+    def add(self, stream: str, payloads: Sequence[bytes]) -> None:
+        super().add(stream, payloads)
+        for payload in payloads:
+            log, place = self._read_at(payload)
+            self._stands_at(log, place, payload.partition(_READ_AT)[0])
+
+    def passed_over(self, source: str, records: Mapping[int, bytes]) -> None:
+        """Raises Violation."""
+        for place, payload in records.items():
+            self._stands_at(source, place, payload)
+
+    def missing(self, acknowledged: Sequence[bytes]) -> list[bytes]:
+        missing = []
+        for log, records in self._between.items():
+            laps = list(enumerate(self._laps_of(log)))
+            for place, payload in records.items():
+                told = told_of_place(payload, log, place)
+                missing += [told for n, lap in laps if place in lap and (n, told) not in self._seen]
+        missing += [p for p in acknowledged for _ in range(self._written(p) - self._places[p])]
+        return missing
+
+    def check_between(self) -> None:
+        """At the end: the first dataflow has kept the order of what it wrote. Raises Violation."""
+        for log, records in self._between.items():
+            last: dict[str, int] = {}
+            again: Counter[str] = Counter()
+            for _, payload in sorted(records.items()):
+                source, number = source_of(payload)
+                again[source] += number <= last.get(source, -1)
+                last[source] = number
+                if again[source] >= len(self._laps_of(source)):
+                    raise Violation("records keep their order", f"{payload.decode()} stands in {log} behind later ones")
+
+    def _read_at(self, payload: bytes) -> tuple[str, int]:
+        log, _, place = payload.partition(_READ_AT)[2].decode().partition(_PLACE)
+        return log, place_number(*map(int, place.split("/")))
+
+    def _stands_at(self, log: str, place: int, payload: bytes) -> None:
+        known = self._between.setdefault(log, {})
+        if place not in known:
+            known[place] = payload
+            self._places[payload] += 1
+        if known[place] != payload:
+            raise Violation("records stay as they are", f"{known[place].decode()} in {log} became {payload.decode()}")
+        if self._places[payload] > self._written(payload):
+            raise Violation("nothing is seen twice", f"{payload.decode()} stands in {log}, and elsewhere")
+
+    def _written(self, payload: bytes) -> int:
+        """How often the first dataflow has to write a record."""
+        source, number = source_of(payload)
+        return sum(number in lap for lap in self._laps_of(source))
+
+
+_ENDLESS = 2**128
 _ONE_LAP = [range(_ENDLESS)]
+_READ_AT = b" of log "
+_PLACE = ", DLSN "
+_PART = 2**32
+
+
+def place_number(segment: int, entry: int, slot: int) -> int:
+    """A place in a log as a number, in the order of places."""
+    return (segment * _PART + entry) * _PART + slot
+
+
+def told_at(payload: bytes, place: str) -> bytes:
+    """A record that also says where it was read: in the words that a log's reader has for that."""
+    return payload + b" of " + place.encode()
+
+
+def told_of_place(payload: bytes, log: str, place: int) -> bytes:
+    """The same, by the number of the place."""
+    segment, entry, slot = place // _PART // _PART, place // _PART % _PART, place % _PART
+    return told_at(payload, f"log {log}, DLSN {segment}/{entry}/{slot}")
 
 
 def payload_of(stream: str, number: int) -> bytes:

@@ -23,7 +23,9 @@ ZOMBIE_S = 3.0
 FAULTS_END_S = 14.0
 """Later than that nothing is disturbed any more."""
 _REWOUND = 0.25
-"""Of so many plans the first dataflow is rewound."""
+"""So many plans have a dataflow rewound."""
+_ENDED = 0.3
+"""Of so many rewinds the dataflow has ended before."""
 
 _LAGS = 0.25
 """In so many plans a server of the registry falls behind."""
@@ -137,6 +139,23 @@ class Fault:
         return f"{self.kind}{lasting} at passing {self.count} of {self.at or 'any stop'}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class PlannedRewind:
+    """When somebody has a dataflow read from another place: where its streams begin, some seconds ago, where they end,
+    or at a position that is drawn."""
+
+    at_s: float
+    to: RewindTo
+    flow: int = 0
+    """Which one, by its place in the chain."""
+    ended: bool = False
+    """Whether it is stopped for that, and started again; else it is paused."""
+
+    def __str__(self) -> str:
+        which = "" if self.flow == 0 else f", dataflow {self.flow + 1}"
+        return f"at {self.at_s:.2f} s: rewind to {self.to}{which}{', once it is stopped' if self.ended else ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One simulation."""
@@ -155,15 +174,23 @@ class Plan:
     standbys: int = 1
     edits: tuple[tuple[float, str], ...] = ()
     """When, and what of the config is changed: `workers=1`, `desired_state=paused`, `rebalance=1`."""
-    rewinds: tuple[tuple[float, RewindTo], ...] = ()
-    """When somebody has the first dataflow read from another place: where its streams begin, some seconds ago, where
-    they end, or at a position that is drawn."""
+    rewinds: tuple[PlannedRewind, ...] = ()
     faults: tuple[Fault, ...] = ()
 
     @property
     def lags(self) -> bool:
         """Whether a server of the registry falls behind."""
         return any(fault.kind == "server lags" for fault in self.faults)
+
+    @property
+    def harms_disks(self) -> bool:
+        """Whether what readers have seen of a log may be hidden from them for a while."""
+        return any(fault.kind in _OF_A_DISK for fault in self.faults)
+
+    @property
+    def rewinds_later(self) -> bool:
+        """Whether a dataflow is rewound that reads what another one writes."""
+        return any(rewind.flow > 0 for rewind in self.rewinds)
 
     def __str__(self) -> str:
         size = f"{self.streams} streams of {self.records} records, {self.workers} workers of {self.executors} executors"
@@ -173,7 +200,7 @@ class Plan:
         if self.storage in _READ_AND_WRITTEN:
             lines.append(f"  {_READ_AND_WRITTEN[self.storage]}")
         lines += [f"  at {at_s:.2f} s: {what}" for at_s, what in self.edits]
-        lines += [f"  at {at_s:.2f} s: rewind to {where}" for at_s, where in self.rewinds]
+        lines += [f"  {rewind}" for rewind in self.rewinds]
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
 
@@ -215,11 +242,14 @@ def _with_lags(plan: Plan, chance: random.Random) -> Plan:
 
 def _with_rewinds(plan: Plan, chance: random.Random) -> Plan:
     """The same, rewound once or twice, with a fault where that may be disturbed."""
-    rewinds = tuple(
-        sorted((round(chance.uniform(3.0, 10.0), 3), chance.choice(_REWINDS)) for _ in range(chance.choice((1, 1, 2))))
-    )
+    rewinds = tuple(sorted(_rewind(chance, plan.flows) for _ in range(chance.choice((1, 1, 2)))))
     at_one = _drawn_fault(chance, chance.choice(_KINDS_OF[plan.storage]), _OF_A_REWIND, 2)
     return replace(plan, rewinds=rewinds, faults=(*plan.faults, *chance.choice(((), (at_one,)))))
+
+
+def _rewind(chance: random.Random, flows: int) -> PlannedRewind:
+    at_s, to = round(chance.uniform(3.0, 10.0), 3), chance.choice(_REWINDS)
+    return PlannedRewind(at_s, to, chance.randrange(flows), chance.random() < _ENDED)
 
 
 def _edit(chance: random.Random) -> tuple[float, str]:

@@ -1,8 +1,9 @@
-"""Somebody who rewinds the first dataflow of a simulation: a process like others, which dies and stalls as they do.
+"""Somebody who rewinds a dataflow of a simulation: a process like others, which dies and stalls as they do.
 
-It pauses the dataflow, moves its streams once nobody owns them, and lets it run again. Now and then somebody else does
-that too early, so that owners come while it is at it. The simulation is told of every move at the moment that it is
-made: how much was read until then, and from where on it is read again. Then each record has to come out once more.
+It pauses the dataflow or stops it, moves its streams once nobody owns them, and lets it run again. Now and then
+somebody else does that too early, so that owners come while it is at it. The simulation is told of every move at the
+moment that it is made: how much was read until then, and from where on it is read again. Then each record has to come
+out once more.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from scribengin.base.model import Position
 from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
+from scribengin.dataflow.registry.descriptors import FINAL_STATES
 from scribengin.dataflow.registry.view import DataflowView
-from scribengin.errors import ScribenginError
+from scribengin.errors import DataflowBusy, ScribenginError
 from scribengin.launcher.contract import ContainerExit, ContainerRequest
+from scribengin.operations.lifecycle import masters
 from scribengin.operations.rewind import Rewind, Rewound
 from scribengin.testing.simulation import oracle
-from scribengin.testing.simulation.plan import RewindTo
+from scribengin.testing.simulation.plan import PlannedRewind
 from scribengin.testing.simulation.streams.contract import FLOWS
 from scribengin_registry.errors import VersionConflict
 
@@ -55,13 +58,16 @@ class Rewinding:
         """Which records come next, by the commit log's path and the position: of those that a rewind has looked at."""
         self._looked: list[set[str]] = []
         """What each of them was to move, and to move back."""
+        self._planned: dict[str, PlannedRewind] = {}
+        """By the name of who is to do it."""
         self._count = 0
 
-    def start(self, hosts: str, to: RewindTo) -> None:
+    def start(self, hosts: str, rewind: PlannedRewind) -> None:
         """Launch one who rewinds."""
         self._count += 1
         name = f"rewinder-{self._count}"
-        self._world.machine.start(ContainerRequest(hosts, PEOPLE, name, [PROGRAM, to], memory_mb=1))
+        self._planned[name] = rewind
+        self._world.machine.start(ContainerRequest(hosts, PEOPLE, name, [PROGRAM], memory_mb=1))
 
     def end(self) -> None:
         """Those that are still at it are told to leave it."""
@@ -76,19 +82,24 @@ class Rewinding:
 
     def be_one(self, container: Container, session: SimulatedSession) -> None:
         """What the process of one does. Raises ScribenginError, for it to end by."""
-        view, to = DataflowView(session, FLOWS[0]), container.request.argv[1]
-        self._edit(view, "desired_state", "paused")
-        if self._world.scheduler.random.random() < _TOO_EARLY:
-            early_s = self._world.scheduler.random.uniform(0.0, 2.0)
-            self._world.later(early_s, "editor", partial(self._world.edit, "desired_state", "running"))
+        rewind, world = self._planned[container.descriptor.name], self._world
+        view = DataflowView(session, FLOWS[rewind.flow])
+        self._edit(view, "desired_state", "stopped" if rewind.ended else "paused")
+        if world.scheduler.random.random() < _TOO_EARLY:
+            early_s = world.scheduler.random.uniform(0.0, 2.0)
+            world.later(early_s, "editor", partial(world.run_again, rewind.flow))
         for _ in range(TRIES):
-            self._world.scheduler.pass_time(_AGAIN_S)
+            world.scheduler.pass_time(_AGAIN_S)
             try:
-                self._rewind(view, self._place(to))  # type: ignore[arg-type]  # as the plan has it
+                if rewind.ended:
+                    _refuse_unless_ended(view)
+                self._rewind(view, self._place(rewind))
                 break
             except ScribenginError as error:
-                self._world.tell(f"does not rewind: {error}")
+                world.tell(f"does not rewind: {error}")
         self._edit(view, "desired_state", "running")
+        if rewind.ended:
+            world.start_again(view)
 
     def moved(self, moves: Sequence[Move]) -> None:
         """Positions were set without a round, in one transaction. Raises Violation."""
@@ -98,6 +109,7 @@ class Rewinding:
             for source in sorted({*read, *first}):
                 self._world.tell(f"{source} is read again from {first.get(source, 0)}, of {read.get(source, 0)}")
                 self._world.seen.rewound(source, read.get(source, 0), first.get(source, 0))
+                self._world.streams.passed_over(source, before, after)
 
     def _rewind(self, view: DataflowView, at: StartAt) -> None:
         world = self._world
@@ -121,12 +133,13 @@ class Rewinding:
         self._looked += [there, back]
         return {path for path, _, _ in moves}
 
-    def _place(self, to: RewindTo) -> StartAt:
+    def _place(self, rewind: PlannedRewind) -> StartAt:
+        to, chance = rewind.to, self._world.scheduler.random
         if to == "anywhere":
-            return self._world.streams.some_place(self._world.scheduler.random) or StartAt("earliest")
+            return self._world.streams.some_place(chance, rewind.flow) or StartAt("earliest")
         if to != "earlier" or not self._world.streams.knows_times:
             return StartAt("latest" if to == "latest" and self._world.streams.knows_times else "earliest")
-        back_s = self._world.scheduler.random.uniform(0.0, _EARLIER_S)
+        back_s = chance.uniform(0.0, _EARLIER_S)
         return StartAt("time", self._world.now_ms() - round(back_s * 1000))
 
     def _edit(self, view: DataflowView, key: str, value: str) -> None:
@@ -147,6 +160,13 @@ def edit(view: DataflowView, key: str, value: str) -> None:
         with suppress(VersionConflict):
             view.set_config(DataflowConfig.parse(changed, source="an edit"), found.version)
             return
+
+
+def _refuse_unless_ended(view: DataflowView) -> None:
+    """As the command does. Raises DataflowBusy."""
+    state = view.status().state
+    if state not in FINAL_STATES or masters(view):
+        raise DataflowBusy(f"dataflow '{view.dataflow}' is {state}, and {masters(view)} masters of it are there")
 
 
 def _commit_logs(view: DataflowView) -> set[str]:

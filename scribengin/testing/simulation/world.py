@@ -19,7 +19,7 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.base.failpoints import set_hook
 from scribengin.base.model import Position
 from scribengin.connectors import Environment
-from scribengin.connectors.contract import PAYLOAD, RecordSplit
+from scribengin.connectors.contract import PAYLOAD, ReadSplit
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.containers import master_request
 from scribengin.dataflow.opened import OpenedDataflow
@@ -28,6 +28,7 @@ from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView, new_master_name
 from scribengin.errors import ScribenginError
 from scribengin.launcher.contract import ContainerExit
+from scribengin.operations.lifecycle import masters
 from scribengin.testing.memory.registry import Loss
 from scribengin.testing.simulation import oracle
 from scribengin.testing.simulation.machine import Container, Machine
@@ -35,6 +36,7 @@ from scribengin.testing.simulation.plan import FAULTS_END_S, SESSION_TIMEOUT_S, 
 from scribengin.testing.simulation.registry import SimulatedEnsemble, SimulatedSession
 from scribengin.testing.simulation.rewinding import Rewinding, edit
 from scribengin.testing.simulation.scheduler import Scheduler, SimulatedProcess, SimulationStuck
+from scribengin.testing.simulation.streams.connectors import batch_of
 from scribengin.testing.simulation.streams.contract import FLOWS, SimulatedStreams
 from scribengin.testing.simulation.streams.files import FilesInMemory, FileStreams
 from scribengin.testing.simulation.streams.logs import LogStreams
@@ -70,9 +72,23 @@ class SimulatedClock:
 class PassOn:
     """The transformation: every record as it is."""
 
-    def run(self, inputs: Mapping[str, Sequence[RecordSplit]]) -> dict[str, list[pa.RecordBatch]]:
+    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
         """Spark is a plain function."""
         return {"out": [batch.select([PAYLOAD]) for split in inputs["in"] for batch in split.read()]}
+
+
+class TellWhere:
+    """The transformation of a later dataflow that is rewound: every record, and where it was read."""
+
+    def run(self, inputs: Mapping[str, Sequence[ReadSplit]]) -> dict[str, list[pa.RecordBatch]]:
+        """Spark is a plain function."""
+        return {"out": [self._told(split) for split in inputs["in"]]}
+
+    def _told(self, split: ReadSplit) -> pa.RecordBatch:
+        rows = pa.Table.from_batches(split.read())
+        payloads = rows.column(PAYLOAD).to_pylist()
+        places = split.places(range(len(payloads)), rows)
+        return batch_of([oracle.told_at(*told) for told in zip(payloads, places, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +172,14 @@ class World:
         self.ensemble.observers.append(self._changed)
         self.session_timeout_s = SESSION_TIMEOUT_S
         self.home = Path("/simulated")
-        self.transform = PassOn()
         self.processes: list[SimulatedProcess] = []
         self.lines: list[Line] = []
         self.errors: list[BaseException] = []
-        self.seen = oracle.SeenRecords(of_all_streams=plan.storage in ("memory", "logs"))
+        self.seen = (
+            oracle.SeenAtTheEnd()
+            if plan.rewinds_later
+            else oracle.SeenRecords(of_all_streams=plan.storage in ("memory", "logs"))
+        )
         self.machine = Machine(self)
         self.rewinding = Rewinding(self)
         self._views: list[DataflowView] = []
@@ -204,8 +223,8 @@ class World:
         views = self._views = [self._submit(session, flow) for flow in range(self.plan.flows)]
         for at_s, change in self.plan.edits:
             self.later(at_s, "editor", partial(self.edit, *change.split("=")))
-        for at_s, to in self.plan.rewinds:
-            self.later(at_s, "operator", partial(self.rewinding.start, session.hosts, to))
+        for rewind in self.plan.rewinds:
+            self.later(rewind.at_s, "operator", partial(self.rewinding.start, session.hosts, rewind))
         self.scheduler.pass_time(FAULTS_END_S)
         self.rewinding.end()
         self.tell("nothing is disturbed any more")
@@ -250,15 +269,23 @@ class World:
         alone_since_s: float | None = None
         while True:
             self.scheduler.pass_time(LOOK_S)
-            if self.machine.has_master(view.dataflow) or self._has_ended(view):
+            if self.machine.has_master(view.dataflow) or not self._is_wanted(view):
                 alone_since_s = None
             elif alone_since_s is None:
                 alone_since_s = self.scheduler.now_s
             elif self.scheduler.now_s - alone_since_s > REVIVED_AFTER_S:
-                name = new_master_name(view)
-                self.tell(f"there is no master: {name} is launched")
-                config = view.config_in_force().value
-                self.machine.start(master_request(config, name, view.registry.hosts, self.home, self.plan.standbys))
+                self.tell("there is no master")
+                self._launch_master(view)
+
+    def _launch_master(self, view: DataflowView) -> None:
+        name = new_master_name(view)
+        self.tell(f"{name} is launched")
+        config = view.config_in_force().value
+        self.machine.start(master_request(config, name, view.registry.hosts, self.home, self.plan.standbys))
+
+    def _is_wanted(self, view: DataflowView) -> bool:
+        """Whether it is to run, or to be paused. One that has ended may be told so."""
+        return not self._has_ended(view) or view.config_to_edit().value.desired_state != "stopped"
 
     def _is_owned(self, view: DataflowView) -> bool:
         streams = [stream for task in view.tasks().values() for stream in task.sources]
@@ -271,6 +298,18 @@ class World:
         if status.state == "failed":
             raise oracle.Violation("it ends as it was told", f"it is {status.state}: {status.error}")
         return status.state in ("stopped", "finished", "deleting")
+
+    def run_again(self, flow: int) -> None:
+        """Somebody lets a dataflow run that was paused or stopped, unless nothing is disturbed any more."""
+        if self.scheduler.now_s < FAULTS_END_S:
+            view = self._views[flow]
+            self._edit(view, "desired_state", "running")
+            self.start_again(view)
+
+    def start_again(self, view: DataflowView) -> None:
+        """Launch a master for a dataflow that has ended and has none, as who starts it does."""
+        if self._has_ended(view) and not masters(view):
+            self._launch_master(view)
 
     def edit(self, key: str, value: str) -> None:
         """Somebody edits the first dataflow's config, unless nothing is disturbed any more."""
@@ -312,6 +351,10 @@ class World:
     def open_dataflow(self, config: DataflowConfig, environment: Environment) -> OpenedDataflow:
         """The config's sources and sinks, as the simulation has them."""
         return self.streams.open_dataflow(config, environment)
+
+    def transform(self, dataflow: str) -> PassOn | TellWhere:
+        """What a dataflow makes of its records."""
+        return TellWhere() if self.plan.rewinds_later and dataflow == FLOWS[-1] else PassOn()
 
     def process(self, name: str) -> SimulatedProcess:
         """A new process."""

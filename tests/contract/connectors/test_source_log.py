@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scribengin.base.clock import SYSTEM_CLOCK
-from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamDescriptor
+from scribengin.connectors.contract import PlannedRange, RoundLimits, SourceStreamDescriptor, StartAt
 from scribengin.connectors.log.source import LogSource, LogSourceConfig
 from scribengin.errors import (
     ConfigInvalid,
@@ -195,3 +195,17 @@ def test_a_log_that_was_deleted_is_an_error(registry: Registry, namespace: LogNa
         opened.open_reader(stream)
     with pytest.raises(LogNotFound):
         payloads(reader.plan(start, ALL))
+
+
+def test_the_end_is_never_before_what_was_read_of_the_log(registry: Registry, namespace: LogNamespace) -> None:
+    """After a power failure readers see less of a log than they did, until a writer recovers it."""
+    fill(namespace, "in/0", "1", "2")
+    opened = source(registry, "in/0")
+    (stream,) = opened.streams()
+    end = opened.position_at(stream, StartAt("latest"))
+    beyond = {**end, "entry": int(end["entry"]) + 2}
+    assert opened.position_at(stream, StartAt("latest"), beyond) == beyond
+    before = {**end, "entry": 0}
+    assert opened.position_at(stream, StartAt("latest"), before) == end
+    of_another_log = {**beyond, "directory": "deleted since"}
+    assert opened.position_at(stream, StartAt("latest"), of_another_log) == end

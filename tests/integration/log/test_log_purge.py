@@ -281,6 +281,15 @@ def test_retention_keeps_what_a_registered_reader_has_not_read(aging: LogNamespa
     assert payloads_read(aging, LOG) == payloads[4:]
 
 
+def test_files_that_a_reader_comes_to_want_while_a_purge_looks_stay(aging: LogNamespace, clock: ManualClock) -> None:
+    aging.create("words", LogConfig(retention_hours=1))
+    payloads = fill_hourly(aging, clock, "words", 3)
+    with at_failpoint("log.metadata:before", lambda _: aging.register_reader("words", "late")):
+        assert aging.purge("words").segments == 0
+    assert segment_files(aging, "words") == [1, 2, 3]
+    assert payloads_read(aging, "words") == payloads
+
+
 def test_a_writer_purges_after_every_roll(aging: LogNamespace, clock: ManualClock) -> None:
     aging.create(LOG, LogConfig(segment_bytes_max=4096, retention_hours=1))
     with aging.open_writer(LOG) as writer:

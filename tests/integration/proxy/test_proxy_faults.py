@@ -124,7 +124,8 @@ def test_a_request_for_a_log_of_another_proxy_is_sent_there(place: ProxiedPlace)
             beside_only.open_writer(LOG, timeout_s=0)
         second.write(b"B0").result(120)
         assert beside.service.logs == []
-    assert sorted(payloads_read(namespace, LOG)) == [b"A0", b"B0"]
+    found = sorted(payloads_read(namespace, LOG))
+    expect_output(found == [b"A0", b"B0"], f"{found}")
 
 
 def test_a_proxy_that_ends_hands_its_logs_over(place: ProxiedPlace) -> None:
@@ -220,5 +221,5 @@ def test_many_batches_of_one_client_stay_in_order_through_a_hand_over(place: Pro
         one.close()
         places = [future.result(120) for future in futures]
     firsts = [place.first for place in places]
-    assert firsts == sorted(firsts)
+    expect_output(firsts == sorted(firsts), f"{firsts}")
     expect_each_once(namespace, b"A", count=200)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from scribengin.connectors.kafka.client.client import Troubles, engine_error
+from scribengin.connectors.kafka.client.client import Troubles, engine_error, made_by
 from scribengin.connectors.kafka.client.connection import KafkaConnectionConfig, connection_key, settings
 from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig, time_ms
 from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of
-from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, SystemUnreachable
+from scribengin.connectors.kafka.source.reading import KafkaSplit, PartitionConsumer, Reading
+from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, RangeGone, SystemUnreachable
 
 WHAT = "source 'in', partition t/0"
 
@@ -114,3 +117,44 @@ def test_a_batch_that_the_client_does_not_decompress_is_told_with_the_setting_th
     assert type(error) is DataflowError
     assert "Kafka at h:1, reading t/0" in str(error)
     assert "receive.message.max.bytes" in str(error)
+
+
+class LateClient:
+    """A consumer to which something comes that is about what it read before."""
+
+    def __init__(self, *late: Message) -> None:
+        self._queue = list(late)
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        for each in partitions:
+            self._queue.append(Message(topic=each.topic, partition=each.partition, offset=each.offset, value=b"1"))
+
+    def poll(self, _timeout_s: float) -> Message | None:
+        return self._queue.pop(0) if self._queue else None
+
+    def consume(self, count: int, _timeout_s: float) -> list[Message]:
+        taken, self._queue = self._queue[:count], self._queue[count:]
+        return taken
+
+
+def told(topic: str, code: int, offset: int = 500) -> Message:
+    return Message(topic=topic, partition=0, offset=offset, error=KafkaError(code))
+
+
+def read_with(client: Any, *, records: int = 1) -> list[bytes | None]:
+    split = KafkaSplit(Reading(connection(), "read_committed", "keep"), "t", "id", 0, 0, records, records, 1)
+    with made_by("a:1,b:2", lambda _kind, _conf: client):
+        consumer = PartitionConsumer(split)
+        consumer.seek(split)
+        return [message.value() for messages in consumer.read(split.end) for message in messages]
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF], ids=("gone", "its end"))
+def test_what_comes_late_about_another_partition_says_nothing_of_this_one(code: int) -> None:
+    assert read_with(LateClient(told("read before", code))) == [b"1"]
+    assert read_with(LateClient(told("read before", code), told("read before", code)), records=1) == [b"1"]
+
+
+def test_what_is_gone_of_this_partition_is_told() -> None:
+    with pytest.raises(RangeGone, match="t/0: the records from offset 0 on are gone"):
+        read_with(LateClient(told("t", KafkaError._AUTO_OFFSET_RESET)))

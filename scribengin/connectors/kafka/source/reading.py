@@ -179,6 +179,8 @@ class PartitionConsumer:
 
     def _take(self, message: Message) -> None:
         error = message.error()
+        if error is not None and not self._is_here(message):
+            return  # of what was read before: it came while nobody read, and is not taken back with the assignment
         if error is None:
             self._held.append(message)
             self._passed = message.offset() + 1
@@ -188,6 +190,11 @@ class PartitionConsumer:
             raise RangeGone(f"{self._name}: the records from offset {self._passed} on are gone since they were planned")
         elif not isinstance(known := engine_error(error, self._bootstrap, f"reading {self._name}"), SystemUnreachable):
             raise known
+
+    def _is_here(self, message: Message) -> bool:
+        """Whether it is about the partition that is read, or about the whole client."""
+        place = message.topic(), message.partition()
+        return place[0] is None or self.of is None or place == (self.of[0], self.of[2])
 
     def _nothing_came(self, end: int) -> Exception:
         trouble = self._troubles.take()

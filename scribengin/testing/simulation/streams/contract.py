@@ -59,10 +59,18 @@ class SimulatedStreams(ABC):
     @abstractmethod
     def numbers_at(self, path: str, position: Position | None) -> dict[str, int]:
         """What is read next at a position (None: at the beginning) of an input stream, by the path of its commit log:
-        the number of a record, of everything that its records say that they are from."""
+        the number of a record, of everything that its records say that they are from. Of what a later dataflow reads,
+        the place (`oracle.place_number`)."""
 
-    def some_place(self, chance: Random) -> StartAt | None:
-        """A position that somebody names, for all input streams; None: none can be named. It need not be in all."""
+    def passed_over(  # noqa: B027  it is about chains
+        self, source: str, before: Position | None, after: Position | None
+    ) -> None:
+        """A stream was just rewound: of one that a later dataflow reads, the oracle is told what is not read by that.
+        Raises Violation."""
+
+    def some_place(self, chance: Random, flow: int) -> StartAt | None:
+        """A position that somebody names, for all streams that a dataflow reads; None: none can be named. It need not
+        be in all."""
         return StartAt("offset", chance.randrange(self.world.plan.records + 1))
 
     @property

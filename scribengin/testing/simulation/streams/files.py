@@ -101,7 +101,7 @@ class FileStreams(SinkStreams):
             read[seen[3]] = max(seen[0], read.get(seen[3], 0))
         return {file.name: bisect_right(file.ends, read.get(file.identity, 0)) for file in ours}
 
-    def some_place(self, chance: Random) -> StartAt | None:
+    def some_place(self, chance: Random, flow: int) -> StartAt | None:
         return None
 
     @property

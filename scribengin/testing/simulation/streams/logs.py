@@ -66,6 +66,8 @@ class LogStreams(SimulatedStreams):
         self._seen: dict[str, list[bytes]] = {}
         self._logs: LogNamespace | None = None
         self._tidies = True
+        self._hidden: set[str] = set()
+        """Logs that had more, as a rewind has seen, before the power failed."""
 
     @property
     def logs(self) -> LogNamespace:
@@ -102,12 +104,41 @@ class LogStreams(SimulatedStreams):
 
     def numbers_at(self, path: str, position: Position | None) -> dict[str, int]:
         logs = [log for log in self._inputs if f"/{node_name(log)}/" in path]
-        return {log: 0 if position is None else self._number_at(log, position) for log in logs}
+        later = [log for log in self._read_by(1) if f"/{node_name(log)}/" in path]
+        return {
+            **{log: 0 if position is None else self._number_at(log, position) for log in logs},
+            **{log: 0 if position is None else _place(_dlsn(position)) for log in later},
+        }
+
+    def passed_over(self, source: str, before: Position | None, after: Position | None) -> None:
+        begin = None if before is None else _dlsn(before)
+        if source not in self._inputs and after is not None and (begin is None or begin < _dlsn(after)):
+            self._pass_over(source, begin, _dlsn(after))
+
+    def _pass_over(self, log: str, begin: DLSN | None, end: DLSN) -> None:
+        """Tell of what stands there, as readers see it: at once, and nobody has purged it."""
+        with self.world.scheduler.at_once(), self.logs.open_reader(log, begin) as reader:
+            records = [record for record in reader.read(1_000_000) if record.dlsn < end]
+            there = reader.position
+        if there >= end:
+            self.world.seen.passed_over(log, {_place(record.dlsn): record.payload for record in records})
+            self._hidden.discard(log)
+            return
+        if not self.world.plan.harms_disks:
+            raise oracle.Violation("a rewind passes over what is there", f"{log}: to {end}, and it ends at {there}")
+        self._hidden.add(log)  # until a writer recovers it
+        self.world.later(_AGAIN_S, "readers", partial(self._pass_over, log, begin, end))
+
+    def _read_by(self, flow: int) -> list[str]:
+        if flow >= self.world.plan.flows:
+            return []
+        with self.world.scheduler.at_once():
+            return self.logs.matching(f"{_STAGES[flow]}/*")
 
     def _number_at(self, log: str, position: Position) -> int:
         """Records have the numbers that the log counts them by. The disk tells, and not the log's readers: after a
         power failure these see less than they did, until a writer recovers what was durable."""
-        dlsn, number = DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"])), 0
+        dlsn, number = _dlsn(position), 0
         with self.world.scheduler.at_once():
             segments = self.logs.segments(log)
             for segment in segments:
@@ -121,9 +152,10 @@ class LogStreams(SimulatedStreams):
                 number = max(number, segment.start_sequence)
             return number if segments else self.logs.info(log).head.next_sequence  # all before it was truncated
 
-    def some_place(self, chance: Random) -> StartAt | None:
+    def some_place(self, chance: Random, flow: int) -> StartAt | None:
+        logs = self._inputs if flow == 0 else self._read_by(flow)
         with self.world.scheduler.at_once():
-            segments = self.logs.segments(chance.choice(self._inputs))
+            segments = self.logs.segments(chance.choice(logs))
             places = [
                 DLSN(segment.segment, place.header.entry, slot)
                 for segment in segments
@@ -230,12 +262,15 @@ class LogStreams(SimulatedStreams):
     def _tidy(self) -> None:
         """Truncate what dataflows have read, as far as the logs' registered readers allow it."""
         while self._tidies:
-            for log in [log for log in self.logs.names() if not log.startswith(f"{self._last}/")]:
+            for log in [log for log in self.logs.names() if not self._is_kept(log)]:
                 with suppress(OSError, ReaderBehind, InconsistentLog):  # the power may have failed between two looks
                     self._truncate(log)
                 with suppress(OSError):
                     self.logs.purge(log)
             self.world.scheduler.pass_time(self.world.scheduler.random.uniform(0.5, 2.0) * _TIDIED_EVERY_S)
+
+    def _is_kept(self, log: str) -> bool:
+        return log.startswith(f"{self._last}/") or log in self._hidden
 
     def _truncate(self, log: str) -> None:
         try:
@@ -266,6 +301,7 @@ class LogStreams(SimulatedStreams):
         self.world.scheduler.pass_time(2 * _TIDIED_EVERY_S)  # what it has begun comes to its end
         names = self.logs.names()
         oracle.check_nothing_staged({log: self._unfinished(log) for log in names if log not in self._inputs})
+        self.world.seen.check_between()
         for log, seen in self._seen.items():
             oracle.check_still_there(log, seen, self._whole(log))
         for log in names:
@@ -291,3 +327,11 @@ class LogStreams(SimulatedStreams):
         named = {segment.file for segment in self.logs.segments(log)}
         store, directory = MemorySegmentStore(self.disk), self.logs.info(log).log.directory
         return [str(name) for name in store.names(directory) if name not in named and store.open(name).size()]
+
+
+def _dlsn(position: Position) -> DLSN:
+    return DLSN(int(position["segment"]), int(position["entry"]), int(position["slot"]))
+
+
+def _place(dlsn: DLSN) -> int:
+    return oracle.place_number(dlsn.segment, dlsn.entry, dlsn.slot)
