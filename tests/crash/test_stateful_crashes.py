@@ -234,10 +234,9 @@ class Case:
         """Take each task over, run rounds until there are none left, and give it back."""
         assert self.config.state is not None
         partitions = self.config.state.partitions or 1
+        by_clock = self.places.by_clock
+        transform = CountingTransform(self.hdfs, by_clock=by_clock, partitions=partitions, ahead_ms=ahead_ms)
         with self.open() as resources:
-            transform = CountingTransform(
-                self.hdfs, by_clock=self.places.by_clock, partitions=partitions, ahead_ms=ahead_ms
-            )
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
                     runner.take_over()
