@@ -233,9 +233,8 @@ class Case:
     def own_to_the_end(self, generation: int, ahead_ms: int = 0) -> None:
         """Take each task over, run rounds until there are none left, and give it back."""
         assert self.config.state is not None
-        partitions = self.config.state.partitions or 1
-        by_clock = self.places.by_clock
-        transform = CountingTransform(self.hdfs, by_clock=by_clock, partitions=partitions, ahead_ms=ahead_ms)
+        parts, by_clock = self.config.state.partitions or 1, self.places.by_clock
+        transform = CountingTransform(self.hdfs, by_clock=by_clock, partitions=parts, ahead_ms=ahead_ms)
         with self.open() as resources:
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):
