@@ -61,7 +61,7 @@ from scribengin_registry.errors import (
 )
 from scribengin_registry.references import resolved
 from scribengin_registry.threads import background
-from scribengin_registry.zookeeper.attempts import ImpatientHandler, listed_servers
+from scribengin_registry.zookeeper.attempts import ImpatientHandler, limit_greetings
 from scribengin_registry.zookeeper.auth import SessionAuth, is_open, parse_auth
 from scribengin_registry.zookeeper.errors import BROKEN, BYSTANDER, translated
 
@@ -92,7 +92,7 @@ def connect(
     client = _client(hosts, servers, session_timeout_s, identity)
     registry = ZooKeeperRegistry(client, hosts, session_timeout_s=session_timeout_s)
     if not Deadline(connect_timeout_s).wait(client.start_async().wait):
-        # kazoo's thread may hang in connect() for as long as a session: whoever waits for an answer need not.
+        # kazoo's thread may hang in connect() for a while: whoever waits for an answer need not.
         background("registry-give-up", registry.close).start()
         raise RegistryUnreachable(
             f"no ZooKeeper server answered at {servers} within {connect_timeout_s:g} s: check the address and that the "
@@ -112,8 +112,8 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAut
     handler = ImpatientHandler(session_timeout_s)
     retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_DELAY_MAX_S, sleep_func=handler.sleep_func)
     try:
-        return KazooClient(
-            hosts=listed_servers(servers),
+        client = KazooClient(
+            hosts=servers,
             timeout=session_timeout_s,
             handler=handler,
             default_acl=auth.acl,
@@ -122,6 +122,8 @@ def _client(hosts: str, servers: str, session_timeout_s: float, auth: SessionAut
             connection_retry=retry,
             logger=_LOG,
         )
+        limit_greetings(client, session_timeout_s)
+        return client
     except ValueError as error:
         raise _no_registry(hosts, str(error)) from error
 
