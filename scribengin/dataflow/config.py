@@ -135,7 +135,7 @@ class LateConfig(Config):
 
     sink: str
     """Which of the sinks takes late records. With `format: raw` it gets each as it was read, and with `json` its
-    columns, beside `late_source` and `late_watermark`."""
+    columns, beside `late_source` and `late_watermark`. Key, channel and headers go along, and nothing else."""
 
 
 class StateConfig(Config):
@@ -255,6 +255,37 @@ class DataflowConfig(Config):
         return value
 
     @model_validator(mode="after")
+    def _sinks_of_roles(self) -> DataflowConfig:
+        """First of all: what is said of the transformation's sinks rests on which those are."""
+        late = None if self.state is None else self.state.late
+        if self.errors.sink is not None:
+            self._refuse_for_role(self.errors.sink, "errors.sink", "bad records")
+        if late is not None:
+            self._refuse_for_role(late.sink, "state.late.sink", "late records")
+            if late.sink == self.errors.sink:
+                raise ValueError(
+                    f"state.late.sink '{late.sink}' takes the bad records (errors.sink): name another sink"
+                )
+        if not self.outputs:
+            taken = ", ".join(f"'{name}' takes the {self.role_of(name)}" for name in self.sinks)
+            raise ValueError(f"sinks: {taken}: add one that the transformation writes")
+        return self
+
+    def _refuse_for_role(self, name: str, setting: str, records: str) -> None:
+        """What a sink cannot be that `setting` names. What it gets is not the transformation's, and has no keys."""
+        if name not in self.sinks:
+            raise ValueError(f"{setting} '{name}' is none of the sinks ({', '.join(self.sinks)})")
+        if getattr(self.sinks[name], "partition", None) is not None:
+            raise ValueError(
+                f"{setting} '{name}' has a partition, and {records} are not made for one: leave `partition` out"
+            )
+        if self.sinks[name].division is not None:
+            raise ValueError(
+                f"{setting} '{name}' is divided into streams, and {records} go where their task is: leave `streams` "
+                "and `partition_by` out"
+            )
+
+    @model_validator(mode="after")
     def _one_transformation(self) -> DataflowConfig:
         if (self.transformation is None) == (self.sql is None):
             raise ValueError("give exactly one of transformation (module:function) and sql")
@@ -268,18 +299,6 @@ class DataflowConfig(Config):
 
     @model_validator(mode="after")
     def _names_that_exist(self) -> DataflowConfig:
-        if self.errors.sink is not None and self.errors.sink not in self.sinks:
-            raise ValueError(f"errors.sink '{self.errors.sink}' is none of the sinks ({', '.join(self.sinks)})")
-        if self.errors.sink is not None and getattr(self.sinks[self.errors.sink], "partition", None) is not None:
-            raise ValueError(
-                f"errors.sink '{self.errors.sink}' has a partition, and error records have nothing but a payload: "
-                "leave `partition` out"
-            )
-        if self.errors.sink is not None and self.sinks[self.errors.sink].division is not None:
-            raise ValueError(
-                f"errors.sink '{self.errors.sink}' is divided into streams, and error records have none of its keys: "
-                "leave `streams` and `partition_by` out"
-            )
         if self.state is None and self.tasks != 1:
             for name, sink in self.sinks.items():
                 if sink.division is not None:
@@ -288,6 +307,10 @@ class DataflowConfig(Config):
                         "`streams`, and each task writes one"
                     )
         for output in self.statements():
+            if (role := self.role_of(output)) is not None:
+                raise ValueError(
+                    f"sql names '{output}', which takes the {role}: the transformation does not write it, leave it out"
+                )
             if output not in self.outputs:
                 raise ValueError(f"sql names '{output}', which is none of the sinks ({', '.join(self.outputs)})")
         return self
@@ -307,7 +330,8 @@ class DataflowConfig(Config):
                 raise ValueError(
                     f"state.watermarks names '{name}', which is none of the sources ({', '.join(self.sources)})"
                 )
-        self._refuse_late_sink(state)
+        if state.late is not None:
+            self._refuse_no_late_records(state, state.late.sink)
         master = self.spark.master or "local"
         if not master.startswith("local") and master != "yarn":
             raise ValueError(
@@ -320,28 +344,17 @@ class DataflowConfig(Config):
             )
         return self
 
-    def _refuse_late_sink(self, state: StateConfig) -> None:
-        """Late records have the columns of a source, and no others."""
-        if state.late is None:
-            return
-        name = state.late.sink
-        if name not in self.sinks:
-            raise ValueError(f"state.late.sink '{name}' is none of the sinks ({', '.join(self.sinks)})")
-        if name == self.errors.sink:
-            raise ValueError(f"state.late.sink '{name}' takes the bad records (errors.sink): name another sink")
-        if not self.outputs:
-            raise ValueError(f"state.late.sink '{name}' is the only sink: the transformation needs one of its own")
+    def _refuse_no_late_records(self, state: StateConfig, sink: str) -> None:
+        """Where nothing is late, or what is late cannot be written as it was read."""
         if not state.watermarks:
             raise ValueError("state.late goes with state.watermarks: without a watermark of a source nothing is late")
-        if getattr(self.sinks[name], "partition", None) is not None:
-            raise ValueError(
-                f"state.late.sink '{name}' has a partition, which late records lack: leave `partition` out"
-            )
-        if self.sinks[name].division is not None:
-            raise ValueError(
-                f"state.late.sink '{name}' is divided into streams, and late records go where their task is: leave "
-                "`streams` and `partition_by` out"
-            )
+        for name in state.watermarks:
+            keeps = getattr(self.sources[name], "tombstones", "drop") == "keep"
+            if keeps and self.sources[name].format == self.sinks[sink].format == "raw":
+                raise ValueError(
+                    f"sources.{name} keeps tombstones, and state.late.sink '{sink}' with format: raw takes no record "
+                    f"without a payload: set sources.{name}.tombstones: drop, or format: json for the sink"
+                )
 
     def _refuse_unrepeatable_sources(self) -> None:
         """With state a batch is run again after a crash, and must find the very records that it had."""

@@ -280,8 +280,12 @@ class TaskRounds:
                 try:
                     self._owned.writers[sink].check(batch)
                 except (RecordTooLarge, RecordRefused) as error:
-                    raise TransformationFailed(f"sink '{sink}': {error}", reason=str(error)) from error
+                    raise TransformationFailed(f"{self._called(sink)}: {error}", reason=str(error)) from error
         return outputs
+
+    def _called(self, sink: str) -> str:
+        """A sink, to people."""
+        return f"sink '{sink}'"
 
     def _end_round(self, ran: RanRound) -> RoundOutcome | None:
         """Stage, commit, complete; None when the round turned out not to have happened. Raises StaleOwner, and what

@@ -400,6 +400,10 @@ class StatefulRunner(TaskRounds):
             return outputs
         return {**outputs, sink: [error_batch(bad, self._owned.writers[sink].payload_bytes_max)]}
 
+    def _called(self, sink: str) -> str:
+        late = sink == self._state.late_sink
+        return f"state.late: a late record, for sink '{sink}'" if late else super()._called(sink)
+
     def _offer(self, query: BatchQuery) -> bool:
         """Offer what there is to read, or nothing, for what the state has due; whether either was to be done."""
         planned = {one.log_path: self._exact(one, plan) for one, plan in self._planned_inputs()}

@@ -56,7 +56,10 @@ def ends_of(registry: Registry, chain: ChainDescriptor) -> StreamEnds:
             if not graph.is_fed(key, name)
         ),
         tuple(
-            (f.name, name, f.sinks[name]) for key, f in flows.items() for name in f.outputs if (key, name) not in read
+            (f.name, name, f.sinks[name])
+            for key, f in flows.items()
+            for name in _delivered_to(f)
+            if (key, name) not in read
         ),
     )
 
@@ -65,8 +68,13 @@ def ends_of_dataflow(config: DataflowConfig) -> StreamEnds:
     """All sources and sinks of one dataflow, but for that of bad records."""
     return StreamEnds(
         tuple((config.name, name, source) for name, source in config.sources.items()),
-        tuple((config.name, name, config.sinks[name]) for name in config.outputs),
+        tuple((config.name, name, config.sinks[name]) for name in _delivered_to(config)),
     )
+
+
+def _delivered_to(config: DataflowConfig) -> list[str]:
+    """The sinks in which a record has arrived: late ones, too, but not that of bad records."""
+    return [name for name in config.sinks if name != config.errors.sink]
 
 
 def generate(registry: Registry, ends: StreamEnds, count: int) -> int:

@@ -5,8 +5,11 @@ Whatever cannot be decoded or encoded raises, so that the record is found: it ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,6 +44,9 @@ AS_READ = "scribengin payload"
 """Beside the columns that a payload was decoded to: the payload."""
 LATE_SOURCE, LATE_WATERMARK = "late_source", "late_watermark"
 """Beside the columns of a late record: where it was read, and what it was not after."""
+LATE_CARRIES = ("key", "channel", "headers")
+"""What goes along with a late record, of what its sink carries. Its place among others is not the sink's: logs refuse a
+transaction id that goes back, topics a partition that they lack, or an old time."""
 PARSED = "scribengin parsed"  # no name that a column of the user's would have
 
 # One document a record: single quotes are no JSON, and a second document behind the first would vanish (see _pair).
@@ -89,6 +95,7 @@ def watermarked(
         return frame
     try:
         if state.late is not None:
+            _refuse_no_time(frame, spec, watermark.column)
             frame = frame.where(~_is_late(frame, spec, watermark.column)).drop(_watermark(spec))
         united = frame if beats is None else _with_beats(frame, watermark.column, beats)
         marked = united.withWatermark(watermark.column, f"{round(watermark.delay_s * 1000)} milliseconds")
@@ -100,6 +107,8 @@ def watermarked(
 def late_records(frame: DataFrame, spec: InputSpec, column: str, output: OutputSpec) -> DataFrame:
     """What the sink of late records gets of those of a source, of which `frame` is all: in its `raw` format as they
     were read, else their columns. Raises ConfigInvalid for a sink that cannot take them."""
+    carried = pa.schema([field for field in output.side_columns if field.name in LATE_CARRIES])
+    output = replace(output, side_columns=carried)
     if output.format != "raw":
         rows = decode(frame, spec)
         late = rows.where(_is_late(rows, spec, column))
@@ -115,7 +124,37 @@ def late_records(frame: DataFrame, spec: InputSpec, column: str, output: OutputS
     beside_it = BESIDE if spec.format == "json" else ""
     kept = [F.col(quoted(beside_it + name)).alias(name) for name in spec.schema.names if name != PAYLOAD]
     late = rows.where(_is_late(rows, spec, column))
-    return encode(late.select(F.col(quoted(beside_it + AS_READ)).alias(PAYLOAD), *kept), output)
+    missing = f"state.late: a late record of source '{spec.name}' has no payload, which sink '{output.name}' needs"
+    payload = F.coalesce(F.col(quoted(beside_it + AS_READ)), F.raise_error(F.lit(missing)))
+    return encode(late.select(payload.alias(PAYLOAD), *kept), output)
+
+
+def united_late(frames: Mapping[str, DataFrame]) -> DataFrame | None:
+    """What `late_records` says of each source, as one; None of none. Raises ConfigInvalid for columns of one name that
+    have two types: Spark would change values of the one, or refuse them when they come."""
+    late: DataFrame | None = None
+    first: dict[str, tuple[str, str]] = {}
+    for source, frame in frames.items():
+        for field in frame.schema:
+            kind = field.dataType.simpleString()
+            before, other = first.setdefault(field.name.lower(), (kind, source))
+            if kind != before:
+                raise ConfigInvalid(
+                    f"state.late: column '{field.name}' is {before} in source '{other}' and {kind} in '{source}', and "
+                    "one sink takes both: give it one type, or set format: json for the sink"
+                )
+        late = frame if late is None else late.unionByName(frame, allowMissingColumns=True)
+    return late
+
+
+def _refuse_no_time(frame: DataFrame, spec: InputSpec, column: str) -> None:
+    """Before it is compared with a time, of which Spark would speak."""
+    [field] = frame.select(column).schema
+    if not isinstance(field.dataType, TimestampType):
+        raise ConfigInvalid(
+            f"state.watermarks.{spec.name}: column '{column}' is {field.dataType.simpleString()}, and state.late goes "
+            "by a timestamp: name one, or have the source's schema_ddl say TIMESTAMP"
+        )
 
 
 def _is_late(frame: DataFrame, spec: InputSpec, column: str) -> Column:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from scribengin.errors import ConfigError, ConfigInvalid, NotNarrow, PackageInvalid, ScribenginError, SparkUnavailable
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, one_line
 from scribengin.spark.transform import narrow
-from scribengin.spark.transform.encoding import decode, encode, late_records, watermarked
+from scribengin.spark.transform.encoding import decode, encode, late_records, united_late, watermarked
 from scribengin.spark.transform.spec import TransformationSpec
 from scribengin.spark.transform.user_package import UserPackage, user_traceback
 from scribengin_registry.references import resolved_all
@@ -105,12 +105,13 @@ class PlanBuilder:
         state = self.spec.state
         if state is None or state.late is None:
             return None
-        late: DataFrame | None = None
-        for name, frame in inputs.items():
-            if (column := state.late_by(name)) is not None:
-                of_source = late_records(frame, self.spec.inputs[name], column, state.late)
-                late = of_source if late is None else late.unionByName(of_source, allowMissingColumns=True)
-        return late
+        return united_late(
+            {
+                name: late_records(frame, self.spec.inputs[name], column, state.late)
+                for name, frame in inputs.items()
+                if (column := state.late_by(name)) is not None
+            }
+        )
 
     def check(self, built: Built) -> tuple[str, ...]:
         """The operators of the executed plans. Raises NotNarrow."""
@@ -193,8 +194,15 @@ class PlanBuilder:
     def _expect_outputs(self, given: Mapping[str, Any], what: str) -> None:
         """A sink that is left out is a mistake (None says that it gets nothing); so is one that does not exist."""
         if unknown := sorted(set(map(str, given)) - set(self.spec.outputs)):
+            late = None if self.spec.state is None else self.spec.state.late
+            if late is not None and late.name in unknown:
+                raise self._refused(
+                    f"{what} gives '{late.name}', which takes the late records (state.late): the transformation does "
+                    "not write it, leave it out"
+                )
             raise self._refused(
-                f"{what} gives '{unknown[0]}', which is none of the sinks ({', '.join(self.spec.outputs)})"
+                f"{what} gives '{unknown[0]}', which is none of the sinks that it writes "
+                f"({', '.join(self.spec.outputs)})"
             )
         if missing := [name for name in self.spec.outputs if name not in given]:
             raise self._refused(

@@ -138,9 +138,10 @@ class StateReport(Part):
     held_back_by: str | None = None
     """The source whose watermark is the earliest one."""
     late: int = 0
-    """How many rows came later than the watermark, and were dropped."""
+    """How many rows came later than the watermark, and were dropped, since the query was started."""
     late_routed: int = 0
-    """How many records came later than the watermark, and went to the sink for late ones."""
+    """How many records came later than the watermark, and were committed to the sink for late ones, since the task has
+    its owner."""
 
     @classmethod
     def total(cls, reports: Sequence[StateReport]) -> StateReport | None:

@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from scribengin.errors import TransformationFailed
+from scribengin.log import LogConfig
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
-from tests.integration.state_flow import FAR, Died, Event, StateFlow, at, die, drain, own_to_the_end
+from tests.integration.state_flow import FAR, Died, Event, StateFlow, at, die, drain, own_to_the_end, payloads_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -108,3 +111,28 @@ def test_what_is_late_depends_on_the_earliest_source_and_goes_out_as_it_was_read
         drain(second)
         assert flow.delivered("late")[2:] == [{"at": at(199), "who": "a", "n": 8}], "the watermark outlives its owner"
         second.release()
+
+
+def test_late_records_leave_their_transaction_ids_and_one_that_is_too_large_names_the_setting(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Those of two logs cross, within a batch and from one to the next, and a log takes none that goes back."""
+    flow = flow_with_late(memory_registry, spark, tmp_path, COUNTS, {"format": "json"})
+    flow.namespace.create("late/0", LogConfig(record_bytes_max=200))
+
+    def append(log: str, event: Event, txid: int) -> None:
+        columns = [pa.array(payloads_of([event]), pa.binary()), pa.array([txid], pa.int64())]
+        with flow.namespace.open_writer(log) as writer:
+            writer.write_bulk(pa.record_batch(columns, names=["payload", "txid"])).result(120)
+
+    with flow.owner() as owner:
+        owner.take_over()
+        for round_ in ([("in/0", 200, 10)], [("in/0", 100, 50), ("in/1", 101, 20)], [("in/1", 102, 30)]):
+            for log, second, txid in round_:
+                append(log, (second, "a", second), txid)
+            drain(owner)
+        late = {one["n"]: one["_txid"] for one in flow.delivered("late")}
+        assert late == {100: 50, 101: 20, 102: 30}
+        append("in/1", (103, "a" * 200, 103), 40)
+        with pytest.raises(TransformationFailed, match=r"^state.late: a late record, for sink 'late': log 'late/0': "):
+            drain(owner)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.connectors.contract import RECORD_SCHEMA
+from scribengin.connectors.contract import RECORD_SCHEMA, SIDE_COLUMNS
+from scribengin.connectors.kafka.sink.records import SIDE_COLUMNS as OF_TOPICS
 from scribengin.errors import ConfigInvalid, PackageInvalid
 from scribengin.spark.stateful.transformation import StatefulTransformation
+from scribengin.spark.transform.encoding import late_records
+from scribengin.spark.transform.input import WATERMARK
 from scribengin.spark.transform.spec import (
     CheckedPlan,
     InputSpec,
@@ -71,10 +76,12 @@ def test_late_records_change_nothing_of_what_is_kept(spark: SparkSession) -> Non
 def test_what_cannot_be_late_is_refused(spark: SparkSession) -> None:
     columns = InputSpec("src", pa.schema([("at", pa.timestamp("us", "UTC"))]))
     taken = InputSpec("src", RECORD_SCHEMA, "json", "at TIMESTAMP, late_source STRING")
+    untimely = InputSpec("src", RECORD_SCHEMA, "json", "at BIGINT")
     sql = {"out": "SELECT at FROM src"}
     for source, output, why in (
         (columns, OutputSpec("late"), r"source 'src' are columns [(]at[)], and sink 'late' takes payloads: set format"),
         (taken, OutputSpec("late", "json"), "output 'late' has two columns named 'late_source'"),
+        (untimely, OutputSpec("late"), "^state.watermarks.src: column 'at' is bigint, and state.late goes by a timest"),
     ):
         made = replace(late_to(output, sql=sql), inputs={"src": source})
         with pytest.raises(ConfigInvalid, match=why) as refusal:
@@ -84,6 +91,42 @@ def test_what_cannot_be_late_is_refused(spark: SparkSession) -> None:
     unread = replace(unread, inputs={**unread.inputs, "x": replace(SOURCE, name="x")})
     with pytest.raises(ConfigInvalid, match="source 'src' is read by no output"):
         StatefulTransformation.load(unread, spark).check()
+    written = late_to(OutputSpec("late"), sql={**sql, "late": "SELECT n FROM src"})
+    with pytest.raises(ConfigInvalid, match=r"sql gives 'late', which takes the late records [(]state.late[)]"):
+        StatefulTransformation.load(written, spark).check()
+
+
+def test_late_records_of_several_sources_have_one_type_a_column(spark: SparkSession) -> None:
+    sql = {"out": "SELECT at FROM src UNION ALL SELECT at FROM other"}
+    watermarks = {name: WatermarkSpec("at", 1.5) for name in ("src", "other")}
+
+    def to_one_sink(ddl: str, output: OutputSpec) -> CheckedPlan:
+        made = late_to(output, sql=sql)
+        assert made.state is not None
+        other = replace(SOURCE, name="other", schema_ddl=ddl)
+        inputs, state = {"src": SOURCE, "other": other}, replace(made.state, watermarks=watermarks)
+        return StatefulTransformation.load(replace(made, inputs=inputs, state=state), spark).check()
+
+    columns = OutputSpec("late", "columns")
+    with pytest.raises(ConfigInvalid, match="column 'N' is int in source 'src' and string in 'other', and one sink"):
+        to_one_sink("at TIMESTAMP, N STRING", columns)
+    assert to_one_sink("at TIMESTAMP, N INT, more STRING", columns).operators == ()
+    assert to_one_sink("at TIMESTAMP, N STRING", OutputSpec("late", "json")).operators == ()
+
+
+def test_a_late_record_takes_along_what_does_not_depend_on_where_it_was(spark: SparkSession) -> None:
+    topic = pa.schema([*RECORD_SCHEMA, *(field for field in OF_TOPICS if field.name != "key")])
+    schema = pa.schema([*topic, pa.field(WATERMARK, pa.timestamp("us", "UTC"))])
+    at, mark = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC)
+    row = {"payload": b'{"at": "2013-01-01T00:00:00Z"}', "key": b"k", "txid": 7, "partition": 3, "timestamp": at}
+    frame = spark.createDataFrame(pa.Table.from_pylist([{**row, "channel": "c", WATERMARK: mark}], schema))
+    source = replace(SOURCE, schema=topic, schema_ddl="at TIMESTAMP")
+    for beside, carried in ((SIDE_COLUMNS, ["key", "channel"]), (OF_TOPICS, ["key", "headers"])):
+        for form in ("raw", "json"):
+            late = late_records(frame, source, "at", OutputSpec("late", form, beside))
+            assert sorted(late.columns) == sorted(["payload", *carried])
+    document = json.loads(late.collect()[0]["payload"])
+    assert (document["_txid"], document["_partition"], document["_channel"]) == (7, 3, "c")
 
 
 @pytest.mark.parametrize(

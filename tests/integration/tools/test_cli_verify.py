@@ -85,6 +85,13 @@ def test_what_is_missing_or_twice_or_late_is_told_by_stream(line: CommandLine, n
     assert [row.split() for row in shown.out.splitlines()][1] == ["in/0", "g", "4", "3", "1", "1", "0"]
 
 
+def test_late_records_have_arrived_and_bad_ones_have_not() -> None:
+    late = {"watermarks": {"src": {"column": "at"}}, "late": {"sink": "late"}}
+    sinks = {**CONFIG.model_dump(mode="json", exclude_none=True)["sinks"], "late": {"kind": "log", "log": "late"}}
+    config = load_config({**CONFIG.model_dump(mode="json", exclude_none=True), "sinks": sinks, "state": late})
+    assert [name for _, name, _ in ends_of_dataflow(config).sinks] == ["out", "late"]
+
+
 def test_generated_records_go_to_every_stream_and_say_where(registry: Registry, namespace: LogNamespace) -> None:
     assert generate(registry, ends_of_dataflow(CONFIG), 7_000) == 2
     assert {log: namespace.count(log) for log in ("in/0", "in/1")} == {"in/0": 7_000, "in/1": 7_000}

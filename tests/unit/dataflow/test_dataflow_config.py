@@ -140,11 +140,43 @@ def test_late_records_have_a_sink_that_the_transformation_does_not_write() -> No
         ({"state": {**state, "late": {}}}, "state.late.sink: is missing"),
         ({"state": {"late": {"sink": "bad"}}}, "state.late goes with state.watermarks"),
         ({"state": state, "errors": errors}, "state.late.sink 'bad' takes the bad records (errors.sink)"),
-        ({"state": state, "sinks": {"bad": log}}, "state.late.sink 'bad' is the only sink"),
+        ({"state": state, "sinks": {"bad": log}}, "sinks: 'bad' takes the late records: add one that the transf"),
         ({"state": state, "sinks": {"late": log, "bad": divided}}, "state.late.sink 'bad' is divided into streams"),
         ({"state": state, "sinks": {"late": log, "bad": partitioned}}, "state.late.sink 'bad' has a partition"),
     ):
         assert why in refused(**changes)
+
+
+def test_what_is_said_of_statements_knows_which_sinks_are_not_the_transformations() -> None:
+    log = {"kind": "log", "log": "bad"}
+    late = {"watermarks": {"flights": {"column": "at"}}, "late": {"sink": "bad"}}
+    route = {"action": "route", "sink": "bad"}
+    one, two = "SELECT 1", {"late": "SELECT 1", "bad": "SELECT 1"}
+    for changes, why in (
+        ({"sql": two, "state": late}, "sql names 'bad', which takes the late records: the transformation does not"),
+        ({"sql": two, "errors": route}, "sql names 'bad', which takes the bad records: the transformation does not"),
+        ({"sql": one, "state": late, "sinks": {"bad": log}}, "sinks: 'bad' takes the late records: add one"),
+        ({"sql": one, "errors": route, "sinks": {"bad": log}}, "sinks: 'bad' takes the bad records: add one"),
+        ({"sql": one, "state": {**late, "late": {"sink": "bat"}}}, "state.late.sink 'bat' is none of the sinks"),
+        ({"sql": one, "errors": {**route, "sink": "bat"}}, "errors.sink 'bat' is none of the sinks (late, bad)"),
+    ):
+        assert why in refused(transformation=None, **changes)
+
+
+def test_late_tombstones_are_refused_by_a_sink_that_would_write_them_as_they_were_read() -> None:
+    topic = {"kind": "kafka", "bootstrap": "there:9092", "topics": ["t"]}
+    late = {"watermarks": {"flights": {"column": "timestamp"}}, "late": {"sink": "bad"}}
+    log = {"kind": "log", "log": "late"}
+
+    def changes(source: dict[str, Any], sink: dict[str, Any]) -> dict[str, Any]:
+        return {"state": late, "sources": {"flights": {**topic, **source}}, "sinks": {"late": log, "bad": sink}}
+
+    bad = {"kind": "log", "log": "bad"}
+    why = "sources.flights keeps tombstones, and state.late.sink 'bad' with format: raw takes no record without a payl"
+    assert why in refused(**changes({}, bad))
+    json = {"format": "json", "schema_ddl": "n INT"}
+    for source, sink in (({"tombstones": "drop"}, bad), ({}, {**bad, "format": "json"}), (json, bad)):
+        assert load_config(flow(**changes(source, sink))).outputs == ["late"]
 
 
 def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
