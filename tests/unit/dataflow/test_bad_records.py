@@ -284,7 +284,7 @@ def test_suspects_of_whom_the_first_are_good_are_believed_no_more() -> None:
 
 def test_a_function_that_raises_on_all_records_is_not_asked_for_each_of_them() -> None:
     picky = Picky(set(range(5_000)), suspect=where_they_are)
-    with pytest.raises(TooManyBadRecords, match=r"records_max = 100 of the 5000 records .* record 0 after"):
+    with pytest.raises(TooManyBadRecords, match=r"records_max = 100 of the 5,000 records .* record 0 after"):
         isolated([piece("in", "0", list(range(5_000)))], picky, 100)
     assert picky.runs == 101
 
