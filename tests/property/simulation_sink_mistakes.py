@@ -129,8 +129,8 @@ def publishes_for_no_other(patch: pytest.MonkeyPatch) -> None:
 def publishes_under_new_sequences(patch: pytest.MonkeyPatch) -> None:
     """Whatever is published again follows what stores have: they cannot know it."""
 
-    def publish(self: Any, partition: Any, _first: int, contents: Iterable[list[bytes]]) -> None:
-        real(self, partition, len(self._stored[partition]), contents)
+    def publish(self: Any, partition: Any, _first: int, contents: Iterable[list[bytes]], *, published: int) -> None:
+        real(self, partition, len(self._stored[partition]), contents, published=published)
 
     real = _Publisher.publish
     patch.setattr(_Publisher, "publish", publish)

@@ -142,15 +142,19 @@ class DafkaSinkWriter(SinkStreamWriter):
         self._log = log
         self._partition = partition
         self._committed_end = self._next = self._published = 0
+        self._maybe_published = 0
+        """Where what may have been published ends, by whom ever."""
         self._kept_bytes = 0
 
     def recover(self, committed: CommitDescriptor | None) -> None:
         self._rounds.recover(None if committed is None else _in_log(committed))
         self._committed_end = 0
         if committed is not None:
+            self._maybe_published = max(self._maybe_published, _sequences(committed).stop)
             self.complete_commit(committed)
         else:
             kept = _ever_committed(self._namespace, self._log)
+            self._maybe_published = max(self._maybe_published, kept.stop)
             self._publish(None, kept)
             self._committed_end = kept.stop
         self._next = self._committed_end
@@ -180,12 +184,11 @@ class DafkaSinkWriter(SinkStreamWriter):
         in_log = _in_log(committed)
         staged = StagedRange.from_json(in_log.data, path=self._log)
         self._rounds.complete_commit(in_log)
-        first = int(committed.data["first"])
-        end = first + committed.records
-        if self._publish(_begin(staged), range(first, end)):
+        sequences = _sequences(committed)
+        if self._publish(_begin(staged), sequences):
             self._forget_before(staged)
-        self._committed_end = max(self._committed_end, end)
-        self._next = max(self._next, end)
+        self._committed_end = max(self._committed_end, sequences.stop)
+        self._next = max(self._next, sequences.stop)
 
     def rollback(self) -> None:
         self._rounds.rollback()
@@ -202,8 +205,10 @@ class DafkaSinkWriter(SinkStreamWriter):
         None: those are all that it keeps. Who comes after another dataflow does not know which of them stores have."""
         if not sequences or sequences.stop <= self._published:
             return False
+        before, self._maybe_published = self._maybe_published, max(self._maybe_published, sequences.stop)
+        contents = self._contents(begin, sequences)
         with failpoint("dafka.publish"):
-            self._publisher.publish(self._partition, sequences.start, self._contents(begin, sequences))
+            self._publisher.publish(self._partition, sequences.start, contents, published=before)
         self._published = sequences.stop
         return True
 
@@ -232,6 +237,12 @@ def _in_log(committed: CommitDescriptor) -> CommitDescriptor:
     if committed.kind != KIND or "staged" not in committed.data or "first" not in committed.data:
         raise DataflowError(f"a commit log names a round of a '{committed.kind}' sink, and not of Dafka's; restore it")
     return CommitDescriptor(kind=LOG_KIND, records=committed.records, data=dict(committed.data["staged"]))
+
+
+def _sequences(committed: CommitDescriptor) -> range:
+    """Those of the round's records."""
+    first = int(committed.data["first"])
+    return range(first, first + committed.records)
 
 
 def _begin(staged: StagedRange) -> DLSN:

@@ -125,7 +125,22 @@ def test_a_round_of_many_batches_that_stores_have_already_is_published_again(
     config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
     for _ in range(2):
         with closing(publishing.DafkaPublisher("out", config)) as publisher:
-            publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)))
+            publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)), published=200)
+
+
+@pytest.mark.parametrize("first", [5, 10], ids=["with a round again", "with a new round"])
+def test_stores_that_have_more_than_was_ever_committed_take_no_round_for_what_they_have(
+    network: Network, first: int
+) -> None:
+    """As when the registry is that of an older backup: its next round has the numbers of one that it has lost."""
+    network.store()
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon}
+    config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
+    with closing(publishing.DafkaPublisher("out", config)) as publisher:
+        publisher.publish(partition, 0, [[b"before %d" % n for n in range(15)]], published=0)
+    for again in (publishing.DafkaPublisher("out", config) for _ in range(2)):  # whoever tries it another time, too
+        with closing(again), pytest.raises(DataflowError, match=r"'flights', producer (AB){16}, up to 14: more than"):
+            again.publish(partition, first, [[b"after %d" % n for n in range(first, first + 5)]], published=10)
 
 
 def test_more_records_than_a_producer_may_keep_wait_for_stores_as_long_as_others(network: Network) -> None:
@@ -135,7 +150,7 @@ def test_more_records_than_a_producer_may_keep_wait_for_stores_as_long_as_others
     publisher._roles = publisher._roles.model_copy(update={"producer": producer})
     batches = ([b"record"] * 6 for _ in range(3))
     with ThreadPoolExecutor(1) as threads, closing(publisher):
-        publishing_it = threads.submit(publisher.publish, DafkaPartition(TOPIC, "AB" * 16), 0, batches)
+        publishing_it = threads.submit(publisher.publish, DafkaPartition(TOPIC, "AB" * 16), 0, batches, published=18)
         with pytest.raises(SystemUnreachable, match=r"no store has taken a round of topic 'flights' in 0.2"):
             publishing_it.result(60)
 
@@ -156,7 +171,7 @@ def test_each_batch_of_a_round_has_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     config = DafkaSinkConfig.parse({"kind": "dafka", "topic": TOPIC, "ack_timeout_s": 7}, source="a test")
     publisher = publishing.DafkaPublisher("out", config)
     monkeypatch.setattr(publisher, "_producer", SlowProducer())
-    publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100)
+    publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100, published=0)
     assert waits == [7.0] * 100
 
 

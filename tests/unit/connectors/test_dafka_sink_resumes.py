@@ -34,10 +34,13 @@ class Stores:
         self.stored: defaultdict[DafkaPartition, list[bytes]] = defaultdict(list)
         self.fails = False
 
-    def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
+    def publish(
+        self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]], *, published: int
+    ) -> None:
         if self.fails:
             raise SystemUnreachable("before anything was published")
         stored = self.stored[partition]
+        assert len(stored) <= published, "what it says that may have been published is less than what was"
         for batch in contents:
             assert first <= len(stored), f"stores wait for {len(stored)} for ever, and get {first}"
             stored += batch[len(stored) - first :]
