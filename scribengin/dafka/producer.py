@@ -116,7 +116,8 @@ class DafkaProducer(Role):
         return future
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until stores have all that was published. Raises RecordsUnacknowledged after `timeout_s`, StoresAhead."""
+        """Wait until stores have all that was published. Raises RecordsUnacknowledged after `timeout_s`, and
+        StoresAhead."""
         with self.lock:
             end = self._state.next
             done = self.lock.wait_for(lambda: self._state.acked >= end or self._ended, timeout_s)

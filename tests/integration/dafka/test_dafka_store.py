@@ -269,3 +269,32 @@ def test_who_gives_up_waiting_for_records_gets_them_the_next_time(tower: DafkaTo
 
     with DafkaStore(logs, config), DafkaProducer("flights", config) as producer:
         asyncio.run(give_up_and_read(producer))
+
+
+def test_whoever_gives_up_waiting_for_records_keeps_no_thread_from_others(tower: DafkaTower) -> None:
+    """A program has a few threads for all that it awaits: six, on a machine of two cores."""
+
+    async def give_up_and_close() -> None:
+        consumer = AsyncDafkaConsumer(["quiet"], config_of(tower))
+        try:
+            for _ in range(40):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.read(), timeout=0.005)
+            await asyncio.wait_for(consumer.close(), timeout=60)
+        finally:
+            consumer._consumer.close()  # or a failure would wait for its threads for ever
+
+    asyncio.run(give_up_and_close())
+
+
+def test_who_wants_no_records_gets_none_though_some_are_there(tower: DafkaTower) -> None:
+    config = config_of(tower, producer={"terminate_unacked": True})
+
+    async def read_none(producer: DafkaProducer) -> None:
+        async with AsyncDafkaConsumer(["flights"], config) as consumer:
+            producer.publish(b"1")
+            assert await asyncio.wait_for(consumer.read(0), timeout=60) == []
+            assert [one.content for one in await consumer.read(timeout_s=60)] == [b"1"]
+
+    with DafkaProducer("flights", config) as producer:
+        asyncio.run(read_none(producer))
