@@ -13,7 +13,6 @@ from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
 from scribengin.dafka.producer import DafkaProducer
 from scribengin.dafka.state import DafkaPartition, Positions
 
-
 _SLICE_S = 1.0
 """A thread waits for so long at most: a program that ends does not wait for it any longer, closed or not."""
 

@@ -115,6 +115,14 @@ class DafkaProducer(Role):
             self.wake()
         return future
 
+    def wait_for_room(self, records: int, timeout_s: float | None = None) -> bool:
+        """Whether so many records, at most `high_watermark`, may be published without waiting, after so long at most.
+        Raises DafkaClosed, StoresAhead."""
+        with self.lock:
+            self.lock.wait_for(lambda: self._ended or records <= self._state.room, timeout_s)
+            self._check_going()
+            return records <= self._state.room
+
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until stores have all that was published. Raises RecordsUnacknowledged after `timeout_s`, and
         StoresAhead."""
