@@ -251,10 +251,15 @@ def _begin(staged: StagedRange) -> DLSN:
 
 def _ever_committed(namespace: LogNamespace, log: str) -> range:
     """The sequences of the records that a stream's log keeps. They end where the next record begins, also if none is
-    kept: records have the numbers that the log gives them. Raises LogNotFound."""
-    info, last = namespace.info(log), namespace.last_record(log)
-    end = info.end_sequence if last is None else _sequence_of(last.key, log) + 1
-    return range(end - info.records, end)
+    kept: records have the numbers that the log gives them. Each end is what a record says, as the log may go on between
+    the two looks. Raises LogNotFound."""
+    with closing(namespace.open_reader(log)) as reader:
+        first = reader.read(1)
+    last = namespace.last_record(log)
+    if not first or last is None:
+        end = namespace.info(log).end_sequence
+        return range(end, end)
+    return range(_sequence_of(first[0].key, log), _sequence_of(last.key, log) + 1)
 
 
 def _keys(first: int, count: int) -> pa.Array:

@@ -121,7 +121,7 @@ def test_a_round_of_many_batches_that_stores_have_already_is_published_again(
     """They acknowledge its end at once, before its first batches have come again."""
     network.store()
     monkeypatch.setattr(publishing, "_OUTSTANDING_MAX", 2)
-    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 10}
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 60}
     config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
     for _ in range(2):
         with closing(publishing.DafkaPublisher("out", config)) as publisher:
@@ -212,7 +212,19 @@ def payloads(opened: Sink) -> list[bytes]:
     return [one for batch in opened.committed(opened.streams(1)[0]) for one in batch["payload"].to_pylist()]
 
 
-def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(network: Network, environment: Environment) -> None:
+def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came: list[bool] = []
+
+    class Told(DafkaFollower):
+        """Says whether it was told that nobody keeps what comes next, and has not just waited long enough."""
+
+        def wait(self, partition: DafkaPartition, sequence: int, timeout_s: float) -> bool:
+            came.append(super().wait(partition, sequence, timeout_s))
+            return came[-1]
+
+    monkeypatch.setattr(publishing, "DafkaFollower", Told)
     store = network.store()
     with closing(sink(network, environment)) as opened:
         opened.create(opened.streams(1))
@@ -226,6 +238,7 @@ def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(network: Net
         store.close()  # it knows no more of the records than its log says
         network.store()
         assert payloads(opened) == []
+        assert came == [True, True]
         writer = take(environment, opened, 2, committed)
         writer.complete_commit(stage(writer, 5, 10))
         writer.close()

@@ -92,9 +92,10 @@ def test_a_record_is_released_once_two_different_stores_have_it(tower: DafkaTowe
 
 
 def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs: LogNamespace) -> None:
-    """For `beacon.timeout` the producer does not know that the first of its lives has gone."""
+    """For `beacon.timeout` the producer does not know that the first of its lives has gone: here for an hour."""
     config = config_of(tower, producer={"min_acks": 2, "terminate_unacked": True})
-    with DafkaProducer("flights", config) as producer:
+    beacon = config.beacon.model_copy(update={"timeout": 3_600_000})
+    with DafkaProducer("flights", config.model_copy(update={"beacon": beacon})) as producer:
         published = producer.publish_many(contents(0, 100))
         lives = []
         for _ in range(2):
@@ -102,6 +103,7 @@ def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs:
                 lives.append(store.address)
                 wait_until(lambda one=store: one.address in producer._state._acked_by)  # type: ignore[misc]
         assert len(set(lives)) == 2
+        assert producer._state._acked_by == dict.fromkeys(lives, 100)
         assert producer.unacknowledged == 100
         assert not published.done()
         with DafkaStore(logs, config), DafkaStore(logs, config, prefix="two"):
