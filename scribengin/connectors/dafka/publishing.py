@@ -16,6 +16,8 @@ from scribengin.errors import DataflowError, StoresAhead, SystemUnreachable
 _HEAD_INTERVAL_MS = 1000
 _OUTSTANDING_MAX = 64
 """Batches that are published before the first of them is acknowledged."""
+_INTERVALS = 4
+"""Whoever has a record has told of it after so many intervals of beacons."""
 _READ_RECORDS = 10_000
 _READ_BYTES = 8 * 1024 * 1024
 
@@ -109,21 +111,39 @@ class DafkaPublisher:
             ) from None
 
 
-def published(config: DafkaSinkConfig, partition: DafkaPartition, end: int) -> Iterator[list[bytes]]:
+def published(
+    config: DafkaSinkConfig, partition: DafkaPartition, end: int, *, looking: bool = False
+) -> Iterator[list[bytes]]:
     """What consumers get of the partition now, from its first record that is kept. Records before `end` were committed:
-    they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves. Raises
+    they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves. Who is only `looking`
+    waits so long for what somebody has told of; for the rest, as long as it takes to hear of all who are there. Raises
     SystemUnreachable where nobody answers, or nobody sends what somebody has told of."""
     with closing(DafkaFollower(partition.subject, roles_config(config))) as follower:
         at = 0
         while at < end:
             follower.follow(partition, at)
-            if not follower.wait(partition, at, config.ack_timeout_s):
+            if not _comes(config, partition, at, follower, looking=looking):
                 _refuse_unsent(config, partition, at, follower)
                 return
             held = follower.held(partition, _READ_RECORDS, _READ_BYTES)
             if held.contents:
                 yield held.contents
             at = held.first + len(held.contents)
+
+
+def _comes(
+    config: DafkaSinkConfig, partition: DafkaPartition, at: int, follower: DafkaFollower, *, looking: bool
+) -> bool:
+    """Whether the record comes, or it is told that nobody keeps it."""
+    if looking:
+        follower.settle()
+        beacon = config.beacon
+        told_s = min(config.ack_timeout_s, max(beacon.timeout, _INTERVALS * beacon.interval) / 1000)
+        if follower.wait(partition, at, told_s):
+            return True
+        if follower.ends().get(partition, 0) <= at:
+            return False
+    return follower.wait(partition, at, config.ack_timeout_s)
 
 
 def _refuse_unsent(config: DafkaSinkConfig, partition: DafkaPartition, at: int, follower: DafkaFollower) -> None:

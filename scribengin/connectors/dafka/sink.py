@@ -61,8 +61,11 @@ class DafkaSink(Sink):
         clock: Clock,
         holds: Holds,
         publisher: Callable[[str, DafkaSinkConfig], RoundPublisher] = DafkaPublisher,
+        *,
+        looking: bool = False,
     ) -> None:
-        """Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        """`looking`: as of Environment. Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        self._looking = looking
         self._name = name
         self._config = config
         self._publisher = publisher
@@ -106,7 +109,7 @@ class DafkaSink(Sink):
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         end = _ever_committed(self._namespace, self._log(stream)).stop
-        for contents in published(self._config, self.partition(stream), end):
+        for contents in published(self._config, self.partition(stream), end, looking=self._looking):
             payloads = pa.array(contents, pa.binary())
             nulls = {column.name: pa.nulls(len(contents), column.type) for column in RECORD_SCHEMA}
             yield pa.record_batch({**nulls, PAYLOAD: payloads}, schema=RECORD_SCHEMA)

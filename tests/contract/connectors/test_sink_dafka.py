@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,35 @@ def test_a_round_that_waits_for_stores_is_not_seen_and_keeps_nobody_from_beginni
             writer.complete_commit(stage(writer, 0, 5))
         writer.close()
         wait_until(lambda: seen_or_none(opened) == [])  # no tower may have answered so soon
+
+
+def test_who_only_looks_does_not_wait_for_a_round_that_nobody_tells_of(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preflight, and verify, would wait for an hour."""
+    waits: list[float] = []
+
+    class Impatient(DafkaFollower):
+        """Has heard of all who are there, and waits for nothing."""
+
+        def settle(self) -> bool:
+            wait_until(lambda: self.welcomed_s is not None)
+            return True
+
+        def wait(self, _partition: DafkaPartition, _sequence: int, timeout_s: float) -> bool:
+            waits.append(timeout_s)
+            return False
+
+    with closing(sink(network, environment, ack_timeout_s=0.2)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        with pytest.raises(SystemUnreachable):
+            writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+    monkeypatch.setattr(publishing, "DafkaFollower", Impatient)
+    with closing(sink(network, replace(environment, looking=True), ack_timeout_s=3600)) as looked:
+        assert payloads(looked) == []
+    assert waits == [network.config.beacon.timeout / 1000]
 
 
 def seen_or_none(opened: Sink) -> list[bytes] | None:
