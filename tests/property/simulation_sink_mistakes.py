@@ -99,7 +99,8 @@ def publishes_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     def prepare(self: Any) -> CommitDescriptor | None:
         prepared = real_prepare(self)
         if prepared is not None:
-            self._publisher.publish(self._partition, int(prepared.data["first"]), [self.shown])
+            first = int(prepared.data["first"])
+            self._publisher.publish(self._partition, first, [self.shown], published=first + prepared.records)
         self.shown = []
         return prepared
 
