@@ -59,6 +59,7 @@ ScribenginError
 │   ├── FrameInvalid           what came from a peer is no message of Dafka's, or a name does not fit into one
 │   ├── RecordsUnacknowledged  a producer was closed, and no store has acknowledged all it has published
 │   ├── ProducerFull           too many records are unacknowledged; this one was not published
+│   ├── StoresAhead            stores have more of a producer than was ever published as it
 │   ├── DafkaClosed            a role was used after close()
 │   └── RecordsGone            nobody keeps the records any more that a consumer was to begin or go on with
 ├── LauncherError              a container could not be started
@@ -398,6 +399,11 @@ class RecordsUnacknowledged(DafkaError):
 
 class ProducerFull(DafkaError):
     """Too many records are unacknowledged. This one was not published: try again once a store has caught up."""
+
+
+class StoresAhead(DafkaError):
+    """A store has more of a producer that goes on than was ever published as it. What it publishes next, stores would
+    take for what they have."""
 
 
 class DafkaClosed(DafkaError):

@@ -13,6 +13,9 @@ from scribengin.dafka.consumer import DafkaConsumer, DafkaRecord
 from scribengin.dafka.producer import DafkaProducer
 from scribengin.dafka.state import DafkaPartition, Positions
 
+_SLICE_S = 1.0
+"""A thread waits for so long at most: a program that ends does not wait for it any longer, closed or not."""
+
 
 class AsyncDafkaProducer:
     """As DafkaProducer, for `async with`."""
@@ -57,6 +60,8 @@ class AsyncDafkaConsumer:
         self, topics: Iterable[str], config: DafkaConfig | None = None, *, positions: Positions | None = None
     ) -> None:
         self._consumer = DafkaConsumer(topics, config, positions=positions)
+        self._waiting: asyncio.Task[bool] | None = None
+        """The one thread that waits for all who read, also after they have given up."""
 
     @property
     def positions(self) -> dict[DafkaPartition, int]:
@@ -67,15 +72,34 @@ class AsyncDafkaConsumer:
         """As DafkaConsumer.read. Who is cancelled while it waits loses nothing: the next one returns it."""
         until_s = None if timeout_s is None else SYSTEM_CLOCK.monotonic_s() + timeout_s
         while True:
-            left_s = None if until_s is None else max(0.0, until_s - SYSTEM_CLOCK.monotonic_s())
-            there = await asyncio.to_thread(self._consumer.wait, left_s)  # a thread that nobody awaits takes nothing
+            left_s = _SLICE_S if until_s is None else until_s - SYSTEM_CLOCK.monotonic_s()
+            there = await self._wait(left_s)
             records = self._consumer.read(records_max, 0.0)
-            if records or not there:
+            if records or left_s <= 0 or (there and records_max <= 0):
                 return records
 
     async def close(self) -> None:
         """As DafkaConsumer.close."""
+        self._consumer.begin_closing()  # or threads that wait for it might leave none for what follows
         await asyncio.to_thread(self._consumer.close)
+        if (waiting := self._waiting_here()) is not None:
+            await asyncio.wait([waiting])
+
+    async def _wait(self, timeout_s: float) -> bool:
+        """Whether there was anything to read, after so long at most, and `_SLICE_S`. Who is cancelled leaves the thread
+        that waits to the next one; it takes nothing."""
+        if timeout_s <= 0 or self._consumer.wait(0.0):
+            await asyncio.sleep(0)  # who reads what is there again and again leaves room for others
+            return self._consumer.wait(0.0)
+        if (waiting := self._waiting_here()) is None:
+            waiting = self._waiting = asyncio.create_task(asyncio.to_thread(self._consumer.wait, _SLICE_S))
+        done, _ = await asyncio.wait([waiting], timeout=timeout_s)
+        return any(one.result() for one in done)
+
+    def _waiting_here(self) -> asyncio.Task[bool] | None:
+        """Who waits, in the loop that runs."""
+        one = self._waiting
+        return None if one is None or one.done() or one.get_loop() is not asyncio.get_running_loop() else one
 
     async def __aenter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ from scribengin.dafka.wire import (
     record_prefix,
     topic_prefix,
 )
-from scribengin.errors import ProducerFull, RecordsUnacknowledged
+from scribengin.errors import ProducerFull, RecordsUnacknowledged, StoresAhead
 
 _ANSWERS_MAX = 2000
 
@@ -40,10 +40,18 @@ class DafkaProducer(Role):
     """Publishes to one topic, as one partition of it, from when it is made until `close`. Thread-safe.
 
     `resume` names a producer that was before, as which it goes on, and the sequence of the record to publish next. Who
-    goes on so publishes the very records under each sequence that were published under it before.
+    goes on so publishes the very records under each sequence that were published under it before. `published` says
+    where those end, if that is known: a store that has more, has records of somebody else under those sequences.
     """
 
-    def __init__(self, topic: str, config: DafkaConfig | None = None, *, resume: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        config: DafkaConfig | None = None,
+        *,
+        resume: tuple[str, int] | None = None,
+        published: int | None = None,
+    ) -> None:
         config = config or DafkaConfig()
         own = new_address()
         address, first = (own, 0) if resume is None else resume
@@ -57,6 +65,7 @@ class DafkaProducer(Role):
             head_interval_s=said.head_interval / 1000,
             first=first,
             resumed=resume is not None,
+            published=published,
             batches=config.batches,
         )
         self._unsent: list[bytes] = []
@@ -92,36 +101,44 @@ class DafkaProducer(Role):
         """Publish records, at least one. The future gives their sequences once `min_acks` stores have all of them.
 
         Waits while too many are unacknowledged, or raises ProducerFull at once if the configuration says so, and in
-        any case for more than ever fit. Raises DafkaClosed.
+        any case for more than ever fit. Raises DafkaClosed, and StoresAhead, as the future does.
         """
         future: Future[range] = Future()
         future.set_running_or_notify_cancel()  # what is published cannot be taken back: nobody cancels it
         contents = list(contents)
         with self.lock:
-            while not self._closing and self.failure is None and self._must_wait(len(contents)):
-                self.lock.wait()
-            self.check_open()
+            self.lock.wait_for(lambda: self._ended or not self._must_wait(len(contents)))
+            self._check_going()
             first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s())
             self._unsent += contents
             self._waiting.append(_Waiting(first + len(contents), first, future))
             self.wake()
         return future
 
+    def wait_for_room(self, records: int, timeout_s: float | None = None) -> bool:
+        """Whether so many records, at most `high_watermark`, may be published without waiting, after so long at most.
+        Raises DafkaClosed, StoresAhead."""
+        with self.lock:
+            self.lock.wait_for(lambda: self._ended or records <= self._state.room, timeout_s)
+            self._check_going()
+            return records <= self._state.room
+
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until stores have all that was published. Raises RecordsUnacknowledged after `timeout_s`."""
+        """Wait until stores have all that was published. Raises RecordsUnacknowledged after `timeout_s`, and
+        StoresAhead."""
         with self.lock:
             end = self._state.next
-            done = self.lock.wait_for(lambda: self._state.acked >= end or self.failure or self._closing, timeout_s)
+            done = self.lock.wait_for(lambda: self._state.acked >= end or self._ended, timeout_s)
             if self._state.acked < end:
                 if done:
-                    self.check_open()
+                    self._check_going()
                 raise self._unacknowledged()
 
     def close(self, timeout_s: float | None = None) -> None:
         """Wait until stores have all that was published, unless `terminate_unacked` is set, and leave. Raises
         RecordsUnacknowledged when they have not after `timeout_s`; it has left then, too. Idempotent."""
         missing: RecordsUnacknowledged | None = None
-        if not self._said.terminate_unacked and not self._closing and self.failure is None:
+        if not self._said.terminate_unacked and not self._ended:
             try:
                 self.flush(timeout_s)
             except RecordsUnacknowledged as error:
@@ -153,15 +170,21 @@ class DafkaProducer(Role):
         with self.lock:
             before = self._state.acked
             sent = [send for message in messages for send in self._state.message(message, peer)]
-            done = []
+            done: list[_Waiting] = []
             while self._waiting and self._waiting[0].end <= self._state.acked:
                 done.append(self._waiting.popleft())
-            if self._state.acked > before:
+            refused: list[_Waiting] = []
+            if self._state.ahead is not None:
+                refused += self._waiting
+                self._waiting.clear()
+            if self._state.acked > before or self._state.ahead is not None:
                 self.lock.notify_all()
             self.wake()
         self.send(sent)
         for waiting in done:
             waiting.future.set_result(range(waiting.first, waiting.end))
+        for waiting in refused:
+            waiting.future.set_exception(self._stores_ahead())
 
     def on_subscription(self, heard: Subscription) -> None:
         """Who listens says in which form records may go."""
@@ -177,6 +200,23 @@ class DafkaProducer(Role):
         with self.lock:
             heads = self._state.tick(now_s)
         self.send(heads)
+
+    @property
+    def _ended(self) -> bool:
+        """Whether it takes no more, and nothing more is acknowledged."""
+        return self._closing or self.failure is not None or self._state.ahead is not None
+
+    def _check_going(self) -> None:
+        self.check_open()
+        if self._state.ahead is not None:
+            raise self._stores_ahead()
+
+    def _stores_ahead(self) -> StoresAhead:
+        subject, address = self.partition
+        return StoresAhead(
+            f"a store has records of topic '{subject}', producer {address}, up to {(self._state.ahead or 0) - 1}: "
+            "more than were ever published"
+        )
 
     def _must_wait(self, records: int) -> bool:
         if records > self._said.high_watermark:

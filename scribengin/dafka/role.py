@@ -144,11 +144,15 @@ class Role(ClosedAtExit):
 
     def close(self) -> None:
         """Leave the network. Idempotent."""
+        self.begin_closing()
+        self._thread.join()
+
+    def begin_closing(self) -> None:
+        """Leave the network soon. Whoever waits for this role is woken. Idempotent."""
         with self.lock:
             self._closing = True
             self.wake()
             self.lock.notify_all()
-        self._thread.join()
 
     def on_wake(self) -> None:
         """Another thread has called `wake`."""

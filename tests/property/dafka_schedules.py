@@ -92,6 +92,7 @@ def check_promises(world: World) -> None:
             expected = [(n, f"{partition.address}:{n}".encode()) for n in range(first, first + len(records))]
             assert records == expected, f"{consumer}: each record comes once, in order, as it was published"
     for name, producer in world.producers.items():
+        assert producer.ahead is None, f"{name}: nobody has more than was published"
         on_disks = [written.get(producer.partition, 0) for written in world.written.values()]
         assert producer.acked <= sorted([0, 0, *on_disks])[-world.acks_min], (
             f"{name}: what is let go of, enough stores have"

@@ -99,7 +99,8 @@ def publishes_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     def prepare(self: Any) -> CommitDescriptor | None:
         prepared = real_prepare(self)
         if prepared is not None:
-            self._publisher.publish(self._partition, int(prepared.data["first"]), [self.shown])
+            first = int(prepared.data["first"])
+            self._publisher.publish(self._partition, first, [self.shown], published=first + prepared.records)
         self.shown = []
         return prepared
 
@@ -129,8 +130,8 @@ def publishes_for_no_other(patch: pytest.MonkeyPatch) -> None:
 def publishes_under_new_sequences(patch: pytest.MonkeyPatch) -> None:
     """Whatever is published again follows what stores have: they cannot know it."""
 
-    def publish(self: Any, partition: Any, _first: int, contents: Iterable[list[bytes]]) -> None:
-        real(self, partition, len(self._stored[partition]), contents)
+    def publish(self: Any, partition: Any, _first: int, contents: Iterable[list[bytes]], *, published: int) -> None:
+        real(self, partition, len(self._stored[partition]), contents, published=published)
 
     real = _Publisher.publish
     patch.setattr(_Publisher, "publish", publish)

@@ -15,6 +15,7 @@ from scribengin.connectors.dafka.config import DafkaSinkConfig
 from scribengin.connectors.dafka.sink import DafkaSink
 from scribengin.connectors.log.holds import Holds
 from scribengin.dafka import DafkaPartition
+from scribengin.errors import DataflowError
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.segments import MEMORY_STORE
@@ -52,8 +53,12 @@ class _Publisher:
     def __init__(self, system: DafkaInMemory) -> None:
         self._stored = system.stored
 
-    def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
+    def publish(
+        self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]], *, published: int
+    ) -> None:
         stored = self._stored[partition]
+        if len(stored) > published:
+            raise DataflowError("stores have more than was ever committed, as a stale owner knows it")
         for batch in contents:
             assert first <= len(stored), "there is no gap"
             again = stored[first : first + len(batch)]

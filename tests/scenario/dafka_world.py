@@ -112,9 +112,18 @@ class World:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def add_producer(self, name: str, topic: str = TOPIC, *, first: int = 0, resumed: bool = False) -> ProducerState:
-        """A producer that publishes nothing yet, and `first` next."""
-        state = ProducerState(DafkaPartition(topic, name), acks_min=self.acks_min, first=first, resumed=resumed)
+    def add_producer(
+        self, name: str, topic: str = TOPIC, *, first: int = 0, published: int | None = None
+    ) -> ProducerState:
+        """A producer that publishes nothing yet, and `first` next. `published`: it goes on as one that was before, and
+        had published so many."""
+        state = ProducerState(
+            DafkaPartition(topic, name),
+            acks_min=self.acks_min,
+            first=first,
+            resumed=published is not None,
+            published=published,
+        )
         self.producers[name] = state
         prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch)]
         prefixes.append(topic_prefix(GetHeads, topic))
@@ -238,7 +247,7 @@ class World:
         before = self.producers[name]
         self.kill(name)
         first = max(0, before.acked - records)
-        self.add_producer(name, first=first, resumed=True)
+        self.add_producer(name, first=first, published=before.next)
         if before.next > first:
             self.publish(name, before.next - first)
 

@@ -61,8 +61,11 @@ class DafkaSink(Sink):
         clock: Clock,
         holds: Holds,
         publisher: Callable[[str, DafkaSinkConfig], RoundPublisher] = DafkaPublisher,
+        *,
+        looking: bool = False,
     ) -> None:
-        """Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        """`looking`: as of Environment. Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        self._looking = looking
         self._name = name
         self._config = config
         self._publisher = publisher
@@ -106,7 +109,7 @@ class DafkaSink(Sink):
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         end = _ever_committed(self._namespace, self._log(stream)).stop
-        for contents in published(self._config, self.partition(stream), end):
+        for contents in published(self._config, self.partition(stream), end, looking=self._looking):
             payloads = pa.array(contents, pa.binary())
             nulls = {column.name: pa.nulls(len(contents), column.type) for column in RECORD_SCHEMA}
             yield pa.record_batch({**nulls, PAYLOAD: payloads}, schema=RECORD_SCHEMA)
@@ -142,15 +145,19 @@ class DafkaSinkWriter(SinkStreamWriter):
         self._log = log
         self._partition = partition
         self._committed_end = self._next = self._published = 0
+        self._maybe_published = 0
+        """Where what may have been published ends, by whom ever."""
         self._kept_bytes = 0
 
     def recover(self, committed: CommitDescriptor | None) -> None:
         self._rounds.recover(None if committed is None else _in_log(committed))
         self._committed_end = 0
         if committed is not None:
+            self._maybe_published = max(self._maybe_published, _sequences(committed).stop)
             self.complete_commit(committed)
         else:
             kept = _ever_committed(self._namespace, self._log)
+            self._maybe_published = max(self._maybe_published, kept.stop)
             self._publish(None, kept)
             self._committed_end = kept.stop
         self._next = self._committed_end
@@ -180,12 +187,11 @@ class DafkaSinkWriter(SinkStreamWriter):
         in_log = _in_log(committed)
         staged = StagedRange.from_json(in_log.data, path=self._log)
         self._rounds.complete_commit(in_log)
-        first = int(committed.data["first"])
-        end = first + committed.records
-        if self._publish(_begin(staged), range(first, end)):
+        sequences = _sequences(committed)
+        if self._publish(_begin(staged), sequences):
             self._forget_before(staged)
-        self._committed_end = max(self._committed_end, end)
-        self._next = max(self._next, end)
+        self._committed_end = max(self._committed_end, sequences.stop)
+        self._next = max(self._next, sequences.stop)
 
     def rollback(self) -> None:
         self._rounds.rollback()
@@ -202,8 +208,10 @@ class DafkaSinkWriter(SinkStreamWriter):
         None: those are all that it keeps. Who comes after another dataflow does not know which of them stores have."""
         if not sequences or sequences.stop <= self._published:
             return False
+        before, self._maybe_published = self._maybe_published, max(self._maybe_published, sequences.stop)
+        contents = self._contents(begin, sequences)
         with failpoint("dafka.publish"):
-            self._publisher.publish(self._partition, sequences.start, self._contents(begin, sequences))
+            self._publisher.publish(self._partition, sequences.start, contents, published=before)
         self._published = sequences.stop
         return True
 
@@ -234,16 +242,27 @@ def _in_log(committed: CommitDescriptor) -> CommitDescriptor:
     return CommitDescriptor(kind=LOG_KIND, records=committed.records, data=dict(committed.data["staged"]))
 
 
+def _sequences(committed: CommitDescriptor) -> range:
+    """Those of the round's records."""
+    first = int(committed.data["first"])
+    return range(first, first + committed.records)
+
+
 def _begin(staged: StagedRange) -> DLSN:
     return DLSN(staged.segment, staged.first_entry, 0)
 
 
 def _ever_committed(namespace: LogNamespace, log: str) -> range:
     """The sequences of the records that a stream's log keeps. They end where the next record begins, also if none is
-    kept: records have the numbers that the log gives them. Raises LogNotFound."""
-    info, last = namespace.info(log), namespace.last_record(log)
-    end = info.end_sequence if last is None else _sequence_of(last.key, log) + 1
-    return range(end - info.records, end)
+    kept: records have the numbers that the log gives them. Each end is what a record says, as the log may go on between
+    the two looks. Raises LogNotFound."""
+    with closing(namespace.open_reader(log)) as reader:
+        first = reader.read(1)
+    last = namespace.last_record(log)
+    if not first or last is None:
+        end = namespace.info(log).end_sequence
+        return range(end, end)
+    return range(_sequence_of(first[0].key, log), _sequence_of(last.key, log) + 1)
 
 
 def _keys(first: int, count: int) -> pa.Array:

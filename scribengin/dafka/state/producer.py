@@ -49,8 +49,8 @@ class _Answer(NamedTuple):
 
 class ProducerState:
     """One producer of one topic. `next` is the sequence of the record to publish next, `acked` how far enough stores
-    have all (the first sequence that is still kept). One that is `resumed` publishes again what stores may have.
-    Without `batches`, each record has its frame, whoever listens."""
+    have all (the first sequence that is still kept). One that is `resumed` publishes again what stores may have: what
+    is before `published`, where that is known. Without `batches`, each record has its frame, whoever listens."""
 
     def __init__(
         self,
@@ -61,10 +61,14 @@ class ProducerState:
         head_interval_s: float = 1.0,
         first: int = 0,
         resumed: bool = False,
+        published: int | None = None,
         batches: bool = True,
     ) -> None:
         self.partition = partition
+        self.ahead: int | None = None
+        """How far a store has come that has more than was ever published as this producer, by all that it knows."""
         self._resumed = resumed
+        self._published = published
         self._batches = batches
         self._audience = Audience(partition.subject)
         self._acks_min = acks_min
@@ -166,9 +170,13 @@ class ProducerState:
         return [Send(Head(subject, address, subject, self.next - 1))]
 
     def _acknowledged(self, store: str, end: int) -> None:
-        if end > self.next and not self._resumed:  # of a record that was never published: a lie
-            return
-        end = min(end, self.next)
+        if end > self.next:
+            if not self._resumed:  # of a record that was never published: a lie
+                return
+            if self._published is not None and end > self._published:
+                self.ahead = end
+                return
+            end = self.next
         self._acked_by[store] = max(end, self._acked_by.get(store, 0))
         have: dict[str, int] = {}
         for address, at in self._acked_by.items():

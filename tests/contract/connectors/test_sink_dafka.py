@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +122,26 @@ def test_a_round_of_many_batches_that_stores_have_already_is_published_again(
     """They acknowledge its end at once, before its first batches have come again."""
     network.store()
     monkeypatch.setattr(publishing, "_OUTSTANDING_MAX", 2)
-    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 10}
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon, "ack_timeout_s": 60}
     config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
     for _ in range(2):
         with closing(publishing.DafkaPublisher("out", config)) as publisher:
-            publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)))
+            publisher.publish(partition, 0, ([b"record %d" % n] * 10 for n in range(20)), published=200)
+
+
+@pytest.mark.parametrize("first", [5, 10], ids=["with a round again", "with a new round"])
+def test_stores_that_have_more_than_was_ever_committed_take_no_round_for_what_they_have(
+    network: Network, first: int
+) -> None:
+    """As when the registry is that of an older backup: its next round has the numbers of one that it has lost."""
+    network.store()
+    said = {"kind": "dafka", "topic": TOPIC, "beacon": network.beacon}
+    config, partition = DafkaSinkConfig.parse(said, source="a test"), DafkaPartition(TOPIC, "AB" * 16)
+    with closing(publishing.DafkaPublisher("out", config)) as publisher:
+        publisher.publish(partition, 0, [[b"before %d" % n for n in range(15)]], published=0)
+    for again in (publishing.DafkaPublisher("out", config) for _ in range(2)):  # whoever tries it another time, too
+        with closing(again), pytest.raises(DataflowError, match=r"'flights', producer (AB){16}, up to 14: more than"):
+            again.publish(partition, first, [[b"after %d" % n for n in range(first, first + 5)]], published=10)
 
 
 def test_more_records_than_a_producer_may_keep_wait_for_stores_as_long_as_others(network: Network) -> None:
@@ -135,7 +151,7 @@ def test_more_records_than_a_producer_may_keep_wait_for_stores_as_long_as_others
     publisher._roles = publisher._roles.model_copy(update={"producer": producer})
     batches = ([b"record"] * 6 for _ in range(3))
     with ThreadPoolExecutor(1) as threads, closing(publisher):
-        publishing_it = threads.submit(publisher.publish, DafkaPartition(TOPIC, "AB" * 16), 0, batches)
+        publishing_it = threads.submit(publisher.publish, DafkaPartition(TOPIC, "AB" * 16), 0, batches, published=18)
         with pytest.raises(SystemUnreachable, match=r"no store has taken a round of topic 'flights' in 0.2"):
             publishing_it.result(60)
 
@@ -156,7 +172,7 @@ def test_each_batch_of_a_round_has_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     config = DafkaSinkConfig.parse({"kind": "dafka", "topic": TOPIC, "ack_timeout_s": 7}, source="a test")
     publisher = publishing.DafkaPublisher("out", config)
     monkeypatch.setattr(publisher, "_producer", SlowProducer())
-    publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100)
+    publisher.publish(SlowProducer.partition, 0, [[b"record"]] * 100, published=0)
     assert waits == [7.0] * 100
 
 
@@ -197,7 +213,19 @@ def payloads(opened: Sink) -> list[bytes]:
     return [one for batch in opened.committed(opened.streams(1)[0]) for one in batch["payload"].to_pylist()]
 
 
-def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(network: Network, environment: Environment) -> None:
+def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came: list[bool] = []
+
+    class Told(DafkaFollower):
+        """Says whether it was told that nobody keeps what comes next, and has not just waited long enough."""
+
+        def wait(self, partition: DafkaPartition, sequence: int, timeout_s: float) -> bool:
+            came.append(super().wait(partition, sequence, timeout_s))
+            return came[-1]
+
+    monkeypatch.setattr(publishing, "DafkaFollower", Told)
     store = network.store()
     with closing(sink(network, environment)) as opened:
         opened.create(opened.streams(1))
@@ -211,6 +239,7 @@ def test_a_topic_that_was_truncated_to_its_end_is_empty_and_goes_on(network: Net
         store.close()  # it knows no more of the records than its log says
         network.store()
         assert payloads(opened) == []
+        assert came == [True, True]
         writer = take(environment, opened, 2, committed)
         writer.complete_commit(stage(writer, 5, 10))
         writer.close()
@@ -251,6 +280,35 @@ def test_a_round_that_waits_for_stores_is_not_seen_and_keeps_nobody_from_beginni
             writer.complete_commit(stage(writer, 0, 5))
         writer.close()
         wait_until(lambda: seen_or_none(opened) == [])  # no tower may have answered so soon
+
+
+def test_who_only_looks_does_not_wait_for_a_round_that_nobody_tells_of(
+    network: Network, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preflight, and verify, would wait for an hour."""
+    waits: list[float] = []
+
+    class Impatient(DafkaFollower):
+        """Has heard of all who are there, and waits for nothing."""
+
+        def settle(self) -> bool:
+            wait_until(lambda: self.welcomed_s is not None)
+            return True
+
+        def wait(self, _partition: DafkaPartition, _sequence: int, timeout_s: float) -> bool:
+            waits.append(timeout_s)
+            return False
+
+    with closing(sink(network, environment, ack_timeout_s=0.2)) as opened:
+        opened.create(opened.streams(1))
+        writer = take(environment, opened, 1, None)
+        with pytest.raises(SystemUnreachable):
+            writer.complete_commit(stage(writer, 0, 5))
+        writer.close()
+    monkeypatch.setattr(publishing, "DafkaFollower", Impatient)
+    with closing(sink(network, replace(environment, looking=True), ack_timeout_s=3600)) as looked:
+        assert payloads(looked) == []
+    assert waits == [network.config.beacon.timeout / 1000]
 
 
 def seen_or_none(opened: Sink) -> list[bytes] | None:

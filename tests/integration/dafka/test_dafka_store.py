@@ -92,9 +92,10 @@ def test_a_record_is_released_once_two_different_stores_have_it(tower: DafkaTowe
 
 
 def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs: LogNamespace) -> None:
-    """For `beacon.timeout` the producer does not know that the first of its lives has gone."""
+    """For `beacon.timeout` the producer does not know that the first of its lives has gone: here for an hour."""
     config = config_of(tower, producer={"min_acks": 2, "terminate_unacked": True})
-    with DafkaProducer("flights", config) as producer:
+    beacon = config.beacon.model_copy(update={"timeout": 3_600_000})
+    with DafkaProducer("flights", config.model_copy(update={"beacon": beacon})) as producer:
         published = producer.publish_many(contents(0, 100))
         lives = []
         for _ in range(2):
@@ -102,6 +103,7 @@ def test_a_store_that_is_started_again_is_no_second_one(tower: DafkaTower, logs:
                 lives.append(store.address)
                 wait_until(lambda one=store: one.address in producer._state._acked_by)  # type: ignore[misc]
         assert len(set(lives)) == 2
+        assert producer._state._acked_by == dict.fromkeys(lives, 100)
         assert producer.unacknowledged == 100
         assert not published.done()
         with DafkaStore(logs, config), DafkaStore(logs, config, prefix="two"):
@@ -269,3 +271,32 @@ def test_who_gives_up_waiting_for_records_gets_them_the_next_time(tower: DafkaTo
 
     with DafkaStore(logs, config), DafkaProducer("flights", config) as producer:
         asyncio.run(give_up_and_read(producer))
+
+
+def test_whoever_gives_up_waiting_for_records_keeps_no_thread_from_others(tower: DafkaTower) -> None:
+    """A program has a few threads for all that it awaits: six, on a machine of two cores."""
+
+    async def give_up_and_close() -> None:
+        consumer = AsyncDafkaConsumer(["quiet"], config_of(tower))
+        try:
+            for _ in range(40):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.read(), timeout=0.005)
+            await asyncio.wait_for(consumer.close(), timeout=60)
+        finally:
+            consumer._consumer.close()  # or a failure would wait for its threads for ever
+
+    asyncio.run(give_up_and_close())
+
+
+def test_who_wants_no_records_gets_none_though_some_are_there(tower: DafkaTower) -> None:
+    config = config_of(tower, producer={"terminate_unacked": True})
+
+    async def read_none(producer: DafkaProducer) -> None:
+        async with AsyncDafkaConsumer(["flights"], config) as consumer:
+            producer.publish(b"1")
+            assert await asyncio.wait_for(consumer.read(0), timeout=60) == []
+            assert [one.content for one in await consumer.read(timeout_s=60)] == [b"1"]
+
+    with DafkaProducer("flights", config) as producer:
+        asyncio.run(read_none(producer))

@@ -95,6 +95,18 @@ def test_who_waits_for_more_stores_than_there_are_is_told(line: CommandLine, tow
         assert "1 record of 'flights' is not acknowledged by 2 stores: start a store" in done.err
 
 
+def test_a_writer_that_may_keep_no_more_says_what_it_waits_for_and_ends(line: CommandLine, tmp_path: Path) -> None:
+    """Nobody is there who would take anything: no tower, and no store."""
+    full = tmp_path / "full.yaml"
+    full.write_text("beacon: {interval: 100, timeout: 300}\nproducer: {high_watermark: 2, min_acks: 2}")
+    nobody = ("--sub", "tcp://127.0.0.1:1", "--pub", "tcp://127.0.0.1:1")
+    done = line.fed("1\n2\n3\n4\n5\n", "dafka", "write", "flights", "--config", str(full), "--wait-s", "1", *nobody)
+    assert (done.code, done.out) == (1, "")
+    told = "2 records not acknowledged so far; it goes on trying: do 2 different stores run, as min_acks wants?\n"
+    assert told in done.err
+    assert "2 records of 'flights' are not acknowledged by 2 stores: start a store" in done.err
+
+
 def test_its_file_says_how_it_runs_and_options_go_over_it(line: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "dafka.yaml"
     file.write_text("tower: {sub_address: 'tcp://127.0.0.1:*', pub_address: 'tcp://127.0.0.2:*'}\n")

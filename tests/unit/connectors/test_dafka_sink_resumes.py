@@ -16,12 +16,12 @@ from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
 from scribengin.connectors.dafka.config import DafkaSinkConfig
-from scribengin.connectors.dafka.sink import DafkaSink
+from scribengin.connectors.dafka.sink import DafkaSink, _ever_committed
 from scribengin.connectors.log.holds import Holds
 from scribengin.dafka import DafkaPartition
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.errors import DataflowError, SystemUnreachable
-from scribengin.log import LogNamespace
+from scribengin.log import LogNamespace, LogRecord
 from scribengin.testing.memory.registry import MemoryRegistry
 
 NODE, LOG = "/scribengin/locks/commit-log", "dafka-rounds/flights/0"
@@ -34,10 +34,13 @@ class Stores:
         self.stored: defaultdict[DafkaPartition, list[bytes]] = defaultdict(list)
         self.fails = False
 
-    def publish(self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]]) -> None:
+    def publish(
+        self, partition: DafkaPartition, first: int, contents: Iterable[list[bytes]], *, published: int
+    ) -> None:
         if self.fails:
             raise SystemUnreachable("before anything was published")
         stored = self.stored[partition]
+        assert len(stored) <= published, "what it says that may have been published is less than what was"
         for batch in contents:
             assert first <= len(stored), f"stores wait for {len(stored)} for ever, and get {first}"
             stored += batch[len(stored) - first :]
@@ -113,6 +116,21 @@ def test_a_dataflow_whose_waiting_log_keeps_nothing_goes_on_behind_what_was_publ
     with closing(sinks.owner()) as writer:
         writer.complete_commit(staged(writer, 10, 15))
     assert sinks.stored == numbered(0, 15)
+
+
+def test_what_a_log_keeps_begins_with_its_first_record_though_it_goes_on_meanwhile(
+    sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sinks.owner()) as writer:
+        writer.complete_commit(staged(writer, 0, 5))
+        second = staged(writer, 5, 10)
+
+        def last_record_of_a_log_that_goes_on(name: str) -> LogRecord | None:
+            writer.complete_commit(second)
+            return LogNamespace.last_record(sinks.logs, name)
+
+        monkeypatch.setattr(sinks.logs, "last_record", last_record_of_a_log_that_goes_on)
+        assert _ever_committed(sinks.logs, LOG) == range(10)
 
 
 def test_what_the_dataflow_before_committed_and_did_not_publish_is_published(sinks: Sinks) -> None:

@@ -190,6 +190,27 @@ def test_who_goes_on_as_before_is_acknowledged_by_stores_that_have_more_already(
     assert state.acked == 2 * acked
 
 
+def test_who_goes_on_as_before_takes_no_acknowledgement_of_more_than_was_ever_published() -> None:
+    """It is of records that somebody else has published under those sequences: his own, stores would pass over."""
+    state = producer(first=10, resumed=True, published=20)
+    publish(state, 5)
+    acknowledge(state, 20)
+    assert (state.acked, state.ahead) == (10, 21)
+    acknowledge(state, 19, OTHER_STORE)
+    assert state.acked == 15
+    fresh = producer(first=10, resumed=True, published=10)
+    publish(fresh, 5)
+    acknowledge(fresh, 999)
+    assert (fresh.acked, fresh.ahead) == (10, 1000)
+
+
+def test_who_goes_on_as_before_is_acknowledged_what_it_publishes_behind_that() -> None:
+    state = producer(first=10, resumed=True, published=12)
+    publish(state, 5)
+    acknowledge(state, 14)
+    assert (state.acked, state.ahead) == (15, None)
+
+
 @pytest.mark.parametrize(
     "wrong", [StoreAck(ME, "hello", 10), StoreAck(ME, "hello2", 3), StoreAck(OTHER_STORE, "hello", 3)]
 )

@@ -15,6 +15,7 @@ from scribengin_tools.rendering.text import note, print_json_line
 
 if TYPE_CHECKING:
     from scribengin.dafka import DafkaProducer, DafkaRecord
+    from scribengin.dafka.config import DafkaProducerConfig
 
 app = typer.Typer(help="Producers, consumers, stores and towers of Dafka, without a broker.", no_args_is_help=True)
 _RECORDS_AT_ONCE = 1000
@@ -32,7 +33,10 @@ def write(
     wait_s: Annotated[
         float | None,
         typer.Option(
-            "--wait-s", min=0, help="How long to wait for them at the end. Default: until they do.", show_default=False
+            "--wait-s",
+            min=0,
+            help="How long to wait for them while they take nothing. Default: until they do.",
+            show_default=False,
         ),
     ] = None,
     config: ConfigOption = None,
@@ -52,10 +56,11 @@ def write(
         note("write lines, and end with Ctrl-D")
     said = parsed.producer
     producer = DafkaProducer(topic, parsed)
+    stores = _Stores(producer, said.min_acks, wait_s, parsed.beacon.timeout / 1000)
     try:
-        published = _publish_lines(producer, said.high_watermark)
+        published = _publish_lines(producer, said, stores)
         if not said.terminate_unacked:
-            _await_stores(producer, wait_s, parsed.beacon.timeout / 1000)
+            stores.await_room(said.high_watermark)
         producer.close()
     except BaseException:
         if left := producer.unacknowledged:
@@ -66,29 +71,53 @@ def write(
     note(f"published {many(published, 'record')} to {topic}, as producer {producer.partition.address}")
 
 
-def _await_stores(producer: DafkaProducer, wait_s: float | None, silent_s: float) -> None:
-    """Until they have all. After a while says what is waited for. Raises RecordsUnacknowledged after `wait_s`."""
-    from scribengin.errors import RecordsUnacknowledged
+class _Stores:
+    """What is waited for. Says so once, when they have taken nothing for `silent_s`."""
 
-    if wait_s is None or wait_s > silent_s:
-        try:
-            return producer.flush(silent_s)
-        except RecordsUnacknowledged:
-            waiting = many(producer.unacknowledged, "record")
-            note(f"{waiting} not acknowledged so far; it goes on trying: does `scribengin dafka store` run?")
-        wait_s = None if wait_s is None else wait_s - silent_s
-    return producer.flush(wait_s)
+    def __init__(self, producer: DafkaProducer, min_acks: int, wait_s: float | None, silent_s: float) -> None:
+        self._producer = producer
+        self._min_acks = min_acks
+        self._wait_s = wait_s
+        self._silent_s = silent_s
+        self._is_told = False
+
+    def await_room(self, records: int) -> None:
+        """Until so many more may be published: all that may be kept, once they have all. Raises RecordsUnacknowledged
+        when they have taken nothing for `wait_s`."""
+        left, silent_s = self._producer.unacknowledged, 0.0
+        while not self._producer.wait_for_room(records, step_s := self._next_wait_s(silent_s)):
+            before, left = left, self._producer.unacknowledged
+            silent_s = silent_s + step_s if left == before else 0.0
+            if self._wait_s is not None and silent_s >= self._wait_s:
+                return self._producer.flush(0)
+            if silent_s >= self._silent_s and not self._is_told:
+                self._is_told = True
+                self._tell(left)
+        return None
+
+    def _next_wait_s(self, silent_s: float) -> float:
+        return self._silent_s if self._wait_s is None else min(self._silent_s, self._wait_s - silent_s)
+
+    def _tell(self, left: int) -> None:
+        wanted = self._min_acks
+        stores = "does `scribengin dafka store` run"
+        if wanted > 1:
+            stores = f"do {wanted} different stores run, as min_acks wants"
+        note(f"{many(left, 'record')} not acknowledged so far; it goes on trying: {stores}?")
 
 
-def _publish_lines(producer: DafkaProducer, records_max: int) -> int:
-    """How many were published: each time what could be read at once, at most `records_max`."""
+def _publish_lines(producer: DafkaProducer, said: DafkaProducerConfig, stores: _Stores) -> int:
+    """How many were published: each time what could be read at once, as far as it may be kept."""
     from scribengin_tools.logs.lines import batches_of_stream
 
-    published = 0
+    published, records_max = 0, said.high_watermark
     for batch in batches_of_stream(sys.stdin.buffer):
         contents = batch.column("payload").to_pylist()
         for first in range(0, len(contents), records_max):
-            producer.publish_many(contents[first : first + records_max])
+            together = contents[first : first + records_max]
+            if said.when_full == "wait":
+                stores.await_room(len(together))
+            producer.publish_many(together)
         published += len(contents)
     return published
 
