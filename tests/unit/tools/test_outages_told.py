@@ -8,12 +8,13 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.waiting import wait_until
 from scribengin_tools.cli import options
 from scribengin_tools.rendering import outages
+from scribengin_tools.rendering.text import SILENT_VARIABLE
 
 
 def test_an_outage_and_its_end_are_said_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outages, "SILENT_MAX_S", 0.0)
+    monkeypatch.setenv(SILENT_VARIABLE, "0.001")
     ensemble = MemoryEnsemble()
     session = ensemble.connect()
     monkeypatch.setattr("scribengin_registry.opening.connect", lambda _hosts, **_options: session)
@@ -38,9 +39,8 @@ def test_an_outage_and_its_end_are_said_once(
 
 
 def test_what_is_short_is_not_worth_a_word_and_nothing_is_said_behind_the_end(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(outages, "SILENT_MAX_S", 1000.0)
     ensemble = MemoryEnsemble()
     with ensemble.connect() as session, outages.outages_told(session):
         teller = outages._OutageTeller("here:2181")

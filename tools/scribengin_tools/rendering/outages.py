@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from scribengin_registry.contract import Registry, SessionState
 from scribengin_registry.threads import delayed
-from scribengin_tools.rendering.text import SILENT_MAX_S, note
+from scribengin_tools.rendering.text import note, silent_max_s
 
 
 @contextmanager
@@ -42,7 +42,7 @@ class _OutageTeller:
                     self._said = False
                     note(f"the registry at {self._hosts} answers again")
             elif state is SessionState.SUSPENDED and self._saying is None:
-                self._saying = delayed("outage-told", SILENT_MAX_S, self._say)
+                self._saying = delayed("outage-told", silent_max_s(), self._say)
                 self._saying.start()
 
     def end(self) -> None:

@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from scribengin.base.process.variables import seconds_of
 from scribengin.base.text.counting import many
 from scribengin.base.text.masking import masked_text
 from scribengin.base.text.plain_words import in_plain_words
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
-SILENT_MAX_S = 1.0
-"""Who waits longer without a word takes a command for one that hangs."""
+SILENT_VARIABLE = "SCRIBENGIN_SILENT_MAX_S"
+"""After so many seconds without a word a command says what it waits for. Default: 1, for who waits longer takes it for
+one that hangs."""
+_SILENT_MAX_S = 1.0
 _verbose = False
 _STATE_STYLES = {
     "running": "green",
@@ -89,11 +92,16 @@ def note(message: str) -> None:
     console(stderr=True).print(Text(message), soft_wrap=True)
 
 
+def silent_max_s() -> float:
+    """For how many seconds a command waits without a word. Raises ConfigInvalid."""
+    return seconds_of(SILENT_VARIABLE, _SILENT_MAX_S)
+
+
 @contextmanager
 def said_if_slow(what: str) -> Iterator[None]:
     """Say `what` on stderr, once, if the block takes longer than people wait without a word. Nothing of it is said
-    later than the block's end."""
-    saying = delayed("said-if-slow", SILENT_MAX_S, partial(note, f"{what} ..."))
+    later than the block's end. Raises ConfigInvalid."""
+    saying = delayed("said-if-slow", silent_max_s(), partial(note, f"{what} ..."))
     saying.start()
     try:
         yield
