@@ -12,6 +12,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin_registry.contract import SessionState
 from scribengin_registry.threads import background
 from scribengin_tools.cli import options
+from scribengin_tools.cli.dataflow import config, editor
 from scribengin_tools.rendering import outages
 from scribengin_tools.rendering.text import SILENT_VARIABLE
 
@@ -113,3 +114,16 @@ def test_the_registry_never_waits_for_a_stderr_that_takes_nothing(monkeypatch: p
             wait_until(lambda: not told.is_alive(), what="the registry's thread to go on")
         finally:
             taken.set()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_nothing_is_told_on_an_editors_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[list[threading.Thread]] = []
+    session = MemoryEnsemble().connect()
+    monkeypatch.setattr("scribengin_registry.opening.connect", lambda _hosts, **_options: session)
+    monkeypatch.setattr("scribengin.operations.names.view_of", lambda _session, name: name)
+    monkeypatch.setattr(editor, "edit_text", lambda _view, *, force: there.append(tellers()))
+    monkeypatch.setattr(config, "tell", lambda _view, _edited: None)
+    monkeypatch.setattr(options, "_tell_of_open", lambda _registry: None)
+    config.edit("hot", registry="here:2181")
+    assert there == [[]]

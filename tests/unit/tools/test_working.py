@@ -10,7 +10,7 @@ import pytest
 
 from scribengin.errors import ConfigInvalid
 from scribengin.testing.waiting import wait_until
-from scribengin_tools.rendering.text import SILENT_VARIABLE, said_if_slow, silent_max_s, working
+from scribengin_tools.rendering.text import SILENT_VARIABLE, note, said_if_slow, silent_max_s, working
 
 
 class Terminal(io.StringIO):
@@ -43,6 +43,19 @@ def test_on_a_terminal_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> N
         progress("stopping 'hot': 1 of 2 tasks have ended")
     assert "stopping 'hot'" in terminal.getvalue()
     assert "\x1b[2K" in terminal.getvalue(), "the line is erased"
+
+
+def test_what_is_noted_meanwhile_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with working("stopping 'hot'"):
+        note("the registry does not answer")
+    note("it has ended")
+    shown = terminal.getvalue().replace("\x1b[?25l", "")  # the cursor is hidden
+    lines = [line.rpartition("\x1b[2K")[2] for line in shown.split("\n")]
+    assert [line for line in lines if "does not answer" in line] == ["the registry does not answer"]
+    assert lines[-2].endswith("it has ended")
 
 
 def test_what_is_slow_is_said_once_and_what_is_not_is_not(
