@@ -50,6 +50,7 @@ def test_what_is_noted_meanwhile_has_a_line_of_its_own(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     with working("stopping 'hot'"):
+        wait_until(lambda: "stopping 'hot'" in terminal.getvalue(), what="the line of progress")
         note("the registry does not answer")
     note("it has ended")
     shown = terminal.getvalue().replace("\x1b[?25l", "")  # the cursor is hidden
