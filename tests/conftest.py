@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from scribengin.base.diagnostics import unconfigure_logging
+from scribengin_tools.rendering.text import SILENT_VARIABLE
 from tests.servers.bookkeeper import bookkeeper, own_bookkeeper
 from tests.servers.browser import browser
 from tests.servers.cold import cold_log
@@ -111,6 +112,15 @@ def _spark_starts_lightly() -> None:
 
 def _starts_jvms(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("spark", "servers"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_wait_without_a_word() -> Iterator[None]:
+    """For how long commands wait says more about the machine than about them. A test that is about what they say
+    meanwhile sets the variable itself."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(SILENT_VARIABLE, "86400")
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -90,6 +90,8 @@ def _let_threads_wait() -> None:
         return  # a system with other libraries: threads there may abort the process
     libc.fopen.restype = ctypes.c_void_p
     empty = ctypes.c_void_p(libc.fopen(b"/dev/null", b"r"))
+    if empty.value is None:
+        return  # no more files may be open, or there are no devices
     libc.flockfile(empty)
     ctypes.c_void_p.in_dll(libc, "stdin").value = empty.value  # C's: Python reads by a file descriptor of its own
     set_terminate.restype = ctypes.c_void_p

@@ -15,6 +15,7 @@ import pytest
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin_registry.contract import Registry
 from scribengin_tools.cli import main as cli
+from scribengin_tools.rendering.text import SILENT_VARIABLE
 
 
 def quiet_config(*, session_timeout_s: float) -> DataflowConfig:
@@ -84,8 +85,12 @@ class CommandLine:
         return Done(process.returncode, out, err)
 
 
-def expect_registry_away(done: Done, hosts: str) -> None:
-    """It says what it waits for, and then in one line that nobody answers."""
+def expect_registry_away(line: CommandLine, *words: str) -> None:
+    """With a registry that is away a command says what it waits for, and then in one line that nobody answers."""
+    hosts = "127.0.0.1:1"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(SILENT_VARIABLE, "0.001")
+        done = line(*words, "--registry", hosts)
     waiting, away = done.err.splitlines()
     assert (done.code, done.out) == (2, "")
     assert waiting == f"waiting for the registry at {hosts} ..."

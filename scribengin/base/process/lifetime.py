@@ -19,8 +19,8 @@ from typing import NoReturn
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.diagnostics import configure_logging, tagged
 from scribengin.base.process.openness import openness
+from scribengin.base.process.variables import seconds_of
 from scribengin.base.threads import delayed
-from scribengin.errors import ConfigInvalid
 from scribengin_registry.contract import ProtectedRegistry, Registry, SessionState
 from scribengin_registry.errors import RegistryError, RegistryUnreachable
 from scribengin_registry.opening import connect
@@ -99,14 +99,7 @@ def _tell_of_open(registry: ProtectedRegistry) -> None:
 
 def patience() -> float:
     """For how many seconds this process waits for its registry. Raises ConfigInvalid."""
-    text = os.environ.get(PATIENCE_VARIABLE, "")
-    try:
-        seconds = float(text or PATIENCE_S)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= threading.TIMEOUT_MAX:
-        raise ConfigInvalid(f"{PATIENCE_VARIABLE}={text}: write a number of seconds that is more than 0")
-    return seconds
+    return seconds_of(PATIENCE_VARIABLE, PATIENCE_S)
 
 
 class RegistryPatience:

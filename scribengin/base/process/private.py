@@ -3,13 +3,21 @@ is replaced."""
 
 from __future__ import annotations
 
+import errno
+import os
+import secrets
 import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from scribengin.errors import ConfigInvalid
 
 PRIVATE_MODE = 0o700
 _REMOVALS_MAX = 100
+_LINKS_MAX = 40
 
 
 def private_directory(path: Path) -> Path:
@@ -30,10 +38,69 @@ def remove_directory(path: Path) -> None:
             return
 
 
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block has ended well; of one that has not, nothing is left.
+    `mode`: its rights, less the umask. Raises ConfigInvalid: it cannot be written, and as `replaceable`."""
+    place = replaceable(path)
+    new = place.with_name(f".scribengin-{secrets.token_hex(8)}.part")  # a name that nobody can have guessed
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            if replaceable(path) != place:
+                raise ConfigInvalid(f"{path} has become another place meanwhile: nothing was written")
+            new.replace(place)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 def replaceable(path: Path) -> Path:
-    """Where a file is that another one is to take the place of, or none: links are followed. A device or a pipe is
-    nothing to be replaced. Raises ConfigInvalid."""
-    place = path.resolve()
-    if place.exists() and not place.is_file():
-        raise ConfigInvalid(f"{path} is there, and is no file: name a file that is to be written, or replaced")
+    """Where a file is that another one is to take the place of, or none. Links are followed, but for those of other
+    users, who may have planted them. A device or a pipe is nothing to be replaced. Raises ConfigInvalid."""
+    try:
+        there = _found(path.stat)  # before links are read: that of an open pipe names nothing
+        place = _place(path)
+        if there is not None and not (stat.S_ISREG(there.st_mode) and _found(place.lstat)):
+            raise ConfigInvalid(f"{path} is there, and is no file: name a file that is to be written, or replaced")
+        return place
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
+def _place(path: Path) -> Path:
+    """The path without links. Raises ConfigInvalid (a link of another user), OSError."""
+    ahead = [*reversed(path.absolute().parts)]
+    place, links = Path(ahead.pop()), 0
+    while ahead:
+        step = ahead.pop()
+        next_place = place.parent if step == ".." else place / step
+        there = _found(next_place.lstat)
+        if there is None or not stat.S_ISLNK(there.st_mode):
+            place = next_place
+            continue
+        if there.st_uid not in (0, os.geteuid()):
+            raise ConfigInvalid(f"{next_place} is a link of another user: name the file itself, if that is meant")
+        links += 1
+        if links > _LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        ahead += reversed(next_place.readlink().parts)
     return place
+
+
+def _found(look: Callable[[], os.stat_result]) -> os.stat_result | None:
+    """What is there; None if nothing is."""
+    try:
+        return look()
+    except FileNotFoundError:
+        return None
+
+
+def _unwritable(path: Path, error: Exception) -> ConfigInvalid:
+    reason = (isinstance(error, OSError) and error.strerror) or error
+    return ConfigInvalid(f"{path} cannot be written: {reason}; name another place")

@@ -13,12 +13,11 @@ import base64
 import binascii
 import gzip
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scribengin.base.model import from_node_name
-from scribengin.base.process.private import replaceable
+from scribengin.base.process.private import replacing
 from scribengin.errors import ConfigInvalid, LogNotFound
 from scribengin.log.inspect import LogMetadata, segment_nodes
 from scribengin_registry.client import batches
@@ -34,24 +33,13 @@ Saved = tuple[str, bytes]
 def back_up(registry: Registry, file: Path) -> int:
     """Write every node to `file`, which is replaced at the end, and return how many. Raises ConfigInvalid (it cannot be
     written), and what the registry raises."""
-    place = replaceable(file)
-    private = place.with_name(f"{place.name}.{os.getpid()}.part")
-    try:
-        with os.fdopen(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as raw:
-            with gzip.open(raw, "wt", encoding="ascii") as lines:
-                lines.write(json.dumps(_FORMAT) + "\n")
-                count = 0
-                for path, data in _nodes(registry, "/"):
-                    lines.write(json.dumps({"path": path, "data": base64.b64encode(data).decode()}) + "\n")
-                    count += 1
-                lines.write(json.dumps({"nodes": count}) + "\n")
-            raw.flush()
-            os.fsync(raw.fileno())
-        os.replace(private, place)
-    except OSError as error:
-        raise ConfigInvalid(f"the backup {file} cannot be written: {error.strerror}; choose another place") from error
-    finally:
-        private.unlink(missing_ok=True)
+    with replacing(file, 0o600) as raw, gzip.open(raw, "wt", encoding="ascii") as lines:
+        lines.write(json.dumps(_FORMAT) + "\n")
+        count = 0
+        for path, data in _nodes(registry, "/"):
+            lines.write(json.dumps({"path": path, "data": base64.b64encode(data).decode()}) + "\n")
+            count += 1
+        lines.write(json.dumps({"nodes": count}) + "\n")
     return count
 
 

@@ -48,6 +48,15 @@ def missing(name):
 ctypes.CDLL = missing
 sys.exit(7)
 """
+_NO_FILES_LEFT = """
+import ctypes, resource, sys
+from scribengin.base import jvm
+
+ctypes.CDLL("libstdc++.so.6")  # it is there already where a JVM runs
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+jvm._let_threads_wait()
+sys.exit(7)
+"""
 
 
 def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,4 +82,9 @@ def test_an_end_that_hangs_is_ended() -> None:
 
 def test_a_system_without_that_library_ends_without_a_word() -> None:
     done = ended(_AT_THE_END, _NO_LIBRARY, "")
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_an_end_at_the_limit_of_open_files_keeps_its_exit_status() -> None:
+    done = ended(_NO_FILES_LEFT)
     assert (done.returncode, done.stderr) == (7, "")

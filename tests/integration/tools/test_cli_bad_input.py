@@ -119,7 +119,7 @@ def test_no_registry_and_one_that_is_away_are_named(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = written(tmp_path, FLOW)
-    expect_registry_away(line("submit", flow, "--registry", "127.0.0.1:1"), "127.0.0.1:1")
+    expect_registry_away(line, "submit", flow)
     monkeypatch.delenv("SCRIBENGIN_REGISTRY")
     assert "no registry was given" in refused(line, flow).err
 

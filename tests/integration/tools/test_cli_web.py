@@ -79,7 +79,7 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path, monkeypatch: p
             done = line("web", *arguments)
             assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), done
             assert words in done.err
-    expect_registry_away(line("web", "--registry", "127.0.0.1:1"), "127.0.0.1:1")
+    expect_registry_away(line, "web")
 
 
 def test_without_its_extra_it_says_what_to_install(line: CommandLine) -> None:

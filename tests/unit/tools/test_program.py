@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import subprocess
@@ -11,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from scribengin_tools.cli import main as cli
+from scribengin_tools.rendering import field_docs
+
 PROGRAMS = ("scribengin_tools", "scribengin_dev.demo", "scribengin_dev.soak", "scribengin_dev.bench")
+OUTPUT_FULL = "scribengin: the output cannot be written: No space left on device; make room, or send it elsewhere\n"
 INTERRUPTED = """
 import os, signal
 try:
@@ -59,5 +65,39 @@ def test_an_output_for_which_there_is_no_room_is_one_line(arguments: tuple[str, 
             timeout=120,
             check=False,
         )
-    words = "scribengin: the output cannot be written: No space left on device; make room, or send it elsewhere\n"
-    assert (ended.returncode, ended.stderr) == (1, words)
+    assert (ended.returncode, ended.stderr) == (1, OUTPUT_FULL)
+
+
+class FullOutput(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def fail_for_room(filename: str | None) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", filename)
+
+
+@pytest.mark.parametrize(("filename", "named"), [("/tmp/mine/x", "/tmp/mine/x"), (None, "a file")])
+def test_a_file_for_which_there_is_no_room_is_not_called_the_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, filename: str | None, named: str
+) -> None:
+    monkeypatch.setattr(field_docs, "described_schema", lambda _model: fail_for_room(filename))
+    line = f"scribengin: {named} cannot be written: No space left on device; make room\n"
+    assert cli.run(["schema"]) == 1
+    assert capsys.readouterr() == ("", line)
+    assert cli.run(["schema", "-v"]) == 1
+    err = capsys.readouterr().err
+    assert (err.startswith("Traceback"), "in fail_for_room" in err, err.endswith(line)) == (True, True, True)
+
+
+def test_an_output_without_room_is_told_from_files_and_stays_in_its_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = FullOutput()
+    monkeypatch.setattr(cli, "_forget_stdout", lambda: None)  # it has no file
+    monkeypatch.setattr(sys, "stdout", full)
+    assert cli.run(["schema"]) == 1
+    assert sys.stdout is full
+    assert capsys.readouterr().err == OUTPUT_FULL
+    assert cli.run(["schema", "-v"]) == 1
+    assert capsys.readouterr().err.startswith("Traceback")

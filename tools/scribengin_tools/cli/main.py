@@ -38,6 +38,7 @@ from scribengin_tools.cli.log import proxy
 from scribengin_tools.cli.log import records as log
 from scribengin_tools.cli.registry import check as registry_check
 from scribengin_tools.cli.registry import nodes as registry
+from scribengin_tools.rendering.stdout import OutputFull, own_stdout
 from scribengin_tools.rendering.text import print_error, report, set_verbose
 
 EXIT_CODES = "Exit codes: 0 it worked; 1 the work failed; 2 bad input, or nothing there; 130 ended by Ctrl-C."
@@ -148,8 +149,9 @@ def run(arguments: Sequence[str]) -> int:
     rest, verbose = without_verbose(arguments)
     set_verbose(verbose)
     try:
-        code = typer.main.get_command(app).main(rest, prog_name="scribengin", standalone_mode=False)
-        sys.stdout.flush()
+        with own_stdout():
+            code = typer.main.get_command(app).main(rest, prog_name="scribengin", standalone_mode=False)
+            sys.stdout.flush()
     except _UsageError as error:
         return _usage_error(cast(typer.BadParameter, error))
     except ScribenginError as error:
@@ -158,11 +160,14 @@ def run(arguments: Sequence[str]) -> int:
     except _ReaderGone:
         _forget_stdout()
         return 0
+    except OutputFull as error:
+        report(error, f"the output cannot be written: {error}; make room, or send it elsewhere")
+        _forget_stdout()
+        return _WORK_FAILED
     except OSError as error:
         if not is_full(error):
             raise
-        print_error(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
-        _forget_stdout()
+        report(error, f"{error.filename or 'a file'} cannot be written: {error.strerror}; make room")
         return _WORK_FAILED
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED

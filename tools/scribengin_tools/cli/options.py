@@ -160,7 +160,7 @@ def opened_namespace(
     session = nullcontext(None) if "://" in namespace else connected(hosts)
     with ExitStack() as held:
         registry = held.enter_context(session)
-        with said_if_slow(f"waiting for the registry of {namespace}"):
+        with said_if_slow(f"opening the namespace {namespace}"):
             opened = held.enter_context(open_it(namespace, registry=registry))
         if to_write is not None:
             from scribengin.operations.log_owners import refuse_log_of_dataflow

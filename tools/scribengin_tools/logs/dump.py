@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -13,7 +12,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scribengin.base.process.private import replaceable
+from scribengin.base.process.private import replacing
 from scribengin.errors import ConfigInvalid, SegmentsMoved
 from scribengin.log import DLSN, READ_SCHEMA, LogNamespace
 from scribengin_tools.logs.lines import open_from, read_now, record_json
@@ -166,13 +165,5 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
     if output is None:
         yield sys.stdout.buffer
         return
-    place = replaceable(output)
-    private = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        with private.open("xb") as file:
-            yield file
-        private.replace(place)
-    except OSError as error:
-        raise ConfigInvalid(f"cannot write {output}: {error.strerror}") from error
-    finally:
-        private.unlink(missing_ok=True)
+    with replacing(output) as file:
+        yield file

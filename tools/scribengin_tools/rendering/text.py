@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from scribengin.base.process.variables import seconds_of
 from scribengin.base.text.counting import many
 from scribengin.base.text.masking import masked_text
 from scribengin.base.text.plain_words import in_plain_words
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 400
 """What is piped is read by programs: nothing of it is cut or wrapped."""
-SILENT_MAX_S = 1.0
-"""Who waits longer without a word takes a command for one that hangs."""
+SILENT_VARIABLE = "SCRIBENGIN_SILENT_MAX_S"
+"""After so many seconds without a word a command says what it waits for. Default: 1, for who waits longer takes it for
+one that hangs."""
+_SILENT_MAX_S = 1.0
 _verbose = False
+_progressing: Console | None = None
+"""Where a line of progress stands just now."""
 _STATE_STYLES = {
     "running": "green",
     "finished": "green",
@@ -85,15 +90,20 @@ def print_json_line(value: Any) -> None:
 
 
 def note(message: str) -> None:
-    """Something for people, beside the output: on stderr."""
-    console(stderr=True).print(Text(message), soft_wrap=True)
+    """Something for people, beside the output: on stderr, above a line of progress that stands there."""
+    (_progressing or console(stderr=True)).print(Text(message), soft_wrap=True)
+
+
+def silent_max_s() -> float:
+    """For how many seconds a command waits without a word. Raises ConfigInvalid."""
+    return seconds_of(SILENT_VARIABLE, _SILENT_MAX_S)
 
 
 @contextmanager
 def said_if_slow(what: str) -> Iterator[None]:
     """Say `what` on stderr, once, if the block takes longer than people wait without a word. Nothing of it is said
-    later than the block's end."""
-    saying = delayed("said-if-slow", SILENT_MAX_S, partial(note, f"{what} ..."))
+    later than the block's end. Raises ConfigInvalid."""
+    saying = delayed("said-if-slow", silent_max_s(), partial(note, f"{what} ..."))
     saying.start()
     try:
         yield
@@ -119,7 +129,7 @@ def working(what: str, *, left: str = "") -> Iterator[Callable[[str], None]]:
 @contextmanager
 def _line_of_progress(what: str) -> Iterator[Callable[[str], None]]:
     if sys.stderr.isatty():
-        with console(stderr=True).status(f"{what} ...") as status:
+        with _progress_on(console(stderr=True)) as terminal, terminal.status(f"{what} ...") as status:
             yield lambda progress: status.update(f"{progress} ...")
         return
     told: list[str] = []
@@ -130,6 +140,17 @@ def _line_of_progress(what: str) -> Iterator[Callable[[str], None]]:
             note(f"{progress} ...")
 
     yield update
+
+
+@contextmanager
+def _progress_on(terminal: Console) -> Iterator[Console]:
+    """Only the console that keeps a line of progress can write beside it."""
+    global _progressing
+    before, _progressing = _progressing, terminal  # one above it goes on
+    try:
+        yield terminal
+    finally:
+        _progressing = before
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType | int | None]]) -> Table:
@@ -215,11 +236,12 @@ def kept_text(kept: StateReport) -> str:
     return "; ".join(parts)
 
 
-def report(error: BaseException) -> None:
-    """An error as `print_error` has it, behind its whole traceback if the user wants to see those."""
+def report(error: BaseException, said: str | None = None) -> None:
+    """An error as `print_error` has it, behind its whole traceback if the user wants to see those. `said`: what is said
+    of it instead of its own words."""
     if _verbose:
         traceback.print_exception(error)
-    print_error(in_plain_words(error))
+    print_error(in_plain_words(error) if said is None else said)
 
 
 def set_verbose(verbose: bool) -> None:

@@ -97,7 +97,7 @@ def edit(name: NameArgument, force: ForceOption = False, registry: RegistryOptio
     from scribengin.operations.names import view_of
     from scribengin_tools.cli.dataflow.editor import edit_text
 
-    with connected(registry) as session:
+    with connected(registry, screen=True) as session:  # the editor's
         view = view_of(session, name)
         tell(view, edit_text(view, force=force))
 
