@@ -180,9 +180,8 @@ class LogSource(Source):
                 dlsn = found[0].dlsn if found else reader.position
                 if at.kind == "dlsn":
                     self._refuse_to_come(stream.name, dlsn)
-                # After a power failure readers see less than they did, until a writer recovers the log.
-                if at.kind == "latest" and before is not None and before.get("directory") == reader.directory:
-                    dlsn = max(dlsn, _dlsn(stream.name, reader.directory, before))
+                if at.kind == "latest" or (at.kind == "time" and not found):
+                    dlsn = _end_for(stream.name, reader, dlsn, before)
                 return {**dlsn.to_json(), "directory": reader.directory}
         except (InconsistentLog, PositionTruncated) as error:
             raise ConfigInvalid(f"source '{self._name}': {error}") from None
@@ -242,6 +241,21 @@ class LogStreamReader(SourceStreamReader):
 
     def _dlsn(self, position: Position) -> DLSN:
         return _dlsn(self._log, self._reader.directory, position)
+
+
+def _end_for(log: str, reader: LogReader, end: DLSN, before: Position | None) -> DLSN:
+    """The end for whoever has read up to `before`. After a power failure readers see less than they did, until a writer
+    recovers the log; what it does not find then (`fsync: false`) is lost, and nobody can stand behind it."""
+    if before is None or before.get("directory") != reader.directory:
+        return end
+    read = _dlsn(log, reader.directory, before)
+    if read <= end:
+        return end
+    try:
+        reader.lag(read)
+    except InconsistentLog:
+        return end
+    return read
 
 
 def _dlsn(log: str, directory: str, position: Position) -> DLSN:

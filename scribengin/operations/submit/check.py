@@ -47,5 +47,6 @@ def _checked_by_spark(
     with runtime.brief_session(f"explain {config.name}", config.spark.conf) as session:
         transformation = load_transformation(spec(), session)
         if isinstance(transformation, StatefulTransformation):
-            return transformation.check({one.task: one.directory for one in kept})
+            partitions = None if config.state is None else config.state.partitions
+            return transformation.check({one.task: one.directory for one in kept}, partitions)
         return transformation.check()

@@ -33,11 +33,16 @@ WAY_OUT = "give the dataflow the transformation that it had, or submit another d
 
 
 def refuse_unfitting(
-    frame: DataFrame, operators: Sequence[StateOperator], task: str, directory: QueryDirectory
+    frame: DataFrame,
+    operators: Sequence[StateOperator],
+    task: str,
+    directory: QueryDirectory,
+    partitions: int | None = None,
 ) -> None:
     """Raises CheckpointMismatch if the checkpoint in `directory` has the state of other operators, or has it by other
-    keys or values, or lacks a file; DataflowBusy while it is moved to its next owner; TransformationFailed,
-    SparkUnavailable or SystemUnreachable if that cannot be found out. Changes nothing there.
+    keys or values, or cannot be divided into `partitions` (None: it stays as it is), or lacks a file; DataflowBusy
+    while it is moved to its next owner; TransformationFailed, SparkUnavailable or SystemUnreachable if that cannot be
+    found out. Changes nothing there.
 
     Each operator is compared alone: as if all others were as they are now, so that no other is found wanting.
     """
@@ -51,6 +56,8 @@ def refuse_unfitting(
         raise CheckpointMismatch(
             f"{task} has the state of {_listed(kept.values())}, and the transformation keeps that of {now}: {WAY_OUT}"
         )
+    if partitions is not None and any(store.partitions != partitions for store in stores):
+        refuse_undividable(operators, str(directory), partitions)
     batch = max(store.batch for store in stores) + 1
     with tempfile.TemporaryDirectory(dir=scratch_directory(), prefix="fits-") as scratch:
         fresh = Path(scratch) / "fresh" / _STATE
@@ -113,6 +120,11 @@ def _listed(names: Iterable[str]) -> str:
 def refuse_undividable(operators: Sequence[StateOperator], directory: str, partitions: int) -> None:
     """Raises CheckpointMismatch if the state that these operators keep in `directory` cannot be divided into another
     number of partitions. Spark would find out when it has planned the batch, and then would not run another one."""
+    if not operators:
+        raise CheckpointMismatch(
+            f"the transformation keeps nothing, and in {directory} a batch is begun that divides what it keeps into "
+            f"{partitions} partitions: bring the checkpoint back as it was"
+        )
     for one in operators:
         if one.partitions is None:
             raise CheckpointMismatch(
@@ -121,12 +133,14 @@ def refuse_undividable(operators: Sequence[StateOperator], directory: str, parti
             )
 
 
-def undivided(error: Exception, directory: str, partitions: int) -> CheckpointMismatch | SparkUnavailable:
+def undivided(
+    error: Exception, dataflow: str, directory: str, partitions: int
+) -> CheckpointMismatch | SparkUnavailable:
     """What to raise, `from error`, where Spark has not divided the state in `directory`."""
     found = failure(error, f"dividing the state in {directory} into {partitions} partitions")
     if isinstance(found, SparkUnavailable):
         return found
     return CheckpointMismatch(
-        f"Spark cannot divide the state in {directory} into {partitions} partitions ({found.reason}): whoever takes "
-        "the task over next tries again"
+        f"Spark cannot divide the state in {directory} into {partitions} partitions ({found.reason}): "
+        f"`scribengin start {dataflow}` tries again"
     )

@@ -28,6 +28,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _SCHEMAS = "/_stateSchema/"
 _METADATA = "_metadata"
+_STATE = "state"
 _UNFINISHED = ".new"
 
 
@@ -59,6 +60,11 @@ class QueryLog:
     def read(cls, directory: QueryDirectory) -> QueryLog:
         """Of the query whose checkpoint is there."""
         return cls(_last(directory, "offsets"), _last(directory, "commits"), directory)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether an operator keeps something there. Before a batch is done that is not known: True."""
+        return self.done < 0 or any(_operators(self.directory))
 
     def offsets(self, number: int) -> Mapping[str, Offset]:
         """Where the range of each source ended in a batch. Raises CheckpointMismatch: it has no such batch."""
@@ -102,8 +108,8 @@ def take_schemas_along(directory: QueryDirectory) -> None:
     Raises CheckpointMismatch where a file is damaged, FileNotFoundError once a later owner has moved the checkpoint.
     """
     files = directory.files
-    state = posixpath.join(directory.path, "state")
-    for operator in filter(str.isdecimal, files.names(state)):
+    state = posixpath.join(directory.path, _STATE)
+    for operator in _operators(directory):
         metadata = posixpath.join(state, operator, _METADATA)
         versioned = posixpath.join(metadata, "v2")
         numbers = [name for name in files.names(versioned) if name.isdecimal()]
@@ -114,6 +120,11 @@ def take_schemas_along(directory: QueryDirectory) -> None:
         }
         if moved:
             _replace(files, metadata, moved)
+
+
+def _operators(directory: QueryDirectory) -> Iterator[str]:
+    """The names, which are numbers, of the directories of those that keep something."""
+    return filter(str.isdecimal, directory.files.names(posixpath.join(directory.path, _STATE)))
 
 
 def _naming(files: TreeFileSystem, path: str, operator: str) -> bytes | None:

@@ -72,13 +72,15 @@ class StatefulTransformation:
         """Import the user's function. Raises PackageInvalid, SparkUnavailable."""
         return cls(PlanBuilder(spec), session)
 
-    def check(self, kept: Mapping[str, QueryDirectory] | None = None) -> CheckedPlan:
+    def check(self, kept: Mapping[str, QueryDirectory] | None = None, partitions: int | None = None) -> CheckedPlan:
         """Build it and look at the plan, and whether it fits what tasks have `kept`: the directory of each one's query.
+        `partitions`: into how many that is to be divided; None: it stays as it is.
+
         Raises ConfigInvalid (what Spark cannot do to a stream, or we cannot yet), PackageInvalid, SparkUnavailable,
         TransformationFailed, and as `refuse_unfitting`."""
         built, unioned, operators = self._built(self._new_directory())
         for task, directory in (kept or {}).items():
-            refuse_unfitting(unioned.frame, operators, task, directory)
+            refuse_unfitting(unioned.frame, operators, task, directory, partitions)
         return CheckedPlan(
             {name: input_.schema.toDDL() for name, input_ in built.inputs.items()},
             {name: given.schema.toDDL() for name, given in built.given.items()},
@@ -124,7 +126,7 @@ class StatefulTransformation:
         try:
             session._streamingCheckpointManager.repartition(checkpoint, partitions)
         except SPARK_ERRORS as error:
-            raise undivided(error, checkpoint, partitions) from error
+            raise undivided(error, self.spec.dataflow, checkpoint, partitions) from error
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """As `Screens`."""

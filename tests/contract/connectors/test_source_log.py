@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -198,14 +199,24 @@ def test_a_log_that_was_deleted_is_an_error(registry: Registry, namespace: LogNa
 
 
 def test_the_end_is_never_before_what_was_read_of_the_log(registry: Registry, namespace: LogNamespace) -> None:
-    """After a power failure readers see less of a log than they did, until a writer recovers it."""
-    fill(namespace, "in/0", "1", "2")
+    """After a power failure readers see less of a log than they did, until a writer recovers it: then what it did not
+    find is lost."""
+    fill(namespace, "in/0", "1")
     opened = source(registry, "in/0")
     (stream,) = opened.streams()
-    end = opened.position_at(stream, StartAt("latest"))
-    beyond = {**end, "entry": int(end["entry"]) + 2}
-    assert opened.position_at(stream, StartAt("latest"), beyond) == beyond
-    before = {**end, "entry": 0}
-    assert opened.position_at(stream, StartAt("latest"), before) == end
-    of_another_log = {**beyond, "directory": "deleted since"}
-    assert opened.position_at(stream, StartAt("latest"), of_another_log) == end
+    behind_all = SYSTEM_CLOCK.now_ms() + 3_600_000
+    ends = (StartAt("latest"), StartAt("time", behind_all))
+    with namespace.open_writer("in/0") as writer:
+        writer.write(b"2").result(60)
+        end = opened.position_at(stream, ends[0])
+        beyond = {**end, "entry": int(end["entry"]) + 2}
+        assert [opened.position_at(stream, at, beyond) for at in ends] == [beyond, beyond]
+        of_another_log = {**beyond, "directory": "deleted since"}
+        assert [opened.position_at(stream, at, of_another_log) for at in ends] == [end, end]
+        first = {**end, "segment": 1, "entry": 0}
+        assert [opened.position_at(stream, at, first) for at in (*ends, StartAt("time", 0))] == [end, end, first]
+        assert opened.position_at(stream, StartAt("time", 0), beyond) == first
+    lost = [opened.position_at(stream, at, beyond) for at in ends]
+    assert lost == [opened.position_at(stream, at) for at in ends]
+    with closing(opened.open_reader(stream)) as reader:
+        assert [reader.lag(position) for position in lost] == [0, 0]

@@ -5,7 +5,7 @@ records, whoever dies, and what is kept is read as before.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.errors import CheckpointMismatch
 from scribengin.filesystems.local import LocalFileSystem
-from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog
+from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory, QueryLog
 from scribengin.spark.stateful.stored import StoredState
 from scribengin.spark.stateful.transformation import StatefulTransformation
 from scribengin.testing.failpoints import at_failpoint
@@ -56,12 +56,32 @@ def divided(flow: StateFlow) -> list[int]:
     return [log.partitions(number) for number in range(log.done + 1) if log.divides(number)]
 
 
-def kept(flow: StateFlow) -> tuple[set[int], set[str]]:
-    """In how many partitions stores say that they are, and of whom they have something."""
+def kept(flow: StateFlow) -> dict[str, list[tuple[int, str]]]:
+    """By store, the partitions of what is kept, and of whom it is: in order, and each as often as it is there."""
     stored = StoredState(query(flow), flow.spark)
-    stores = stored.stores()
-    rows = [row for store in stores[:1] for row in stored.rows(store, {}, 1000)]
-    return {store.partitions for store in stores}, {json.loads(row.key)["who"] for row in rows}
+    rows = {store.name: stored.rows(store, {}, 1000) for store in stored.stores()}
+    return {name: sorted((row.partition, json.loads(row.key)["who"]) for row in of) for name, of in rows.items()}
+
+
+def refuse_doubles(stores: Mapping[str, Sequence[tuple[int, str]]], partitions: int) -> None:
+    """Each key is in one partition of each store, once, and all of its stores have it there."""
+    assert stores
+    for name, rows in stores.items():
+        assert sorted(who for _, who in rows) == list("abcdefg"), name
+        assert {partition for partition, _ in rows} <= set(range(partitions)), name
+    assert len({tuple(rows) for rows in stores.values()}) == 1, stores
+
+
+def stores_divided(flow: StateFlow) -> set[int]:
+    """In how many partitions stores say that they are."""
+    return {store.partitions for store in StoredState(query(flow), flow.spark).stores()}
+
+
+def check(flow: StateFlow, partitions: int | None) -> None:
+    """As `restart` compares what is kept with what is wanted."""
+    with flow.open() as resources:
+        transformation = StatefulTransformation.load(resources.transformation_spec(), flow.spark)
+        transformation.check({"task-0": query(flow)}, partitions)
 
 
 def dies(flow: StateFlow, stop: str) -> None:
@@ -82,13 +102,13 @@ def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
     flow.append("in/0", EVENTS[:12])
     dies(flow, "round.commit:after")  # its batch is committed, and not done: that comes first
     flow.want_partitions(5)
-    with flow.open() as resources:  # as `restart` compares what is kept with another number
-        StatefulTransformation.load(resources.transformation_spec(), spark).check({"task-0": query(flow)})
+    check(flow, 5)
     dies(flow, "state.divide:after")
     flow.append("in/0", EVENTS[12:24])
     flow.run_to_the_end()
     assert divided(flow) == [5]
-    assert kept(flow) == ({5}, set("abcdefg"))
+    assert stores_divided(flow) == {5}
+    refuse_doubles(kept(flow), 5)
     flow.want_partitions(3)
     dies(flow, "state.divide:after")
     log = QueryLog.read(query(flow))
@@ -98,7 +118,8 @@ def test_state_in_two_partitions_then_five_then_three_counts_each_record_once(
     flow.want_partitions(None)
     flow.run_to_the_end()
     assert divided(flow) == [5, 3]
-    assert kept(flow) == ({3}, set("abcdefg"))
+    assert stores_divided(flow) == {3}
+    refuse_doubles(kept(flow), 3)
     assert flow.delivered() == []
     flow.append("in/0", END)
     flow.run_to_the_end()
@@ -113,9 +134,31 @@ def test_state_without_a_key_is_not_divided_and_goes_on_as_it_was(
     flow.append("in/0", EVENTS[:12])
     flow.run_to_the_end()
     flow.want_partitions(5)
-    with pytest.raises(CheckpointMismatch, match=r"5 partitions: limit has no key; set state.partitions back"):
-        flow.run_to_the_end()
+    for asked in (lambda: check(flow, 5), flow.run_to_the_end):  # before anything is stopped, and a task
+        with pytest.raises(CheckpointMismatch, match=r"5 partitions: limit has no key; set state.partitions back"):
+            asked()
+    for fits in (2, None):
+        check(flow, fits)
     flow.want_partitions(2)
     flow.append("in/0", EVENTS[12:])
     flow.run_to_the_end()
     assert len(flow.delivered()) == 30
+
+
+def test_where_nothing_is_kept_another_number_changes_nothing(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = StateFlow(memory_registry, spark, tmp_path, sql="SELECT who FROM src")
+    flow.append("in/0", EVENTS[:3])
+    flow.run_to_the_end()
+    flow.want_partitions(5)
+    flow.append("in/0", EVENTS[3:5])
+    flow.run_to_the_end()
+    log = QueryLog.read(query(flow))
+    plan = (flow.query_directory / "offsets" / str(log.done)).read_text()
+    assert f'"{PARTITIONS}":"2"' in plan
+    assert "".join(one["who"] for one in flow.delivered()) == "abcde"
+    begun = flow.query_directory / "offsets" / str(log.done + 1)
+    begun.write_text(plan.replace(f'"{PARTITIONS}":"2"', f'"{PARTITIONS}":"5"'))
+    with pytest.raises(CheckpointMismatch, match=r"keeps nothing, and in .* a batch is begun that divides"):
+        flow.run_to_the_end()

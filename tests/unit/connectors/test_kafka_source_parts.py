@@ -15,7 +15,14 @@ from scribengin.connectors.kafka.client.ends import PartitionEnds
 from scribengin.connectors.kafka.source.config import KafkaSourceConfig, time_ms
 from scribengin.connectors.kafka.source.position import KafkaPosition, begin_of
 from scribengin.connectors.kafka.source.reading import KafkaSplit, PartitionConsumer, Reading
-from scribengin.errors import ConfigInvalid, DataflowError, PositionTruncated, RangeGone, SystemUnreachable
+from scribengin.errors import (
+    ConfigInvalid,
+    DataflowError,
+    PositionTruncated,
+    RangeGone,
+    ScribenginError,
+    SystemUnreachable,
+)
 
 WHAT = "source 'in', partition t/0"
 
@@ -124,6 +131,7 @@ class LateClient:
 
     def __init__(self, *late: Message) -> None:
         self._queue = list(late)
+        self.closed = False
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         for each in partitions:
@@ -136,25 +144,75 @@ class LateClient:
         taken, self._queue = self._queue[:count], self._queue[count:]
         return taken
 
+    def close(self) -> None:
+        self.closed = True
 
-def told(topic: str, code: int, offset: int = 500) -> Message:
-    return Message(topic=topic, partition=0, offset=offset, error=KafkaError(code))
+    def late(self, message: Message) -> None:
+        self._queue.append(message)
 
 
-def read_with(client: Any, *, records: int = 1) -> list[bytes | None]:
-    split = KafkaSplit(Reading(connection(), "read_committed", "keep"), "t", "id", 0, 0, records, records, 1)
-    with made_by("a:1,b:2", lambda _kind, _conf: client):
-        consumer = PartitionConsumer(split)
-        consumer.seek(split)
-        return [message.value() for messages in consumer.read(split.end) for message in messages]
+def told(topic: str, code: int, offset: int = 500, partition: int = 0) -> Message:
+    return Message(topic=topic, partition=partition, offset=offset, error=KafkaError(code))
+
+
+def split_at(start: int, records: int = 1) -> KafkaSplit:
+    return KafkaSplit(Reading(connection(), "read_committed", "keep"), "t", "id", 0, start, start + records, records, 1)
+
+
+def values(consumer: PartitionConsumer, split: KafkaSplit) -> list[bytes | None]:
+    consumer.seek(split)
+    return [message.value() for messages in consumer.read(split.end) for message in messages]
+
+
+def read_with(*clients: Any, start: int = 0, records: int = 1) -> list[bytes | None]:
+    given = iter(clients)
+    with made_by("a:1,b:2", lambda _kind, _conf: next(given)):
+        split = split_at(start, records)
+        return values(PartitionConsumer(split), split)
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF], ids=("gone", "its end"))
 def test_what_comes_late_about_another_partition_says_nothing_of_this_one(code: int) -> None:
     assert read_with(LateClient(told("read before", code))) == [b"1"]
     assert read_with(LateClient(told("read before", code), told("read before", code)), records=1) == [b"1"]
+    assert read_with(LateClient(told("t", code, partition=1))) == [b"1"]
 
 
 def test_what_is_gone_of_this_partition_is_told() -> None:
     with pytest.raises(RangeGone, match="t/0: the records from offset 0 on are gone"):
         read_with(LateClient(told("t", KafkaError._AUTO_OFFSET_RESET)))
+
+
+def test_what_was_gone_before_the_range_says_nothing_of_it() -> None:
+    lost = KafkaError._AUTO_OFFSET_RESET
+    assert read_with(LateClient(told("t", lost, offset=499)), start=500) == [b"1"]
+    with pytest.raises(RangeGone, match="t/0: the records from offset 500 on are gone"):
+        read_with(LateClient(told("t", lost, offset=500)), start=500)
+
+
+def test_who_goes_back_in_a_partition_hears_nothing_of_where_it_was() -> None:
+    """What is gone there may be behind where the range begins now: only another client has not been told."""
+    first, second = LateClient(), LateClient()
+    given = iter([first, second])
+    with made_by("a:1,b:2", lambda _kind, _conf: next(given)):
+        consumer = PartitionConsumer(split_at(7))
+        assert values(consumer, split_at(7)) == values(consumer, split_at(9)) == [b"1"]
+        assert not first.closed
+        first.late(told("t", KafkaError._AUTO_OFFSET_RESET, offset=10))
+        assert values(consumer, split_at(3, records=1)) == [b"1"]
+    assert (first.closed, second.closed) == (True, False)
+
+
+@pytest.mark.parametrize("offset", [-1001, 0])
+def test_an_error_of_the_topic_is_one_of_its_partition(offset: int) -> None:
+    denied = told("t", KafkaError.TOPIC_AUTHORIZATION_FAILED, offset, partition=-1)
+    with pytest.raises(ScribenginError, match="reading t/0"):
+        read_with(LateClient(denied))
+    assert read_with(LateClient(told("read before", denied.error().code(), offset, partition=-1))) == [b"1"]
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("t", 1), ("read before", 0)])
+def test_records_of_another_partition_are_no_records_of_this_one(topic: str, partition: int) -> None:
+    late = [Message(topic=topic, partition=partition, offset=number, value=b"late") for number in (0, 3)]
+    assert read_with(LateClient(*late)) == [b"1"]
+    assert read_with(LateClient(late[1])) == [b"1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -15,6 +15,7 @@ class Log:
 
     batches: tuple[int, ...]
     done: int
+    keeps_state: bool = True
 
     @property
     def planned(self) -> int:
@@ -55,6 +56,8 @@ DIVIDED = Log((2, 2, 5), 2)
         (2, DIVIDED, 5, None),
         (2, DIVIDED, 3, Divide(3)),
         (2, DIVIDED, None, None),
+        (1, replace(SETTLED, keeps_state=False), 5, None),
+        (0, replace(PLANNED, keeps_state=False), 5, None),
     ],
 )
 def test_the_next_step(named: int, log: Log, wanted: int | None, step: object) -> None:

@@ -120,21 +120,32 @@ class PartitionConsumer:
     def __init__(self, split: KafkaSplit) -> None:
         self._troubles = Troubles()
         self._bootstrap = split.reading.connection.bootstrap
-        self._consumer = made(Consumer, split.reading.settings(), self._troubles)
+        self._consumer = self._made(split)
         self._held: list[Message] = []
         """Messages that came and lie behind what was asked for."""
         self._passed = 0
         """Everything before this offset was handed out, is held, or is no record."""
         self._name = ""
+        self._place: tuple[str, int] = ("", -1)
+        self._start = 0
+        self._reached: dict[tuple[str, int], int] = {}
+        """By partition, where its range began, or ended, that was read last."""
         self.at = -1
         """Where the next range has to begin to need no seek."""
         self.of: tuple[str, str, int] | None = None
 
     def seek(self, split: KafkaSplit) -> None:
         """Stand at the beginning of the split."""
+        self._place = (split.topic, split.partition)
+        if split.start < self._reached.get(
+            self._place, 0
+        ):  # its errors from further on could be taken for news of here
+            self._consumer.close()
+            self._consumer = self._made(split)
+            self._reached = {}
         self.of = _identity(split)
         self._name = split.name
-        self.at = self._passed = split.start
+        self.at = self._passed = self._start = self._reached[self._place] = split.start
         self._held = []
         self._consumer.assign([TopicPartition(split.topic, split.partition, split.start)])
 
@@ -150,13 +161,16 @@ class PartitionConsumer:
             if len(messages) >= BATCH_RECORDS:
                 yield messages
                 messages = []
-        self.at = end
+        self.at = self._reached[self._place] = end
         if messages:
             yield messages
 
     def close(self) -> None:
         """The consumer goes."""
         self._consumer.close()
+
+    def _made(self, split: KafkaSplit) -> Consumer:
+        return made(Consumer, split.reading.settings(), self._troubles)
 
     def _before(self, end: int) -> bool:
         return bool((self._held[0].offset() if self._held else self._passed) < end)
@@ -170,16 +184,23 @@ class PartitionConsumer:
         # What is beyond the range is left in the client's queue, where it counts against the size of that.
         more = min(BATCH_RECORDS, end - self._passed) - 1
         messages = [first, *(self._consumer.consume(more, 0) if more > 0 else ())]
-        if not [message for message in messages if message.error() is not None]:
+        if self._are_records(messages):
             self._held = messages
             self._passed = messages[-1].offset() + 1
             return
         for message in messages:
             self._take(message)
 
+    def _are_records(self, messages: Sequence[Message]) -> bool:
+        """Whether nothing has to be looked at one by one: they are records of the partition that is read."""
+        if [message for message in messages if message.error() is not None]:
+            return False
+        topic, partition = self._place
+        return {*map(Message.topic, messages)} == {topic} and {*map(Message.partition, messages)} == {partition}
+
     def _take(self, message: Message) -> None:
         error = message.error()
-        if error is not None and not self._is_here(message):
+        if not self._is_here(message):
             return  # of what was read before: it came while nobody read, and is not taken back with the assignment
         if error is None:
             self._held.append(message)
@@ -192,9 +213,11 @@ class PartitionConsumer:
             raise known
 
     def _is_here(self, message: Message) -> bool:
-        """Whether it is about the partition that is read, or about the whole client."""
-        place = message.topic(), message.partition()
-        return place[0] is None or self.of is None or place == (self.of[0], self.of[2])
+        """Whether it is about the partition that is read, from where that began; or about its topic, or the client."""
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or partition is None:
+            return topic in (None, self._place[0])
+        return (topic, partition) == self._place and (offset is None or offset >= self._start)
 
     def _nothing_came(self, end: int) -> Exception:
         trouble = self._troubles.take()

@@ -17,7 +17,8 @@ commit logs.
 | B was done             | B                            | B-1                  | names it                             |
 | it was named           | B                            | B                    | has nothing to do                    |
 
-A batch of records that is planned and not done comes first: its own number of partitions is in its plan.
+A batch of records that is planned and not done comes first: its own number of partitions is in its plan. Where no
+operator keeps anything there is nothing to divide: Spark would plan the batch, and then refuse it for ever.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ class BatchLog(Protocol):
     @property
     def done(self) -> int:
         """The last batch that is done."""
+        ...
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether there is state, or may be once the first batch is done."""
         ...
 
     def partitions(self, number: int) -> int:
@@ -73,6 +79,8 @@ def next_step(named: int, log: BatchLog, wanted: int | None) -> Divide | NameBat
     last = log.planned
     if last < 0:  # nothing is kept yet: the first batch is planned with what is wanted
         return None
+    if not log.keeps_state:
+        wanted = None
     if last > log.done:
         if not log.divides(last):
             return None if wanted in (None, log.partitions(last)) else RunBatchFirst()
