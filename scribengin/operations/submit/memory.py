@@ -26,4 +26,4 @@ def memory_note(config: DataflowConfig, with_jvms: Collection[str]) -> str:
     if planned(config, with_jvms) is config:
         return ""
     more = JVM_MB * config.container.cores
-    return f"{more:,} of them for the JVMs that {', '.join(with_jvms)} take; container.memory_mb says another number"
+    return f"{more:,} of them for the JVMs that {', '.join(with_jvms)} take; set container.memory_mb for another number"

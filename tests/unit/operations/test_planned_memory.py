@@ -53,7 +53,7 @@ def test_processes_with_jvms_get_room_unless_the_user_says_how_much(
 
 def test_it_is_said_why() -> None:
     assert memory_note(config_with(), ["sources.in", "sinks.out"]) == (
-        "512 of them for the JVMs that sources.in, sinks.out take; container.memory_mb says another number"
+        "512 of them for the JVMs that sources.in, sinks.out take; set container.memory_mb for another number"
     )
 
 
