@@ -370,6 +370,11 @@ class StoreUnreachable(LogWriteFailed, SystemUnreachable):
 class ProxyUnreachable(LogError, SystemUnreachable):
     """No proxy has done in time what was asked of it. Of records, some of which may be in the log all the same."""
 
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        """`timed_out`: the proxy was waited for until the limit of the call, and nothing says that it is gone."""
+        super().__init__(message)
+        self.timed_out = timed_out
+
 
 class AccessDenied(LogError):
     """The rules of a proxy do not let its caller do that to the log. Nothing was done."""

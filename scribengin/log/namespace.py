@@ -304,8 +304,8 @@ class LogNamespace(ClosedAtExit):
                 commit_thread=self._commit_thread,
                 senders=Senders(log.name, read_senders(metadata, self._store, head)) if senders else None,
             )
-        except BaseException:
-            ownership.give_back(metadata, owner)
+        except BaseException as error:
+            ownership.give_back(metadata, owner, error)
             raise
 
     def recover(self, name: str, *, timeout_s: float = 10.0, steal: bool = False) -> TakenBack:
@@ -315,7 +315,7 @@ class LogNamespace(ClosedAtExit):
         """
         metadata = self._metadata(name)
         owner = self._owned(metadata, timeout_s, steal=steal, thorough=True)
-        try:
+        with ownership.given_back(metadata, owner):
             lookup = commit_log_lookup(self.registry, name, self.path)
             config = metadata.descriptor().config
             found = TakenBack(from_cold=take_from_cold(metadata, self._store, owner, config, self._clock))
@@ -329,8 +329,6 @@ class LogNamespace(ClosedAtExit):
             restoration = Restoration(metadata, self._store.for_log(log.config), owner, log, self._clock, lookup)
             taken = restoration.take_back(metadata.whole())
             return replace(found, segments=taken.segments, refused=taken.refused)
-        finally:
-            ownership.give_back(metadata, owner)
 
     def open_reader(
         self,
@@ -595,6 +593,6 @@ class LogNamespace(ClosedAtExit):
             if found.last_segment is not None:
                 self._store.announce(SegmentName(owner.directory, found.last_segment, higher.epoch))
             return higher
-        except BaseException:
-            ownership.give_back(metadata, owner)
+        except BaseException as error:
+            ownership.give_back(metadata, owner, error)
             raise

@@ -24,6 +24,8 @@ from scribengin.dataflow.registry.edit_log import config_of_version, edited_sinc
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy
 from scribengin.operations.lifecycle import Change, author, refuse_without_master
+from scribengin.operations.submit.memory import with_cores_changed, with_room
+from scribengin_registry.contract import Registry
 
 _VERDICT_S = 10.0
 _LOOK_S = 0.5
@@ -150,7 +152,7 @@ def verdict(view: DataflowView, version: int) -> ConfigEdit | None:
     return None
 
 
-def with_values(config: DataflowConfig, values: Mapping[str, str]) -> DataflowConfig:
+def with_values(registry: Registry, config: DataflowConfig, values: Mapping[str, str]) -> DataflowConfig:
     """The config with other values: dotted keys to YAML. An empty value is the default. Raises ConfigInvalid."""
     edited: dict[str, Any] = as_json(config)
     for key, text in values.items():
@@ -165,7 +167,9 @@ def with_values(config: DataflowConfig, values: Mapping[str, str]) -> DataflowCo
             node.pop(last, None)
         else:
             node[last] = value
-    return DataflowConfig.parse(edited, source="the edit")
+    made = with_room(registry, DataflowConfig.parse(edited, source="the edit"))
+    alone = "container.cores" in values and not {"container", "container.memory_mb"} & set(values)
+    return with_cores_changed(registry, made, config) if alone else made
 
 
 def shown_json(config: DataflowConfig, *, secrets: bool = False) -> dict[str, Any]:
@@ -191,8 +195,8 @@ def as_yaml(config: DataflowConfig, *, secrets: bool = False) -> str:
     return yaml.safe_dump(shown_json(config, secrets=secrets), sort_keys=False, allow_unicode=True, width=100)
 
 
-def from_yaml(text: str, before: DataflowConfig) -> DataflowConfig:
+def from_yaml(registry: Registry, text: str, before: DataflowConfig) -> DataflowConfig:
     """The config that people made of `before`, as `as_yaml` showed it: what they left masked is what it was. Raises
     ConfigInvalid."""
     value = unmasked(parse_yaml(text, source="this"), as_json(before), shown_json(before))
-    return DataflowConfig.parse(value, source="the edit")
+    return with_room(registry, DataflowConfig.parse(value, source="the edit"))

@@ -32,6 +32,7 @@ from scribengin.operations.lifecycle import (
     set_desired_state,
     wait_for_state,
 )
+from scribengin.operations.submit.memory import with_room
 from scribengin.operations.submit.origins import remember_origin, remembered_origin
 from scribengin.operations.submit.shipping import shipped
 from scribengin_registry.compare_and_set import LookAgain, win_race
@@ -47,11 +48,11 @@ def next_version(
     """
     before = view.config_in_force().value
     if flow is not None:
-        config = _described(view, flow, values)
+        config = with_room(view.registry, _described(view, flow, values))
         if "rebalance" not in values:  # no descriptor knows how often that was asked for
             config = config.model_copy(update={"rebalance": base.rebalance})
     else:
-        config = with_values(base, values)
+        config = with_values(view.registry, base, values)
         if config.transformation is not None and "package" not in values:
             config = config.model_copy(update={"package": _origin(view)})
     if flow is not None and config.launcher != "local":  # what was uploaded at the submit

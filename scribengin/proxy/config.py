@@ -134,8 +134,8 @@ class ProxyClientConfig(Config):
     patience_s: float = Field(default=60.0, gt=0)
     """A request that no proxy has done after that long fails: also a record that is written, by its future."""
     call_timeout_s: float = Field(default=30.0, gt=0)
-    """A proxy that has not answered a call after that long is taken for dead. The last call of a request is cut short
-    for its patience, to five seconds at the least."""
+    """A proxy that has not answered a call after that long is taken for dead. The last call that writes a record is cut
+    short for its patience, to five seconds at the least."""
     request_bytes_max: int = Field(default=1024 * 1024, ge=1024)
     """Records that gather while a request is under way go together, up to about this size."""
     reads: Literal["auto", "proxy", "store"] = "auto"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from scribengin.base.clock import Clock
@@ -196,11 +197,36 @@ def release(metadata: LogMetadata, owner: WriterEpoch) -> None:
         return  # then it is not ours any more
 
 
-def give_back(metadata: LogMetadata, owner: WriterEpoch) -> None:
-    """Give the lock back, if it is ours, for whoever ends with it. If the registry cannot be asked now it goes on
-    trying: a lock that nobody writes under keeps all others waiting for as long as the session lives."""
+def give_back(metadata: LogMetadata, owner: WriterEpoch, error: BaseException) -> None:
+    """Give the lock back, if it is ours, for whoever ends with this error. If that cannot be done now it goes on
+    trying: a lock that nobody writes under keeps all others waiting for as long as the session lives.
+
+    Raises nothing: of what is in the way, other than a registry that is away, `error` gets a note.
+    """
+    try:
+        # Whoever presses Ctrl-C does not wait for a registry that is away once more.
+        if not isinstance(error, KeyboardInterrupt) and _given_back(metadata, owner):
+            return
+    except ScribenginError as trouble:
+        error.add_note(f"and the log's lock was not given back, which is tried further: {trouble}")
+    _go_on_trying(metadata, owner)
+
+
+@contextmanager
+def given_back(metadata: LogMetadata, owner: WriterEpoch) -> Iterator[None]:
+    """The lock is given back in the end, however that comes. Raises what is in the way, if that is nothing else; but a
+    registry that is away is waited for behind."""
+    try:
+        yield
+    except BaseException as error:
+        give_back(metadata, owner, error)
+        raise
     if not _given_back(metadata, owner):
-        background(f"log-lock {metadata.log}", partial(_give_back_later, metadata, owner)).start()
+        _go_on_trying(metadata, owner)
+
+
+def _go_on_trying(metadata: LogMetadata, owner: WriterEpoch) -> None:
+    background(f"log-lock {metadata.log}", partial(_give_back_later, metadata, owner)).start()
 
 
 def _given_back(metadata: LogMetadata, owner: WriterEpoch) -> bool:
@@ -215,8 +241,11 @@ def _given_back(metadata: LogMetadata, owner: WriterEpoch) -> bool:
 
 
 def _give_back_later(metadata: LogMetadata, owner: WriterEpoch) -> None:
-    while not _given_back(metadata, owner):
+    done = False
+    while not done:
         pause(_RETRY_S)
+        with suppress(ScribenginError):  # nobody waits for this thread: it tries for as long as the session lives
+            done = _given_back(metadata, owner)
 
 
 def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: WaitingLine) -> WriterEpoch | None:
@@ -233,8 +262,8 @@ def _take(metadata: LogMetadata, lock: LockDescriptor, held: Node | None, line: 
     owner = WriterEpoch(after.directory, after.epoch, lock.token)
     try:
         return _committed(metadata, owner, operations)
-    except BaseException:
-        give_back(metadata, owner)  # whether it is ours nobody knows
+    except BaseException as error:
+        give_back(metadata, owner, error)  # whether it is ours nobody knows
         raise
 
 

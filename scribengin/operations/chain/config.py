@@ -178,7 +178,9 @@ def _dataflow(path: Path, chain: str, key: str, flow: Any, overrides: Mapping[st
             raise ConfigInvalid(f"{path}: dataflows.{key}: {str(error).removeprefix('the dataflow: ')}") from None
     else:
         raise ConfigInvalid(f"{path}: dataflows.{key}: give a descriptor, or the path of one")
-    return {**loaded.model_dump(mode="json", exclude_none=True), "name": full_name(chain, key)}
+    # Written out, the default would count as what the user has said: a chain on BookKeeper would lack its JVMs' room.
+    unsaid = None if "memory_mb" in loaded.container.model_fields_set else {"container": {"memory_mb"}}
+    return {**loaded.model_dump(mode="json", exclude_none=True, exclude=unsaid), "name": full_name(chain, key)}
 
 
 def full_name(chain: str, key: str) -> str:

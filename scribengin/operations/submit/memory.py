@@ -1,10 +1,13 @@
-"""How much memory a worker gets where nobody has said it: by the stores that its logs lie on. Pure."""
+"""How much memory a worker gets where nobody has said it: by the stores that its logs lie on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from scribengin.dataflow.config import DataflowConfig
+from scribengin.connectors.log.source import NOUN as LOG
+from scribengin.dataflow.config import ContainerConfig, DataflowConfig
+from scribengin.log import NamespaceDescriptor, NamespaceUri
+from scribengin_registry.contract import Registry
 
 JVM_MB = 512
 """For each core, and so for each of Spark's Python processes. A JVM takes about 200 MB, and of what a container has
@@ -26,4 +29,37 @@ def memory_note(config: DataflowConfig, with_jvms: Collection[str]) -> str:
     if planned(config, with_jvms) is config:
         return ""
     more = JVM_MB * config.container.cores
-    return f"{more:,} of them for the JVMs that {', '.join(with_jvms)} take; container.memory_mb says another number"
+    return f"{more:,} of them for the JVMs that {', '.join(with_jvms)} take; set container.memory_mb for another number"
+
+
+def with_room(registry: Registry, config: DataflowConfig) -> DataflowConfig:
+    """The config of somebody who has said no memory, `planned` by what the registry says of its logs. Of who has, it is
+    as it was. Raises what the registry raises."""
+    said = "memory_mb" in config.container.model_fields_set
+    return config if said else planned(config, _on_jvms(registry, config))
+
+
+def with_cores_changed(registry: Registry, config: DataflowConfig, before: DataflowConfig) -> DataflowConfig:
+    """The config, which has other cores than `before`: who had the default of memory gets that of these cores. Raises
+    what the registry raises."""
+    with_jvms = _on_jvms(registry, config)
+    default_mb = planned(_unsaid(before), with_jvms).container.memory_mb
+    return planned(_unsaid(config), with_jvms) if before.container.memory_mb == default_mb else config
+
+
+def _unsaid(config: DataflowConfig) -> DataflowConfig:
+    return config.model_copy(update={"container": ContainerConfig(cores=config.container.cores)})
+
+
+def _on_jvms(registry: Registry, config: DataflowConfig) -> list[str]:
+    """As `OpenedDataflow.with_jvms`, but nothing is opened: whoever edits need not reach what a dataflow reads."""
+    ends = {f"sources.{name}": one.endpoint() for name, one in config.sources.items()}
+    ends |= {f"sinks.{name}": one.endpoint() for name, one in config.sinks.items()}
+    return [name for name, end in ends.items() if end.noun == LOG and _needs_jvms(registry, end.system)]
+
+
+def _needs_jvms(registry: Registry, namespace: str) -> bool:
+    root = registry.hosts.partition("/")[2]
+    path = NamespaceUri.parse(namespace).path
+    node = registry.find(path.removeprefix(f"/{root}") if root and "://" in namespace else path)
+    return node is not None and bool(node.data) and NamespaceDescriptor.from_bytes(node.data, path=path).jvm_a_process

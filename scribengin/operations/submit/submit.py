@@ -26,7 +26,7 @@ from scribengin.errors import DataflowNotFound
 from scribengin.launcher.contract import ContainerDescriptor
 from scribengin.launcher.skein.spec import WorkerSize, application_spec
 from scribengin.launcher.yarn.shipping.shipping import Shipping
-from scribengin.operations.submit.memory import planned
+from scribengin.operations.submit.memory import planned, with_room
 from scribengin.operations.submit.origins import remember_origin
 from scribengin.operations.submit.shipping import Say, launching_place, shipped, with_environment
 from scribengin_registry.contract import Registry
@@ -140,11 +140,12 @@ def _undo(view: DataflowView, claims: Mapping[str, bytes | None], error: BaseExc
         error.add_note(f"and taking it back failed ({trouble}): run `scribengin kill {view.dataflow}`")
 
 
-def spec_of(config: DataflowConfig, hosts: str, home: Path, say: Say) -> dict[str, Any]:
-    """What `launcher: skein` submits for the registry at `hosts`. Packs the Python environment where that is to be
+def spec_of(config: DataflowConfig, registry: Registry, home: Path, say: Say) -> dict[str, Any]:
+    """What `launcher: skein` submits for this registry. Packs the Python environment where that is to be
     shipped, for its name is its content's. Raises ConfigInvalid, PackageInvalid, LauncherError."""
-    config = config.model_copy(update={"launcher": "skein"})
+    config = with_room(registry, config.model_copy(update={"launcher": "skein"}))
     config = shipped(with_environment(config, home, say, uploads=False), home, uploads=False)
     kit = Shipping(config.yarn, home, uploads=False).kit(config.package)
     worker = WorkerSize(config.container.memory_mb, config.container.cores)
-    return application_spec(config.yarn, kit, master_request(config, FIRST_MASTER, hosts, home, standbys=0), worker)
+    master = master_request(config, FIRST_MASTER, registry.hosts, home, standbys=0)
+    return application_spec(config.yarn, kit, master, worker)

@@ -31,7 +31,10 @@ from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask, e
 _SERVERS_KNOWN_S = 2.0
 """So long the list of proxies is believed."""
 _ATTEMPT_MIN_S = 5.0
-"""The last attempt, too, has so long, if a call has: whoever is in a hurry shall not miss an answer on its way."""
+"""The last attempt to write, too, has so long, if a call has: whoever is in a hurry shall not miss an answer on its
+way."""
+_NEARLY = 0.9
+"""Of the limit of a call: timers may be a little early."""
 _PAUSE_S = 0.02
 _PAUSE_MAX_S = 1.0
 
@@ -170,17 +173,30 @@ class ProxyDelivery:
             return TryAgain(error)
         if address is None:
             return TryAgain(ProxyUnreachable("no proxy of this namespace runs: start one with `scribengin proxy`"))
+        began_s = self.clock.monotonic_s()
         try:
-            limit_s = min(self.config.call_timeout_s, max(left_s, _ATTEMPT_MIN_S))
-            answer = decode_answer(call(address, kind, body, limit_s))
+            answer = decode_answer(call(address, kind, body, self._limit_s(kind, left_s)))
         except (ProxyUnreachable, MessageInvalid) as error:
-            self._failed(address)
+            if not self._cut_short(error, began_s):
+                self._failed(address)
             return TryAgain(error, maybe_written=True)
         except ConfigInvalid as error:  # it was not asked: this client must not, or cannot
             return Refused(error)
         if once and isinstance(answer, TryAgain):
             self._failed(address)
         return answer
+
+    def _limit_s(self, kind: str, left_s: float) -> float:
+        """So long a call may take. All but writes have the whole time: a proxy that opens a log may have to wait for
+        its store, and is not dead for that."""
+        whole_s = self.config.call_timeout_s
+        return min(whole_s, max(left_s, _ATTEMPT_MIN_S)) if kind == WRITE else whole_s
+
+    def _cut_short(self, error: ScribenginError, began_s: float) -> bool:
+        """Whether the call was ended before a proxy that is silent counts as dead."""
+        took_s = self.clock.monotonic_s() - began_s
+        timed_out = isinstance(error, ProxyUnreachable) and error.timed_out
+        return timed_out and took_s < _NEARLY * self.config.call_timeout_s
 
     def _failed(self, address: str) -> None:
         with self._lock:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.errors import MessageInvalid, ProxyUnreachable, ScribenginError
 from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, WRITES, encode_bundle
 from scribengin.proxy.wire.requests import WRITE
@@ -31,10 +32,11 @@ _Answers = Callable[[str, bytes, float], Iterator[pa.Buffer]]
 class _Call:
     """A request that waits. Its thread is woken when it is answered, or when it is its turn to send."""
 
-    __slots__ = ("answer", "body", "error", "sends", "woken")
+    __slots__ = ("answer", "body", "error", "sends", "until_s", "woken")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, until_s: float) -> None:
         self.body = body
+        self.until_s = until_s
         self.answer: pa.Buffer | None = None
         self.error: BaseException | None = None
         self.sends = False
@@ -50,16 +52,17 @@ class _Call:
 class SharedCalls:
     """Requests to write, of any number of threads, to one proxy. Thread-safe."""
 
-    def __init__(self, answers: _Answers) -> None:
+    def __init__(self, answers: _Answers, clock: Clock = SYSTEM_CLOCK) -> None:
         self._answers = answers
+        self._clock = clock
         self._lock = threading.Lock()
         self._queue: deque[_Call] = deque()
         self._under_way = 0
 
     def call(self, body: bytes, timeout_s: float) -> list[pa.Buffer]:
-        """The messages of the answer to a request. Raises what the call raises, and ProxyUnreachable when it was not
-        its turn in that time."""
-        mine = _Call(body)
+        """The messages of the answer to a request. Raises what the call raises, and ProxyUnreachable when there was no
+        answer in that time, which begins now: it is for its turn, the bundle, and a call by itself, all together."""
+        mine = _Call(body, self._clock.monotonic_s() + timeout_s)
         with self._lock:
             mine.sends = self._under_way < _CALLS_MAX
             if mine.sends:
@@ -68,21 +71,22 @@ class SharedCalls:
                 self._queue.append(mine)
         if not mine.sends and not mine.woken.wait(timeout_s):
             self._give_up_turn(mine, timeout_s)
-            mine.woken.wait()  # it is under way: whoever sends it has a limit of time, and tells all
         if mine.sends:
-            self._send(mine, timeout_s)
+            self._send(mine)
         if mine.error is not None:
             raise mine.error
         if mine.answer is not None and bytes(mine.answer.slice(0, 1)) == SEND_ALONE:
-            return list(self._answers(WRITE, body, timeout_s))
+            return list(self._answers(WRITE, body, self._left_s(mine)))
         return [mine.answer]
 
-    def _send(self, mine: _Call, timeout_s: float) -> None:
+    def _send(self, mine: _Call) -> None:
         """Send it with all that waits, and have the next of the queue send what came meanwhile."""
-        calls = self._with_waiting(mine)
+        calls = [mine]
         error: ScribenginError = ProxyUnreachable("the call was ended before it was answered")
         try:
-            self._send_all(calls, timeout_s)
+            left_s = self._left_s(mine)
+            calls = self._with_waiting(mine)
+            self._send_all(calls, left_s)
         except ScribenginError as why:
             error = why
         finally:
@@ -91,13 +95,24 @@ class SharedCalls:
                     call.told(None, error)
             self._next_sends()
 
+    def _left_s(self, mine: _Call) -> float:
+        """So long it may take still. Raises ProxyUnreachable if that is nothing: to Flight it would be no limit."""
+        left_s = mine.until_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            raise ProxyUnreachable("the proxy has not answered in time", timed_out=True)
+        return left_s
+
     def _give_up_turn(self, mine: _Call, timeout_s: float) -> None:
-        """Raises ProxyUnreachable if it waits in the queue still."""
+        """Raises ProxyUnreachable, unless it is just now its turn to send, or it was answered. Whoever sends it in a
+        bundle may have longer than it has."""
         with self._lock:
-            if mine not in self._queue:
+            waits = mine in self._queue
+            if waits:
+                self._queue.remove(mine)
+            elif mine.sends or mine.woken.is_set():
                 return
-            self._queue.remove(mine)
-        raise ProxyUnreachable(f"the proxy has not answered the requests before this one for {timeout_s:g} s")
+        what = "the requests before this one" if waits else "this request"
+        raise ProxyUnreachable(f"the proxy has not answered {what} for {timeout_s:g} s", timed_out=True)
 
     def _next_sends(self) -> None:
         with self._lock:

@@ -66,7 +66,10 @@ class FlightTransport(ProxyTransport):
                 yield result.body
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ProxyUnreachable(f"the proxy {address} does not answer: {_mended(first)}") from error
+            timed_out = isinstance(error, flight.FlightTimedOutError)
+            raise ProxyUnreachable(
+                f"the proxy {address} does not answer: {_mended(first)}", timed_out=timed_out
+            ) from error
 
     def close(self) -> None:
         with self._lock:

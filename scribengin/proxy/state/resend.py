@@ -103,6 +103,7 @@ class SenderState:
         found = self._found(answer, now_s)
         if isinstance(found, Sent | NotSent):
             self._answered_s = now_s
+            self._silence = None  # a proxy answers: what waits from here on is asked for
         return found
 
     def _found(self, answer: Answer, now_s: float) -> Sent | NotSent | Lost | SendAgain:
@@ -154,7 +155,10 @@ class SenderState:
 
 def _given_up(why: ScribenginError, patience_s: float, *, maybe_written: bool) -> ScribenginError:
     """The same error, of which it is said what the limit was, and what that means for the records."""
-    fate = "nobody knows whether the records are in the log: read its end before you write them again"
+    fate = (
+        "nobody knows whether the records are in the log, and they may still come: read it again once a proxy has "
+        "taken a later record, or write them with a key that tells duplicates"
+    )
     if not maybe_written:
         fate = "the records are not in the log"
     said = f"{why}; given up after {patience_s:g} s (`patience_s` of the client): {fate}"

@@ -7,21 +7,22 @@ call that taking the log makes, in turn; what was asked then is done or not.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from scribengin.errors import Fenced, LogWriteFailed
+from scribengin.errors import Fenced, InconsistentLog, LogWriteFailed
 from scribengin.log import LogNamespace, LogWriter
 from scribengin.log.metadata import writer_lock
+from scribengin.log.metadata.segments import LogMetadata, WriterEpoch
 from scribengin.log.write.restored import SortedOut
 from scribengin.testing.log_samples import bound_namespace, payloads_read
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 from scribengin.testing.waiting import wait_until
-from scribengin_registry.contract import SessionState
 from scribengin_registry.errors import OutcomeUnknown, RegistryError, RegistryUnreachable
 
 LOG = "log"
@@ -45,8 +46,9 @@ class Place:
         writer = self.others.open_writer(LOG)
         writer.write(b"before").result(60)
         writer.abort()
-        self.session = self.ensemble.connect(session_timeout_s=0.005)
+        self.session = self.ensemble.connect()
         self.logs = LogNamespace.open("/logs", registry=self.session)
+        self.went_away = False
 
     def goes_away(self, patch: pytest.MonkeyPatch, at: int, *, done: bool) -> None:
         """With the call of that number, which is `done` or not."""
@@ -59,6 +61,9 @@ class Place:
     ) -> Callable[..., Any]:
         def asked(act: str, path: str, how: Callable[[str], Any]) -> Any:
             away = next(calls) == at
+            self.went_away |= away
+            if away:
+                self.session._session_timeout_s = 0.0  # from here on no call waits for it to come back
             if away and not done:
                 self.ensemble.suspend(self.session)
             try:
@@ -69,6 +74,10 @@ class Place:
                     raise error(f"cannot {act} {path}", path=path)
 
         return asked
+
+    def comes_back(self) -> None:
+        self.session._session_timeout_s = 10.0
+        self.ensemble.resume(self.session)
 
     def expect_no_lock(self) -> None:
         watched = self.ensemble.connect()
@@ -94,12 +103,12 @@ def test_whoever_is_refused_by_a_registry_that_is_away_leaves_no_lock(
                     taken = take(place.logs)
                 except (RegistryError, Fenced):
                     refused += 1
-            if place.session.state is SessionState.CONNECTED:
-                break  # it makes no more calls than that
-            place.ensemble.resume(place.session)
+            place.comes_back()
             if isinstance(taken, LogWriter):
                 taken.abort()
             place.expect_no_lock()
+            if not place.went_away:
+                break  # it makes no more calls than that
     assert refused > 5
 
 
@@ -118,3 +127,52 @@ def test_an_epoch_that_was_raised_once_more_is_no_reason_to_keep_the_lock(monkey
         with pytest.raises(LogWriteFailed):
             place.logs.open_writer(LOG)
     place.expect_no_lock()
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_what_is_in_the_way_of_giving_the_lock_back_does_not_hide_the_first_error(
+    take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(monkeypatch)
+    released = iter([InconsistentLog("a race without an end"), InconsistentLog("once more"), None])
+
+    def release(metadata: LogMetadata, owner: WriterEpoch) -> None:
+        if (error := next(released, None)) is not None:
+            raise error
+        really(metadata, owner)
+
+    def full(*_of: object, **_how: object) -> None:
+        raise LogWriteFailed("the disk is full")
+
+    really = writer_lock.release
+    with monkeypatch.context() as patch:
+        patch.setattr("scribengin.log.namespace.sort_out", full)
+        patch.setattr(writer_lock, "release", release)
+        with pytest.raises(LogWriteFailed, match="the disk is full") as raised:
+            take(place.logs)
+        assert any("a race without an end" in note for note in raised.value.__notes__)
+        watched = place.ensemble.connect()
+        wait_until(lambda: watched.find(LOCK) is None, 60, what="the lock to be given back")
+    place.expect_no_lock()
+
+
+def test_ctrl_c_does_not_wait_for_a_registry_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(monkeypatch)
+    asked_on: list[threading.Thread] = []
+
+    def release(metadata: LogMetadata, owner: WriterEpoch) -> None:
+        asked_on.append(threading.current_thread())
+        really(metadata, owner)
+
+    def pressed(*_of: object, **_how: object) -> None:
+        raise KeyboardInterrupt
+
+    really = writer_lock.release
+    with monkeypatch.context() as patch:
+        patch.setattr("scribengin.log.namespace.sort_out", pressed)
+        patch.setattr(writer_lock, "release", release)
+        with pytest.raises(KeyboardInterrupt):
+            place.logs.open_writer(LOG)
+        wait_until(lambda: asked_on, 60, what="the lock to be given back")
+    place.expect_no_lock()
+    assert threading.current_thread() not in asked_on

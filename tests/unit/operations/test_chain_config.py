@@ -15,6 +15,7 @@ from scribengin.dataflow.edges import Edge, unawaited
 from scribengin.errors import ConfigInvalid
 from scribengin.operations.chain.config import ChainConfig, is_chain, load_chain
 from scribengin.operations.chain.graph import graph_of
+from scribengin.operations.submit.memory import planned
 
 
 def flow(source: dict[str, Any], *sinks: dict[str, Any]) -> dict[str, Any]:
@@ -36,6 +37,16 @@ def chain(directory: Path, **value: Any) -> ChainConfig:
     path.write_text(yaml.safe_dump({"name": "orders", **value}, sort_keys=False))
     assert is_chain(path)
     return load_chain(path)
+
+
+@pytest.mark.parametrize(
+    ("container", "memory_mb"), [({}, 2560), ({"cores": 2}, 3072), ({"memory_mb": 2048, "cores": 2}, 2048)]
+)
+def test_a_dataflow_of_a_chain_gets_the_memory_that_it_gets_alone(
+    container: dict[str, int], memory_mb: int, tmp_path: Path
+) -> None:
+    made = chain(tmp_path, dataflows={"first": {**flow(reads("in/*"), writes("out")), "container": container}})
+    assert planned(made.dataflows["first"], ["sources.src"]).container.memory_mb == memory_mb
 
 
 def test_dataflows_stand_in_the_order_in_which_records_flow_whatever_the_file_says(tmp_path: Path) -> None:

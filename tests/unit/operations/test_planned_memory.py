@@ -11,8 +11,9 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.log import LogNamespace
 from scribengin.log.store.opening import add_store_kind
+from scribengin.operations.editing import with_values
 from scribengin.operations.submit.explain import explain
-from scribengin.operations.submit.memory import memory_note, planned
+from scribengin.operations.submit.memory import memory_note, planned, with_room
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
@@ -53,7 +54,7 @@ def test_processes_with_jvms_get_room_unless_the_user_says_how_much(
 
 def test_it_is_said_why() -> None:
     assert memory_note(config_with(), ["sources.in", "sinks.out"]) == (
-        "512 of them for the JVMs that sources.in, sinks.out take; container.memory_mb says another number"
+        "512 of them for the JVMs that sources.in, sinks.out take; set container.memory_mb for another number"
     )
 
 
@@ -88,3 +89,25 @@ def test_explain_asks_the_store_of_each_log() -> None:
             )
             found, _errors = explain(registry, config, environment, lambda _: CheckedPlan({}, {}, ()))
             assert (found.memory_mb, "sinks.out" in found.memory_note) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "memory_mb"),
+    [
+        ({"workers": "2"}, 2560),
+        ({"container.memory_mb": ""}, 2560),
+        ({"container.cores": "4"}, 4096),
+        ({"container.cores": "4", "container.memory_mb": "2560"}, 2560),
+        ({"container.memory_mb": "2048"}, 2048),
+    ],
+)
+def test_an_edit_does_not_take_the_room_away(values: dict[str, str], memory_mb: int) -> None:
+    add_store_kind("costly", CostlyKind())
+    disk = MemoryDisk("edited-costly")
+    with MemoryEnsemble().connect() as registry:
+        bound_namespace(registry, disk.name, "in/0", store="costly")
+        submitted = DataflowConfig.parse(planned(config_with(), ["sources.in"]).model_dump(mode="json"), source="x")
+        assert with_values(registry, submitted, values).container.memory_mb == memory_mb
+        assert with_room(registry, config_with()).container.memory_mb == 2560, "as `restart NAME FLOW`"
+        own = with_values(registry, config_with(memory_mb=1024), {"container.cores": "4"})
+        assert own.container.memory_mb == 1024

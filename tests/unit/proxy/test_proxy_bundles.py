@@ -14,6 +14,7 @@ from scribengin.errors import MessageInvalid, ProxyUnreachable
 from scribengin.proxy.client.together import SharedCalls
 from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, WRITES, decode_bundle, encode_bundle
 from scribengin.proxy.wire.requests import WRITE
+from scribengin.testing.clocks import ManualClock
 from scribengin.testing.waiting import wait_until
 
 
@@ -178,6 +179,60 @@ def test_a_request_whose_turn_does_not_come_is_given_up_and_not_sent() -> None:
     place.let(*other)
     assert other[0].found == [b"Wother"]
     assert [b"late"] not in [requests for _kind, requests in place.proxy.calls]
+
+
+def test_the_turn_the_bundle_and_a_call_by_itself_have_one_limit_together() -> None:
+    clock = ManualClock()
+    limits_s: list[tuple[str, float]] = []
+    under_way, go_on = threading.Semaphore(0), threading.Event()
+
+    def answers(kind: str, body: bytes, timeout_s: float) -> Iterator[pa.Buffer]:
+        requests = [bytes(one) for one in decode_bundle(pa.py_buffer(body))] if kind == WRITES else [body]
+        if requests != [b"late"]:
+            under_way.release()
+            assert go_on.wait(60)
+        else:
+            limits_s.append((kind, timeout_s))
+            clock.advance_s(20)
+        yield pa.py_buffer(SEND_ALONE if (kind, requests) == (WRITES, [b"late"]) else b"W")
+
+    calls = SharedCalls(answers, clock)
+    callers = [Caller(calls, one) for one in (b"first", b"second", b"late")]
+    for caller in callers[:2]:
+        caller.start()
+        assert under_way.acquire(timeout=60)
+    callers[2].start()
+    wait_until(lambda: len(calls._queue) == 1, what="the request to wait")
+    clock.advance_s(10)
+    go_on.set()
+    for caller in callers:
+        caller.join(60)
+    assert [caller.found for caller in callers] == [[b"W"]] * 3
+    assert limits_s == [(WRITES, 50), (WRITE, 30)]
+
+
+def test_who_goes_in_the_bundle_of_somebody_with_more_time_waits_no_longer_than_its_own() -> None:
+    place = Place()
+    place.proxy.gates[b"leads"] = threading.Event()
+    leads = place.waiting(b"leads")
+    late: list[ProxyUnreachable] = []
+
+    def ask() -> None:
+        try:
+            place.calls.call(b"late", 0.5)
+        except ProxyUnreachable as error:
+            late.append(error)
+
+    caller = threading.Thread(target=ask, daemon=True)
+    caller.start()
+    wait_until(lambda: len(place.calls._queue) == 2 or not caller.is_alive(), what="the request to wait")
+    place.proxy.gates[b"first"].set()
+    caller.join(60)
+    assert len(late) == 1
+    assert late[0].timed_out
+    place.proxy.gates[b"leads"].set()
+    place.let(*leads)
+    assert leads[0].found == [b"Wleads"]
 
 
 def test_answers_that_are_too_few_are_told_to_those_without_one() -> None:

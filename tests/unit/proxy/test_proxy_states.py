@@ -159,7 +159,11 @@ def test_patience_ends_and_pauses_grow_up_to_a_second() -> None:
     ("maybe_written", "fate"),
     [
         (False, "the records are not in the log"),
-        (True, "nobody knows whether the records are in the log: read its end before you write them again"),
+        (
+            True,
+            "nobody knows whether the records are in the log, and they may still come: read it again once a proxy has "
+            "taken a later record, or write them with a key that tells duplicates",
+        ),
     ],
 )
 def test_who_is_out_of_patience_is_told_what_the_limit_was_and_what_became_of_the_records(
@@ -193,6 +197,18 @@ def test_what_waited_behind_others_has_all_its_patience_if_those_were_answered()
     assert state.left_s(50) == 10
     state.answer(TryAgain(ProxyUnreachable("x")), 52)
     assert state.left_s(53) == 7
+
+
+def test_who_waits_once_a_proxy_has_answered_is_not_told_of_the_silence_before_that() -> None:
+    """As where the client was stopped for a minute: its records have waited longer than it has patience."""
+    state = SenderState(lambda: b"a sender", 10, silence=ProxyUnreachable("old outage"))
+    state.begin(1, 0)
+    assert isinstance(state.without_hope(60), Lost)
+    state.begin(1, 60)
+    assert state.without_hope(60) is None
+    state.answer(Written(RUNS), 61)
+    state.begin(1, 62)
+    assert state.without_hope(122) is None
 
 
 @given(counts=st.lists(st.integers(1, 5), min_size=1, max_size=8), cuts=st.sets(st.integers(1, 30)))

@@ -91,7 +91,7 @@ def spec(
 
     config = load_config(flow, overrides(settings))
     with connected(registry) as session:
-        spec = spec_of(config, session.hosts, scribengin_home(), note)
+        spec = spec_of(config, session, scribengin_home(), note)
     print(yaml.safe_dump(spec if secrets else masked(spec), sort_keys=False), end="")
 
 

@@ -72,7 +72,7 @@ class WebActions:
         if found.version != version:
             checked["meanwhile"] = edited_since(view, version)
         try:
-            config = from_yaml(text, found.value)
+            config = from_yaml(view.registry, text, found.value)
             checked["difference"] = _difference(as_yaml(found.value), as_yaml(config))
             plan = plan_edit(found.value, config, running=bool(view.workers()))
             checked |= {"changes": list(plan.changes), "actions": list(plan.actions)}
@@ -88,14 +88,14 @@ class WebActions:
         found = view.config_to_edit()
         if found.version != version:
             raise conflict(view, version)
-        return _edited(replace_config(view, found, from_yaml(text, found.value), author))
+        return _edited(replace_config(view, found, from_yaml(view.registry, text, found.value), author))
 
     def scale(self, name: str, wanted: dict[str, int], author: str) -> Json:
         """Other numbers of `workers` or `tasks`."""
         view = self.view(name)
         refuse_unless_led(view)
         values = {key: str(value) for key, value in wanted.items()}
-        return _edited(edit_config(view, lambda config: with_values(config, values), author))
+        return _edited(edit_config(view, lambda config: with_values(view.registry, config, values), author))
 
     def roll_back(self, name: str, version: int, author: str) -> Json:
         """Make the config what it was at that version, as a new edit."""

@@ -84,7 +84,7 @@ def set_values(
     values = overrides(pairs, option="")
     with connected(registry) as session:
         view = view_of(session, name)
-        tell(view, edit_config(view, lambda config: with_values(config, values), force=force))
+        tell(view, edit_config(view, lambda config: with_values(session, config, values), force=force))
 
 
 @app.command()

@@ -33,7 +33,8 @@ def edit_text(view: DataflowView, *, force: bool = False) -> EditResult:
         _run_editor(path)
         text = path.read_text(encoding="utf-8")
         unchanged = text == shown or not text.strip()
-        edited = replace_config(view, found, found.value if unchanged else from_yaml(text, found.value), force=force)
+        wanted = found.value if unchanged else from_yaml(view.registry, text, found.value)
+        edited = replace_config(view, found, wanted, force=force)
     except ScribenginError as error:
         raise type(error)(f"{error} (your text is in {path})") from error
     path.unlink()
