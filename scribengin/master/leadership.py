@@ -335,6 +335,8 @@ class Leadership:
             _LOG.warning(f"{self._settings.name} begins again: {error}", extra=tagged("begins_again"))
             self._pause()
             self._begin_again(self._state)
+            for job in (self._finding, self._maintenance):
+                job.hurry()  # a config may have been accepted and not been told to them
             return False
 
     def _carry_out(self, instructions: Sequence[ev.Instruction]) -> None:

@@ -53,6 +53,10 @@ def test_schedules_that_broke_the_simulator_once_keep_every_promise(storage: Sto
     assert simulate(drawn(seed, storage)).promise is None
 
 
+def test_a_stop_ends_though_the_master_begins_again_with_the_last_maintenance_decided_and_not_asked_for() -> None:
+    assert simulate(drawn(1760)).promise is None
+
+
 @pytest.mark.parametrize(
     "plan",
     [

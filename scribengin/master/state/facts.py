@@ -97,6 +97,10 @@ class LastMaintenance:
         before, self.asked = self.asked, True
         return not before and not self.done
 
+    def forget_asking(self) -> None:
+        """What was decided may not have been carried out: it is asked for again, which does no harm."""
+        self.asked = self.done
+
     def heard(self, error: str | None) -> None:
         """It has been done, or has failed."""
         if self.asked:

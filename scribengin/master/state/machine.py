@@ -150,6 +150,7 @@ class MasterState:
         self._failed = before._failed
         self._loads = before._loads
         self._last_maintenance = before._last_maintenance
+        self._last_maintenance.forget_asking()
         self._winding_down = before._winding_down
 
     def _hear(self, event: ev.MasterEvent, now_s: float) -> None:

@@ -36,7 +36,7 @@ def test_a_line_that_cannot_be_read_is_refused_with_its_number(tmp_path: Path, l
 
 
 def test_a_system_without_a_lock_file_is_refused_with_those_that_have_one() -> None:
-    with pytest.raises(ConfigInvalid, match="choose from bookkeeper, hadoop, kafka"):
+    with pytest.raises(ConfigInvalid, match="choose from bookkeeper, flink-kafka, hadoop, kafka"):
         lock_path("zookeeper")
 
 

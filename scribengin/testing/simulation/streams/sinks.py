@@ -220,6 +220,10 @@ class WatchedSink(Sink):
     def guarantee_note(self) -> str:
         return self._inner.guarantee_note
 
+    @property
+    def jvm_a_process(self) -> bool:
+        return self._inner.jvm_a_process
+
     def refuse_unwritable(self) -> None:
         self._inner.refuse_unwritable()
 
