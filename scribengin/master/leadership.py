@@ -148,6 +148,8 @@ class Leadership:
         self._state: MasterState
         self._finding: Job
         self._maintenance: Job
+        self._jobs: tuple[Job, ...] = ()
+        """Both, once they were started."""
 
     def run(self) -> Ending:
         """Lead. Raises what makes leading impossible: DataflowNotFound, DescriptorUnreadable."""
@@ -267,7 +269,8 @@ class Leadership:
         self._maintenance = Job(
             "maintenance", MAINTENANCE_PERIOD_S, open_resources, maintain_sinks(self._registry), tell
         )
-        for job in (self._finding, self._maintenance):
+        self._jobs = (self._finding, self._maintenance)
+        for job in self._jobs:
             job.start()
             jobs.callback(job.stop)
 
@@ -335,7 +338,7 @@ class Leadership:
             _LOG.warning(f"{self._settings.name} begins again: {error}", extra=tagged("begins_again"))
             self._pause()
             self._begin_again(self._state)
-            for job in (self._finding, self._maintenance):
+            for job in self._jobs:
                 job.hurry()  # a config may have been accepted and not been told to them
             return False
 
