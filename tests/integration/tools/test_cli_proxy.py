@@ -63,8 +63,8 @@ def test_a_record_that_no_proxy_takes_is_waited_for_as_long_as_is_said(
     assert (done.code, done.out) == (1, "")
     assert done.err == (
         "written to a before this: 0 records\nscribengin: the proxy does not answer; given up after 0.001 s "
-        "(`patience_s` of the client): nobody knows whether the records are in the log, and they may still come: read it "
-        "again once a proxy has taken a later record, or write them with a key that tells duplicates\n"
+        "(`patience_s` of the client): nobody knows whether the records are in the log, and they may still come: read "
+        "it again once a proxy has taken a later record, or write them with a key that tells duplicates\n"
     )
 
 
