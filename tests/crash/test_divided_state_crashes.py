@@ -10,27 +10,16 @@ from pathlib import Path
 import pytest
 
 from scribengin.dataflow.round.checkpoints import checkpoint_root, checkpoints_below, checkpoints_of
-from scribengin.errors import ScribenginError
 from scribengin.spark.stateful.query_log import QueryLog
 from scribengin.testing.failpoints import record_stops
-from scribengin.worker.failures import Remedy, remedy_for
+from scribengin.worker.failures import Remedy
 from scribengin_registry.errors import OutcomeUnknown
-from tests.crash.test_stateful_crashes import (
-    Case,
-    Died,
-    Logs,
-    Stop,
-    at,
-    case,
-    die,
-    expected,
-    lose_the_reply,
-    numbered,
-)
+from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
+from tests.crash.test_stateful_crashes import Case, Logs, case, expected, numbered
 
 __all__ = ["case", "expected"]  # fixtures, used by name
 
-BATCH_PLANNED: Stop = ("round.commit:after", 2)
+BATCH_PLANNED: Passing = ("round.commit:after", 2)
 """Where an owner dies whose batch is committed, and not done."""
 
 
@@ -55,7 +44,7 @@ def divided(place: Case) -> list[int]:
     return [log.partitions(number) for number in numbers]
 
 
-def stops_of_dividing(place: Case) -> list[Stop]:
+def stops_of_dividing(place: Case) -> list[Passing]:
     """What the next owner passes up to the commit of the round that follows its dividing the state."""
     begun(place)
     with record_stops() as passed:
@@ -66,13 +55,13 @@ def stops_of_dividing(place: Case) -> list[Stop]:
 
 
 @pytest.fixture
-def dividing(case: Callable[[], Case]) -> list[Stop]:
+def dividing(case: Callable[[], Case]) -> list[Passing]:
     return stops_of_dividing(case())
 
 
 @pytest.mark.parametrize("wanted", [5, pytest.param(3, marks=pytest.mark.long)])
 def test_state_is_divided_anew_once_wherever_an_owner_stops(
-    case: Callable[[], Case], dividing: list[Stop], expected: list[str], wanted: int
+    case: Callable[[], Case], dividing: list[Passing], expected: list[str], wanted: int
 ) -> None:
     """Also where another number is wanted by the time the next owner comes."""
     for stop in dividing:
@@ -88,24 +77,20 @@ def test_state_is_divided_anew_once_wherever_an_owner_stops(
 
 @pytest.mark.long
 def test_an_owner_that_stalls_while_it_divides_state_changes_nothing_that_counts(
-    case: Callable[[], Case], dividing: list[Stop], expected: list[str]
+    case: Callable[[], Case], dividing: list[Passing], expected: list[str]
 ) -> None:
-    ends: dict[Stop, Remedy] = {}
+    ends: dict[Passing, Remedy | None] = {}
     for stop in dividing:
         place = begun(case())
-        with at(stop, lambda place=place: place.own_to_the_end(3)):
-            try:
-                place.own_to_the_end(2)
-            except ScribenginError as error:
-                ends[stop] = remedy_for(error).remedy
+        ends[stop] = stalled(stop, place.own_to_the_end, 2)
         place.own_to_the_end(4)
         assert place.delivered() == expected, stop
         assert divided(place) == [2, 5], stop
-    assert set(ends.values()) <= {Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
+    assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
 
 
 def test_a_lost_reply_to_the_naming_of_a_dividing_batch_costs_another_take_over(
-    case: Callable[[], Case], dividing: list[Stop], expected: list[str]
+    case: Callable[[], Case], dividing: list[Passing], expected: list[str]
 ) -> None:
     for stop in dividing:
         if stop[0].startswith("ownership.name_batch"):

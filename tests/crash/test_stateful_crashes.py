@@ -12,19 +12,18 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from scribengin.base.failpoints import set_hook
 from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import DataflowError, RecordMisplaced, ScribenginError, TooManyBadRecords
+from scribengin.errors import DataflowError, RecordMisplaced, TooManyBadRecords
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
 from scribengin.testing.memory.disk import MemoryDisk
@@ -34,8 +33,8 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.contract import Registry
-from scribengin_registry.errors import OutcomeUnknown
 from tests.crash.counting_query import CountingTransform
+from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
 from tests.integration.owners import owners_with_state
 
 RECORDS = ("abacab", "bcd")
@@ -43,10 +42,6 @@ RECORDS = ("abacab", "bcd")
 ROUND_RECORDS = 2
 QUIET = 9
 """The number of a log without records."""
-
-
-class Died(BaseException):
-    """The owner's process ends here."""
 
 
 class Logs:
@@ -258,30 +253,6 @@ class Case:
         self.config = self.config.model_copy(update={"state": state})
 
 
-Stop = tuple[str, int]
-"""A failpoint, before or after, and at which of its occurrences."""
-
-
-@contextmanager
-def at(stop: Stop, action: Callable[[], None]) -> Iterator[None]:
-    """Do that once, there; failpoints within it are nobody's."""
-    name, occurrence = stop
-    seen = 0
-
-    def hook(passed: str) -> None:
-        nonlocal seen
-        seen += passed == name
-        if passed == name and seen == occurrence:
-            set_hook(None)
-            action()
-
-    set_hook(hook)
-    try:
-        yield
-    finally:
-        set_hook(None)
-
-
 @pytest.fixture(params=["logs", "topics", "hdfs"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Case]]:
     """Makes a new one: from logs to logs, from topics to topics, or from logs to logs with its checkpoints on HDFS."""
@@ -320,12 +291,12 @@ def expected(case: Callable[[], Case]) -> list[str]:
 
 
 @pytest.fixture
-def stops(case: Callable[[], Case]) -> list[Stop]:
+def stops(case: Callable[[], Case]) -> list[Passing]:
     """All that a first owner passes."""
     return passed_by(case())
 
 
-def passed_by(first: Case) -> list[Stop]:
+def passed_by(first: Case) -> list[Passing]:
     """What an owner passes who takes over first, and ends."""
     with record_stops() as passed:
         first.own_to_the_end(1)
@@ -333,7 +304,7 @@ def passed_by(first: Case) -> list[Stop]:
     return numbered(passed)
 
 
-def numbered(passed: Sequence[str]) -> list[Stop]:
+def numbered(passed: Sequence[str]) -> list[Passing]:
     counts: Counter[str] = Counter()
     found = []
     for stop in passed:
@@ -342,23 +313,13 @@ def numbered(passed: Sequence[str]) -> list[Stop]:
     return found
 
 
-def die() -> None:
-    """The owner's process ends here."""
-    raise Died
-
-
-def lose_the_reply() -> None:
-    """What the registry was asked for is done, or not; nobody hears of it."""
-    raise OutcomeUnknown("the connection was lost")
-
-
 def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
-    case: Callable[[], Case], stops: list[Stop], expected: list[str]
+    case: Callable[[], Case], stops: list[Passing], expected: list[str]
 ) -> None:
     expect_taken_over(case, stops, expected)
 
 
-def expect_taken_over(case: Callable[[], Case], stops: Sequence[Stop], expected: Sequence[str]) -> None:
+def expect_taken_over(case: Callable[[], Case], stops: Sequence[Passing], expected: Sequence[str]) -> None:
     """An owner dies at each of the stops, and the next one makes of it what comes out when nothing happens."""
     for stop in stops:
         place = case()
@@ -475,7 +436,7 @@ def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_
 
 
 def test_a_commit_whose_reply_is_lost_happened_once_or_not_at_all(
-    case: Callable[[], Case], stops: list[Stop], expected: list[str]
+    case: Callable[[], Case], stops: list[Passing], expected: list[str]
 ) -> None:
     for stop in stops:
         if stop[0].startswith("round.commit"):
@@ -486,20 +447,16 @@ def test_a_commit_whose_reply_is_lost_happened_once_or_not_at_all(
 
 
 def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_taken_over(
-    case: Callable[[], Case], stops: list[Stop], expected: list[str]
+    case: Callable[[], Case], stops: list[Passing], expected: list[str]
 ) -> None:
-    ends: dict[Stop, Remedy] = {}
+    ends: dict[Passing, Remedy | None] = {}
     for stop in stops:
         place = case()
-        with at(stop, lambda place=place: place.own_to_the_end(2)):
-            try:
-                place.own_to_the_end(1)
-            except ScribenginError as error:
-                ends[stop] = remedy_for(error).remedy
+        ends[stop] = stalled(stop, place.own_to_the_end, 1)
         place.own_to_the_end(3)
         assert place.delivered() == expected, stop
     # One that reported a failure would have the task fail in the hands of the next owner.
-    assert set(ends.values()) <= {Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
+    assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
 
 
 def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from scribengin.spark.stateful.query import TransformationQuery
 from scribengin.spark.stateful.query_log import PARTITIONS, QueryDirectory
 from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
-from scribengin.spark.transform.encoding import BESIDE, placed
+from scribengin.spark.transform.encoding import placed, prefix_beside
 from scribengin.spark.transform.input import WATERMARK, carried, spark_schema
 from scribengin.spark.transform.output import FileCollector, MemoryCollector, UnionedOutputs, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
@@ -190,7 +190,7 @@ class StatefulTransformation:
 
 
 def _source_schema(spec: InputSpec, state: StateSpec) -> StructType:
-    schema = placed(spark_schema(spec.schema, spec.name), spec, BESIDE if spec.format == "json" else "")
+    schema = placed(spark_schema(spec.schema, spec.name), spec, prefix_beside(spec))
     return schema if state.late_by(spec.name) is None else schema.add(WATERMARK, TimestampType())
 
 

@@ -57,6 +57,11 @@ NO_DOCUMENT = "the payload is not one JSON object"
 NO_PAYLOAD = "the output's payload is null"
 
 
+def prefix_beside(spec: InputSpec) -> str:
+    """What `decode` puts before the name of a column beside the payload."""
+    return BESIDE if spec.format == "json" else ""
+
+
 def decode(frame: DataFrame, spec: InputSpec) -> DataFrame:
     """The columns that the transformation sees of an input.
 
@@ -121,11 +126,10 @@ def late_records(frame: DataFrame, spec: InputSpec, column: str, output: OutputS
             f"'{output.name}' takes payloads: set format: json for it"
         )
     rows = decode(frame.select("*", F.col(PAYLOAD).alias(AS_READ)), spec)
-    beside_it = BESIDE if spec.format == "json" else ""
-    kept = [F.col(quoted(beside_it + name)).alias(name) for name in spec.schema.names if name != PAYLOAD]
+    kept = [F.col(quoted(prefix_beside(spec) + name)).alias(name) for name in spec.schema.names if name != PAYLOAD]
     late = rows.where(_is_late(rows, spec, column))
     missing = f"state.late: a late record of source '{spec.name}' has no payload, which sink '{output.name}' needs"
-    payload = F.coalesce(F.col(quoted(beside_it + AS_READ)), F.raise_error(F.lit(missing)))
+    payload = F.coalesce(F.col(quoted(prefix_beside(spec) + AS_READ)), F.raise_error(F.lit(missing)))
     return encode(late.select(payload.alias(PAYLOAD), *kept), output)
 
 
@@ -165,7 +169,7 @@ def _is_late(frame: DataFrame, spec: InputSpec, column: str) -> Column:
 
 def _watermark(spec: InputSpec) -> str:
     """What the column of that name is called behind `decode`."""
-    return (BESIDE if spec.format == "json" else "") + WATERMARK
+    return prefix_beside(spec) + WATERMARK
 
 
 def _with_beats(frame: DataFrame, column: str, beats: DataFrame) -> DataFrame:

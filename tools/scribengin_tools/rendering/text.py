@@ -126,6 +126,14 @@ def working(what: str, *, left: str = "") -> Iterator[Callable[[str], None]]:
         raise
 
 
+def left_of_chain(chain: str, verb: str, doing: str) -> str:
+    """What `working` says to whoever leaves a chain of which each dataflow is asked in its turn to do that."""
+    return (
+        f"what of chain '{chain}' was asked to {verb} goes on {doing}, and the rest runs on: "
+        f"`scribengin status {chain}` shows both, `scribengin {verb} {chain}` goes on from there"
+    )
+
+
 @contextmanager
 def _line_of_progress(what: str) -> Iterator[Callable[[str], None]]:
     if sys.stderr.isatty():

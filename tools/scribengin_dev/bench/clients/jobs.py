@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from scribengin.errors import ServerDown
 
@@ -27,14 +27,9 @@ _USER_AT, _KERNEL_AT = 11, 12
 """Behind the name in /proc/PID/stat."""
 
 
-def run_job(job: Job) -> dict[str, float]:
-    """Do a job to its end. Raises ServerDown with what it said when it fails."""
-    with started(job) as client:
-        return client.result()
-
-
-def run_program(job: Job, program: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The same of a program that has an environment of its own, and nothing of ours. Raises ServerDown."""
+def run_job(job: Job, program: Sequence[str] = _OURS, environment: Mapping[str, str] | None = None) -> dict[str, float]:
+    """Do a job to its end. Raises ServerDown with what it said when it fails. `program` may be one that has nothing of
+    ours, with an environment of its own."""
     with started(job, program, environment) as client:
         return client.result()
 
@@ -68,7 +63,7 @@ class Client:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[_USER_AT]) + int(fields[_KERNEL_AT])) / os.sysconf("SC_CLK_TCK")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, float]:
         """Wait for its end."""
         try:
             output, _ = self._process.communicate(timeout=_TIMEOUT_S)

@@ -8,11 +8,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 from scribengin.errors import ArtifactUnavailable, ServerDown
-from scribengin_dev.bench.clients.jobs import Job, run_program
+from scribengin_dev.bench.clients.jobs import Job, run_job
 from scribengin_dev.bench.nexmark.flink import statement, tables
 from scribengin_dev.bench.peers.kafka import KafkaPeer
 from scribengin_dev.servers.jars.artifacts import jars_of
@@ -65,12 +63,12 @@ class FlinkPeer:
         }
         java_mb = memory_mb - memory_mb // _MANAGED_SHARE
         environment = {**_plain(), "JAVA_HOME": str(find_java().home), "JVM_ARGS": f"-Xmx{java_mb}m"}
-        found: dict[str, Any] = run_program(job, [str(self._python), str(_CLIENT)], environment)
-        events = sum(ends[-1]) - sum(ends[0])
-        took_ms = median(later - earlier for earlier, later in found["took_ms"])
-        if took_ms <= 0:
-            raise ServerDown(f"Flink took no longer for {events:,} more events of {query}: {found['took_ms']} ms")
-        return float(MS_PER_S * events / took_ms)
+        rest_ms = run_job(job, [str(self._python), str(_CLIENT)], environment)["rest_ms"]
+        earlier, later = ends
+        events = sum(later) - sum(earlier)
+        if rest_ms <= 0:
+            raise ServerDown(f"Flink took no longer for {events:,} more events of {query}: {rest_ms:,} ms")
+        return MS_PER_S * events / rest_ms
 
     def _conf(self, cores: int, memory_mb: int) -> dict[str, str]:
         return {

@@ -8,7 +8,7 @@ import typer
 
 from scribengin.base.text.counting import many
 from scribengin_tools.cli.options import NameArgument, RegistryOption, connected
-from scribengin_tools.rendering.text import note, working
+from scribengin_tools.rendering.text import left_of_chain, note, working
 
 if TYPE_CHECKING:
     from scribengin.dataflow.registry.descriptors import DataflowStatus
@@ -174,11 +174,7 @@ def _stop_chain(session: Registry, chain: ChainDescriptor, *, wait: bool, timeou
 
     if not wait:
         raise ConfigInvalid("--no-wait goes with one dataflow: a chain stops one after the other, as this command asks")
-    left = (
-        f"what of chain '{chain.name}' was asked to stop goes on stopping, and the rest runs on: "
-        f"`scribengin status {chain.name}` shows both, `scribengin stop {chain.name}` goes on from there"
-    )
-    with working(f"stopping chain '{chain.name}'", left=left) as progress:
+    with working(f"stopping chain '{chain.name}'", left=left_of_chain(chain.name, "stop", "stopping")) as progress:
         stop_chain(session, chain, progress, timeout_s=timeout_s)
     print(f"chain '{chain.name}' is stopped")
 

@@ -18,7 +18,7 @@ from scribengin_tools.cli.options import (
     connected,
     overrides,
 )
-from scribengin_tools.rendering.text import console, note, working
+from scribengin_tools.rendering.text import console, left_of_chain, note, working
 
 if TYPE_CHECKING:
     from scribengin.dataflow.config import DataflowConfig
@@ -86,11 +86,7 @@ def pause(
 
     with connected(registry) as session:
         if chain := chain_of(session, name):
-            left = (
-                f"what of chain '{name}' was asked to pause goes on pausing, and the rest runs on: "
-                f"`scribengin status {name}` shows both, `scribengin pause {name}` goes on from there"
-            )
-            with working(f"pausing chain '{name}'", left=left) as progress:
+            with working(f"pausing chain '{name}'", left=left_of_chain(name, "pause", "pausing")) as progress:
                 pause_chain(session, chain, progress)
             print(f"chain '{name}' is paused")
             return
