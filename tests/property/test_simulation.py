@@ -133,6 +133,17 @@ def test_servers_that_are_away_for_less_than_a_session_cost_nobody_anything(coun
     assert "registry_away: the registry did not answer for 1 s" in told
 
 
+@pytest.mark.parametrize("count", range(50, 650, 100))
+def test_servers_that_restart_end_no_session_however_long_that_takes(count: int) -> None:
+    """Nobody counts while there is no server: processes go on under the sessions that they had."""
+    outcome = simulate(Plan(count, faults=(Fault("servers restart", "", count, 3 * SESSION_TIMEOUT_S),)))
+    assert outcome.failure is None
+    text = outcome.transcript
+    assert "FAULT" in text
+    assert "has expired" not in text
+    assert not re.search(r"(worker|master)-[3-9]", text), f"somebody was replaced: {text}"
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_the_workers_of_a_master_that_is_killed_go_on(seed: int) -> None:
     """It dies where it passes when the dataflow runs: a schedule goes the same way until then."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away", "server lags"]
+RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away", "server lags", "servers restart"]
 DiskFault = Literal["lose unsynced", "disk full"]
 FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault]
 Storage = Literal["memory", "logs", "kafka", "files", "sink"]
@@ -29,7 +29,9 @@ _ENDED = 0.3
 
 _LAGS = 0.25
 """In so many plans a server of the registry falls behind."""
-_LASTING = ("stall", "cut off", "quorum away", "zombie", "disk full", "system away", "server lags")
+_RESTARTS = 0.15
+"""In so many they all go, and come back."""
+_LASTING = ("stall", "cut off", "quorum away", "zombie", "disk full", "system away", "server lags", "servers restart")
 
 _KINDS: tuple[FaultKind, ...] = (
     *("kill", "kill", "stall", "stall", "zombie", "zombie"),
@@ -214,7 +216,7 @@ def drawn(
 ) -> Plan:
     """The plan of a seed. Without `storage`, two of sixteen are on logs, one on Kafka and one on files, which all take
     longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given.
-    `lagging`: in some a server of the registry falls behind."""
+    `lagging`: in some a server of the registry falls behind, or all of them restart."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -231,7 +233,18 @@ def drawn(
     )
     rewinds = rewound and storage != "sink" and chance.random() <= _REWOUND
     plan = _with_rewinds(plan, chance) if rewinds else plan
-    return _with_lags(plan, chance) if lagging and chance.random() < _LAGS else plan
+    if not lagging:
+        return plan
+    return _with_restarts(_with_lags(plan, chance) if chance.random() < _LAGS else plan)
+
+
+def _with_restarts(plan: Plan) -> Plan:
+    """The same, or with servers of the registry that restart. It is drawn by itself: what a seed has else stays."""
+    chance = random.Random(f"restarts of {plan.seed}")
+    if chance.random() >= _RESTARTS:
+        return plan
+    restart = Fault("servers restart", "", _count(chance, 600), _seconds(chance, "servers restart"))
+    return replace(plan, faults=(*plan.faults, restart))
 
 
 def _with_lags(plan: Plan, chance: random.Random) -> Plan:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from scribengin.testing.simulation.world import World
 
 _T = TypeVar("_T")
+_SAME_S = 1e-6
+"""Times that are no further apart are the same."""
 Observer = Callable[[int, Sequence[Operation], Sequence[int]], None]
 """Called with every transaction that was applied: its session, its operations, the versions afterwards."""
 
@@ -88,15 +90,31 @@ class SimulatedSession(Registry):
         with self._world.scheduler.at_once():
             self._ensemble.suspend(self._inner)
         if seconds > self.session_timeout_s:
-            self._world.later(self.session_timeout_s, "expiry", lambda: self._expire(session_id))
+            until_s = self._world.scheduler.now_s + seconds
+            self._expire_later(until_s, lambda: self._expire(session_id))
         self._world.later(seconds, "reconnection", self._resume)
 
     def outlived(self, seconds: float) -> None:
         """Its process says nothing for so long (or any more): the servers expire it if that is too long."""
         session_id = self._inner.session_id
         if seconds > self.session_timeout_s:
-            self._world.later(self.session_timeout_s, "expiry", lambda: self._forget(session_id))
+            until_s = self._world.scheduler.now_s + seconds
+            self._expire_later(until_s, lambda: self._forget(session_id))
             self._world.later(seconds + self._world.latency_s(), "reconnection", self._notice_here, self._process)
+
+    def _expire_later(self, until_s: float, expire: Callable[[], None]) -> None:
+        """Once it has said nothing for all of its time, unless it speaks again before. Servers that restart count anew
+        from when they are back."""
+        world, begun_s = self._world, self._world.scheduler.now_s
+
+        def look() -> None:
+            due_s = max(begun_s, world.servers_back_s) + self.session_timeout_s
+            if due_s <= world.scheduler.now_s + _SAME_S:
+                expire()
+            elif due_s < until_s:
+                world.later(due_s - world.scheduler.now_s, "expiry", look)
+
+        world.later(self.session_timeout_s, "expiry", look)
 
     def _expire(self, session_id: int) -> None:
         if self._inner.session_id == session_id and self._ensemble.knows(session_id):

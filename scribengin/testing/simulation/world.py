@@ -171,6 +171,8 @@ class World:
         self.ensemble.lose = self._lost
         self.ensemble.observers.append(self._changed)
         self.session_timeout_s = SESSION_TIMEOUT_S
+        self.servers_back_s = 0.0
+        """When the registry's servers are there again, that restart."""
         self.home = Path("/simulated")
         self.processes: list[SimulatedProcess] = []
         self.lines: list[Line] = []
@@ -441,6 +443,8 @@ class World:
                 self._cut_off([container], fault.seconds)
             case "quorum away":
                 self._cut_off(self.machine.running, fault.seconds)
+            case "servers restart":
+                self._restart_servers(fault.seconds)
             case "server lags":
                 self.ensemble.lag()
                 self.later(fault.seconds, "server", self._lag_ends)
@@ -471,6 +475,11 @@ class World:
         for container in containers:
             if container.session is not None:
                 container.session.cut_off(seconds)
+
+    def _restart_servers(self, seconds: float) -> None:
+        """No session expires while there is nobody to say so, and each has all of its time again afterwards."""
+        self.servers_back_s = max(self.servers_back_s, self.scheduler.now_s + seconds)
+        self._cut_off(self.machine.running, seconds)
 
     def _lag_ends(self) -> None:
         with self.scheduler.at_once():

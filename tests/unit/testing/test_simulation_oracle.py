@@ -1,0 +1,118 @@
+"""Each promise that simulations are held against: what breaks it is told, and what is only next to it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from scribengin.base.commit_log import CommitLog
+from scribengin.testing.simulation import oracle
+from scribengin.testing.simulation.oracle import Violation
+
+_BEFORE = CommitLog(dataflow="flow", task="task-1", owner="w-1", generation=2, epoch=3, round=4, position={"offset": 5})
+
+
+def _becomes(**changes: object) -> Callable[[], None]:
+    return partial(oracle.check_commit_log, "/log", _BEFORE, _BEFORE.model_copy(update=changes))
+
+
+def _seen(*payloads: bytes) -> oracle.SeenRecords:
+    seen = oracle.SeenRecords()
+    seen.add("out", payloads)
+    return seen
+
+
+def _reread(*payloads: bytes) -> oracle.SeenRecords:
+    """The source was read up to 2, and is read again from 1 on."""
+    seen = _seen(b"in:0", b"in:1")
+    seen.rewound("in", 2, 1)
+    seen.add("out", payloads)
+    return seen
+
+
+def _between(*places: tuple[int, bytes]) -> oracle.SeenAtTheEnd:
+    """What a chain's end shows of these places of the log between."""
+    seen = oracle.SeenAtTheEnd()
+    seen.add("end", [oracle.told_of_place(payload, "out/0", place) for place, payload in places])
+    return seen
+
+
+def _nothing_missing(seen: oracle.SeenRecords, *acknowledged: bytes) -> None:
+    oracle.check_nothing_lost(seen.missing(acknowledged))
+
+
+BROKEN: list[tuple[str, Callable[[], object]]] = [
+    ("nothing is seen twice", lambda: _seen(b"in:0", b"in:0")),
+    ("nothing is seen twice", lambda: _reread(b"in:1", b"in:1")),
+    ("nothing is seen twice", lambda: _reread(b"in:0")),
+    ("nothing is seen twice", lambda: _between((1, b"in:0"), (2, b"in:0"))),
+    ("records keep their order", lambda: _seen(b"in:1", b"in:0")),
+    ("records keep their order", lambda: _between((1, b"in:1"), (2, b"in:0")).check_between()),
+    ("nothing acknowledged is lost", lambda: _nothing_missing(_seen(b"in:0"), b"in:0", b"in:1")),
+    ("nothing acknowledged is lost", lambda: _nothing_missing(_reread(), b"in:0", b"in:1")),
+    ("nothing acknowledged is lost", lambda: _nothing_missing(_between((1, b"in:0")), b"in:0", b"in:1")),
+    ("nothing acknowledged is lost", lambda: oracle.check_recovered("in", 1, 2)),
+    ("fenced owners change nothing", _becomes(epoch=2)),
+    ("fenced owners change nothing", _becomes(owner="w-2")),
+    ("fenced owners change nothing", _becomes(generation=1)),
+    ("taking over decides nothing", _becomes(epoch=4, position={"offset": 6})),
+    ("rounds go forward", _becomes(round=3)),
+    ("streams are rewound as one", lambda: oracle.check_moved_together({"a"}, [{"a", "b"}])),
+    ("streams are rewound as one", lambda: oracle.check_all_looked_at({"a", "b"}, {"a"})),
+    ("what is staged is completed or dropped", lambda: oracle.check_nothing_staged({"out": ["w-1"]})),
+    ("what is seen stays", lambda: oracle.check_extended("out", [b"in:0", b"in:1"], [b"in:0"])),
+    ("what is seen stays", lambda: oracle.check_extended("out", [b"in:0"], [b"in:1", b"in:0"])),
+    ("what is seen stays", lambda: oracle.check_still_there("out", [b"in:0"], [])),
+    ("records stay as they are", lambda: oracle.check_written("out", [b"in:1"], [b"in:0"])),
+    ("records stay as they are", lambda: _between((1, b"in:0"), (1, b"in:1"))),
+    ("nothing is seen before it is committed", lambda: oracle.check_committed("out", [b"in:1"], {"in": 1})),
+    ("what is stored is sound", lambda: oracle.check_sound("out", ["a hole"])),
+    ("nothing is left behind", lambda: oracle.check_no_leftovers(["/lock"], [], [])),
+    ("nothing is left behind", lambda: oracle.check_no_leftovers([], ["worker-1"], [])),
+    ("nothing is left behind", lambda: oracle.check_no_leftovers([], [], ["worker-1"])),
+    ("names are used once", lambda: oracle.check_launched_once(["worker-1", "worker-1"])),
+    ("threads do not die", lambda: oracle.check_no_thread_died([OSError("no")])),
+]
+
+KEPT: list[Callable[[], object]] = [
+    lambda: _nothing_missing(_seen(b"in:0", b"other:0", b"in:1"), b"in:0", b"in:1"),
+    lambda: _nothing_missing(_reread(b"in:1", b"in:2"), b"in:0", b"in:1", b"in:2"),
+    lambda: _nothing_missing(_between((1, b"in:0"), (2, b"in:1")), b"in:0", b"in:1"),
+    lambda: _between((1, b"in:0"), (2, b"in:1")).check_between(),
+    lambda: oracle.check_recovered("in", 2, 2),
+    _becomes(),
+    _becomes(epoch=4, owner="w-2", generation=3),
+    _becomes(round=5, position={"offset": 6}),
+    lambda: oracle.check_moved_together({"a", "b"}, [{"a", "b"}]),
+    lambda: oracle.check_all_looked_at({"a"}, {"a", "b"}),
+    lambda: oracle.check_nothing_staged({"out": []}),
+    lambda: oracle.check_extended("out", [b"in:0"], [b"in:0", b"in:1"]),
+    lambda: oracle.check_still_there("out", [b"in:0"], [b"in:0"]),
+    lambda: oracle.check_written("out", [b"in:0"], [b"in:0", b"in:1"]),
+    lambda: oracle.check_committed("out", [b"in:1"], {"in": 2}),
+    lambda: oracle.check_sound("out", []),
+    lambda: oracle.check_no_leftovers([], [], []),
+    lambda: oracle.check_launched_once(["worker-1", "worker-2"]),
+    lambda: oracle.check_no_thread_died([]),
+]
+
+
+@pytest.mark.parametrize(("promise", "act"), BROKEN, ids=[f"{n}: {case[0]}" for n, case in enumerate(BROKEN)])
+def test_what_breaks_a_promise_is_told_by_its_name(promise: str, act: Callable[[], object]) -> None:
+    with pytest.raises(Violation) as raised:
+        act()
+    assert raised.value.promise == promise
+
+
+@pytest.mark.parametrize("act", KEPT)
+def test_what_keeps_a_promise_passes(act: Callable[[], object]) -> None:
+    act()
+
+
+def test_every_promise_of_the_oracle_is_broken_here() -> None:
+    named = re.findall(r'Violation\(\s*"([^"]+)"', Path(oracle.__file__).read_text())
+    assert {*named} == {promise for promise, _act in BROKEN}
