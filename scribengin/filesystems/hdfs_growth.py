@@ -20,7 +20,7 @@ from scribengin.base.jvm import hadoop_configuration, java, java_error
 _BY_NAME = "dfs.client.use.datanode.hostname"
 _SETTINGS = {
     "ipc.client.connect.timeout": "3000",
-    "ipc.client.connect.max.retries": "1",
+    "ipc.client.connect.max.retries": "0",
     "ipc.client.connect.max.retries.on.timeouts": "0",
     "ipc.client.rpc-timeout.ms": "3000",
 }
@@ -42,7 +42,8 @@ class FileEnd:
         blocks = self._fields[0].get(self._stream)
         if blocks is None or not blocks.isUnderConstruction() or blocks.isLastBlockComplete():
             return None
-        return blocks.getLastLocatedBlock()
+        block = blocks.getLastLocatedBlock()
+        return block if block is not None and len(block.getLocations()) else None
 
     def move(self, block: Any, length: int) -> None:
         """Let the stream read so many bytes of the block that `growing_block` has returned."""
@@ -52,11 +53,13 @@ class FileEnd:
 
 
 class ReplicaLengths:
-    """Asks the first DataNode of a block how much of it can be read. `close` it."""
+    """Asks one DataNode of a block how much of it can be read. `close` it."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Any, node: int) -> None:
+        """`node` counts them from the nearest on, round and round."""
         self._name = str(block.getBlock())
-        where = block.getLocations()[0]
+        nodes = block.getLocations()
+        where = nodes[node % len(nodes)]
         settings = _settings()
         address = where.getIpcAddr(settings.getBoolean(_BY_NAME, False))
         user = java("org.apache.hadoop.security.UserGroupInformation").createRemoteUser(
@@ -73,7 +76,8 @@ class ReplicaLengths:
         return str(block.getBlock()) == self._name
 
     def ask(self, block: Any) -> int:
-        """Bytes of the block that every DataNode behind that one has as well."""
+        """Bytes of the block that every DataNode behind that one has as well. Negative: it has none that can be read,
+        as where it was started again."""
         return int(self._data_node.getReplicaVisibleLength(block.getBlock()))
 
     def close(self) -> None:

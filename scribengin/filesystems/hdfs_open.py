@@ -99,6 +99,8 @@ class OpenFileReader:
         self._stream = stream
         self._block_bytes = block_bytes
         self._lengths: ReplicaLengths | None = None
+        self._node = 0
+        """Which DataNode is asked. Another one once that does not answer."""
         with _plain_errors(path):
             self._end = FileEnd(stream)
             self.size = int(stream.getVisibleLength())
@@ -108,8 +110,8 @@ class OpenFileReader:
         """Let `size` be what there is now: one DataNode is asked, over a connection that stays, and no NameNode.
 
         False: this cannot tell whether there is more, so the file has to be opened anew. That is so where a block has
-        ended, and where the DataNode does not answer. One that the writer has left behind tells of no growth, and is
-        not told from one where nothing comes: open the file anew from time to time.
+        ended, and where the DataNode does not answer: another one is asked after that. One that the writer has left
+        behind tells of no growth, as if nothing came: open the file anew from time to time.
         """
         try:
             with _plain_errors(self._path):
@@ -118,12 +120,15 @@ class OpenFileReader:
                     return False
                 if self._lengths is None or not self._lengths.is_of(block):
                     self._leave_lengths()
-                    self._lengths = ReplicaLengths(block)
-                start = int(block.getStartOffset())
-                size = start + self._lengths.ask(block)
-                return self.extend(size) and size < start + self._block_bytes
-        except OSError:
-            return False
+                    self._lengths = ReplicaLengths(block, self._node)
+                length = self._lengths.ask(block)
+                if length >= 0:
+                    return self.extend(int(block.getStartOffset()) + length) and length < self._block_bytes
+        except OSError:  # as of a DataNode that is gone
+            pass
+        self._leave_lengths()
+        self._node += 1
+        return False
 
     def extend(self, size: int) -> bool:
         """Whether the bytes before `size` can be read through this from here on. The caller knows that all DataNodes
@@ -148,6 +153,13 @@ class OpenFileReader:
         with _plain_errors(self._path):
             self._stream.readFully(start, room)
         return bytes(room)
+
+    def take_over(self, before: OpenFileReader) -> None:
+        """Ask the DataNode that `before` has asked, over its connection, and close `before`. Raises OSError."""
+        self._lengths = before._lengths
+        self._node = before._node
+        before._lengths = None
+        before.close()
 
     def close(self) -> None:
         """Release it. Idempotent."""

@@ -72,9 +72,9 @@ _WHOLE_BYTES_MAX = 2 * 1024 * 1024
 RECOVERY_S = 60.0
 """So long DataNodes may take to agree on a file's length before a fence gives up. They need two of their heartbeats."""
 _LOOK_S = 0.1
-_OPENED_ANEW_S = 1.0
-"""After so long without news of a tail its file is opened anew. Its writer may have left behind the DataNode that is
-asked, and has gone on with the others."""
+_ANEW_S_MIN, _ANEW_S_MAX = 1.0, 8.0
+"""After so long without news of a tail its file is opened anew, and later where that brings none. Its writer may have
+left behind the DataNode that is asked, and has gone on with the others."""
 _LEASED = (".log", ".tail", ".idx")
 _MARK = ".namespace"
 _TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -456,7 +456,9 @@ class HdfsView(SegmentView):
         self._tail: Tail | None = None
         self._tail_end = 0
         """So many bytes of its file are known."""
-        self._anew_s = 0.0
+        self._looked_s = 0.0
+        """When its file was opened, or had news."""
+        self._anew_after_s = _ANEW_S_MIN
         self._window: pa.Buffer | None = None
         self._window_start = 0
         self._complete: CompleteFile | None = None
@@ -485,17 +487,19 @@ class HdfsView(SegmentView):
         file = self._tails
         if file is not None and file.look():
             if file.size > self._tail_end:
-                self._anew_s = now_s + _OPENED_ANEW_S
-            if now_s < self._anew_s:
+                self._anew_after_s = _ANEW_S_MIN
+                self._looked_s = now_s
+            if now_s < self._looked_s + self._anew_after_s:
                 return file
         try:
             opened = self._open_files.open(_beside(self._path, ".tail"))
         except FileNotFoundError:
             return None
         self._tails = opened
-        self._anew_s = now_s + _OPENED_ANEW_S
+        self._anew_after_s = min(2 * self._anew_after_s, _ANEW_S_MAX)
+        self._looked_s = now_s
         if file is not None:
-            file.close()
+            opened.take_over(file)
         return opened
 
     def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:

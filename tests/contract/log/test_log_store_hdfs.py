@@ -16,7 +16,6 @@ from scribengin.log.store.hdfs import HdfsSegmentStore
 from scribengin.log.store.opening import open_store, store_kind
 from scribengin.testing.conformance.segments import SEGMENT_STORE_CHECKS, Check, Writing, entries_in
 from scribengin.testing.log_samples import records_entry
-from scribengin.testing.waiting import wait_until
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
 
 LOG = "a-log"
@@ -90,7 +89,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_tail_that_grows_is_followed_without_anything_being_opened_anew(
     store: HdfsSegmentStore, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdfs_store, "_OPENED_ANEW_S", 1e6)
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MIN", 1e6)
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MAX", 1e6)
     writing = Writing(store.create(NAME, fsync=True))
     writing.append(records_entry([b"first"]))
     view = store.open(NAME)
@@ -102,10 +102,13 @@ def test_a_tail_that_grows_is_followed_without_anything_being_opened_anew(
     assert opened == []
 
 
-@pytest.mark.parametrize("answer", ["nothing new", "no answer"])
+@pytest.mark.parametrize("answer", ["nothing new", "nothing at all", "no answer"])
 def test_a_tail_is_followed_where_the_data_node_that_was_asked_was_left_behind(
     store: HdfsSegmentStore, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
+    waits_s = 0.0 if answer == "nothing new" else 1e6
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MIN", waits_s)
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MAX", waits_s)
     writing = Writing(store.create(NAME, fsync=True))
     writing.append(records_entry([b"first"]))
     view = store.open(NAME)
@@ -114,13 +117,12 @@ def test_a_tail_is_followed_where_the_data_node_that_was_asked_was_left_behind(
     def ask(_lengths: ReplicaLengths, _block: object) -> int:
         if answer == "no answer":
             raise ConnectionError
-        return -1
+        return 0 if answer == "nothing new" else -1
 
     monkeypatch.setattr(ReplicaLengths, "ask", ask)
-    monkeypatch.setattr(hdfs_store, "_OPENED_ANEW_S", 0.0 if answer == "nothing new" else 1e6)
-    view.tail()  # until then it goes by the old time
-    writing.append(records_entry([b"second"]))
-    wait_until(lambda: view.tail() == writing.at, what="the tail to be seen")
+    for _ in range(3):
+        writing.append(records_entry([b"another"]))
+        assert view.tail() == writing.at
 
 
 def test_a_place_is_sent_to_another_process(store: HdfsSegmentStore) -> None:
