@@ -197,6 +197,12 @@ def java_raising(turned: Callable[[Any], Exception]) -> Iterator[None]:
         raise turned(error) from error
 
 
+def java_error() -> type[Exception]:
+    """What everything that Java throws is an instance of."""
+    kind: type[Exception] = _jpype().JException
+    return kind
+
+
 def java_reason(error: Any) -> str:
     """The first line of a Java exception, with its class where that says more than the words."""
     kind = str(error.getClass().getSimpleName())

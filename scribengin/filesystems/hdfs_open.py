@@ -18,6 +18,7 @@ from typing import Any
 
 from scribengin.base.jvm import hadoop_configuration, java, java_bytes, java_raising, java_reason, java_room, start_jvm
 from scribengin.filesystems.hdfs import os_error
+from scribengin.filesystems.hdfs_growth import FileEnd, ReplicaLengths
 
 _BUFFER_BYTES = 4096
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -91,14 +92,56 @@ class OpenFile:
 
 
 class OpenFileReader:
-    """What there is of a file up to now, whoever writes to it. `close` it."""
+    """What there is of a file up to now, whoever writes to it. `close` it. Not thread-safe."""
 
-    def __init__(self, path: str, stream: Any) -> None:
+    def __init__(self, path: str, stream: Any, block_bytes: int) -> None:
         self._path = path
         self._stream = stream
+        self._block_bytes = block_bytes
+        self._lengths: ReplicaLengths | None = None
+        self._node = 0
+        """Which DataNode is asked. Another one once that does not answer."""
         with _plain_errors(path):
+            self._end = FileEnd(stream)
             self.size = int(stream.getVisibleLength())
-            """Bytes that can be read through this: those that all its DataNodes had when it was opened."""
+            """Bytes that can be read through this: those that all its DataNodes had when that was last asked."""
+
+    def look(self) -> bool:
+        """Let `size` be what there is now: one DataNode is asked, over a connection that stays, and no NameNode.
+
+        False: this cannot tell whether there is more, so the file has to be opened anew. That is so where a block has
+        ended, and where the DataNode does not answer: another one is asked after that. One that the writer has left
+        behind tells of no growth, as if nothing came: open the file anew from time to time.
+        """
+        try:
+            with _plain_errors(self._path):
+                block = self._end.growing_block()
+                if block is None:
+                    return False
+                if self._lengths is None or not self._lengths.is_of(block):
+                    self._leave_lengths()
+                    self._lengths = ReplicaLengths(block, self._node)
+                length = self._lengths.ask(block)
+                if length >= 0:
+                    return self.extend(int(block.getStartOffset()) + length) and length < self._block_bytes
+        except OSError:  # as of a DataNode that is gone
+            pass
+        self._leave_lengths()
+        self._node += 1
+        return False
+
+    def extend(self, size: int) -> bool:
+        """Whether the bytes before `size` can be read through this from here on. The caller knows that all DataNodes
+        have them. False: there is a block that this does not know of. Raises OSError."""
+        with _plain_errors(self._path):
+            if size <= self.size:
+                return True
+            block = self._end.growing_block()
+            if block is None or size > int(block.getStartOffset()) + self._block_bytes:
+                return False
+            self._end.move(block, size - int(block.getStartOffset()))
+        self.size = size
+        return True
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes [start, end), fewer where it ends before. Raises OSError."""
@@ -111,10 +154,23 @@ class OpenFileReader:
             self._stream.readFully(start, room)
         return bytes(room)
 
+    def take_over(self, before: OpenFileReader) -> None:
+        """Ask the DataNode that `before` has asked, over its connection, and close `before`. Raises OSError."""
+        self._lengths = before._lengths
+        self._node = before._node
+        before._lengths = None
+        before.close()
+
     def close(self) -> None:
         """Release it. Idempotent."""
+        self._leave_lengths()
         with _plain_errors(self._path):
             self._stream.close()
+
+    def _leave_lengths(self) -> None:
+        lengths, self._lengths = self._lengths, None
+        if lengths is not None:
+            lengths.close()
 
 
 class OpenFiles:
@@ -153,7 +209,8 @@ class OpenFiles:
         """What there is of a file now."""
         with _plain_errors(path):
             stream = self._files.open(self._path(path))
-        return OpenFileReader(path, stream)
+            block_bytes = int(self._files.getFileStatus(self._path(path)).getBlockSize())
+        return OpenFileReader(path, stream, block_bytes)
 
     def is_closed(self, path: str) -> bool:
         """Whether nobody has it open, or it is gone."""

@@ -39,8 +39,11 @@ _T = TypeVar("_T")
 Writer = Literal["there", "none", "died"]
 """Of a log; died: nobody holds it, and whoever did has left a segment unfinished."""
 _OPEN_SEGMENTS_MAX = 4
-_POLL_S_MIN = 0.001
-_POLL_S_MAX = 0.020
+_POLL_S_MIN = 0.0005
+_POLL_S_MAX = 0.100
+_POLL_SHARE = 1 / 8
+"""Who is not told looks again after this share of the time that nothing has come: what comes is seen that much later at
+most, and a log where nothing happens costs ten looks a second."""
 _TOLD_POLL_S = 0.100
 """How often a reader looks by itself that would be told of a change."""
 _RECHECK_S = 60.0
@@ -89,9 +92,6 @@ class SegmentReader:
     @property
     def view(self) -> SegmentView:
         return self._view
-
-    def tail(self) -> Tail | None:
-        return self._view.tail()
 
     def entries(self, offset: int, end: int, entry: int, sequence: int | None = None) -> Iterator[EntryPlace]:
         """The entries in [offset, end), the first of which is `entry`, with the record `sequence` if that is known.
@@ -228,6 +228,8 @@ class LogCatalog:
         self._changed = changed
         self._state: LogState | None = None
         self._checked_s = 0.0
+        self._news_s = clock.monotonic_s()
+        """When something came last, or was told of."""
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
 
     def state(self) -> LogState:
@@ -382,10 +384,11 @@ class LogCatalog:
             position=str(DLSN(error.segment, 0, 0)),
         )
 
-    def end(self, segment: SegmentDescriptor) -> Tail:
-        """How far the segment may be read just now."""
+    def end(self, segment: SegmentDescriptor, beyond: int | None = None) -> Tail:
+        """How far the segment may be read just now; for who has read so many entries, whether `beyond` that."""
         if segment.in_progress:
-            tail = self.reader(segment).tail()
+            view = self.reader(segment).view
+            tail = view.tail() if beyond is None else view.tail_beyond(beyond)
             return tail if tail is not None else Tail(0, 0, self.state().head.last_txid, segment.start_sequence)
         return Tail(segment.file_bytes, segment.entries, segment.last_txid, segment.end_sequence)
 
@@ -483,19 +486,24 @@ class LogCatalog:
         grow while nothing happens.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
-        poll_s = _POLL_S_MIN
         with TailWatch(self._wake) as watch:
             while True:
                 self._wake.clear()
                 found = look()
-                left_s = deadline_s - self._clock.monotonic_s()
+                now_s = self._clock.monotonic_s()
+                if found is not None:
+                    self._news_s = now_s
+                left_s = deadline_s - now_s
                 if found is not None or left_s <= 0:
                     return found
                 if self._watches_anew(watch):
                     continue  # what was written before the watch began is not told of
                 told = watch.active or self._only_metadata_grows()
-                self._wake.wait(min(_TOLD_POLL_S if told else poll_s, left_s))
-                poll_s = min(2 * poll_s, _POLL_S_MAX)
+                if self._wake.wait(min(_TOLD_POLL_S if told else self._poll_s(now_s), left_s)):
+                    self._news_s = self._clock.monotonic_s()  # as when somebody begins to write: more may come soon
+
+    def _poll_s(self, now_s: float) -> float:
+        return min(max(_POLL_S_MIN, _POLL_SHARE * (now_s - self._news_s)), _POLL_S_MAX)
 
     def _watches_anew(self, watch: TailWatch) -> bool:
         """Let `watch` follow the segment that is being written, and say whether that is another one than before."""

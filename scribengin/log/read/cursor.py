@@ -88,7 +88,7 @@ class EntryCursor:
             self._go_to(self._catalog.check_position(self.position))
         segment = self._catalog.segment(self._segment, state)
         while segment is not None:
-            end = self._catalog.end(segment)
+            end = self._catalog.end(segment, beyond=self._entry)
             if self._entry < end.entries:
                 self._end = end
                 self._walk = None

@@ -140,6 +140,11 @@ class SegmentView(ABC):
     def tail(self) -> Tail | None:
         """How far the writer of a segment in progress lets readers read. None: nothing yet."""
 
+    def tail_beyond(self, entries: int) -> Tail | None:
+        """For who has read so many entries and follows: as `tail`, but one that shows more of them need not be the
+        newest. It is to be asked for again until there is none."""
+        return self.tail()
+
     @abstractmethod
     def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
         """Set `moved` whenever the tail may have moved, until what this returns is called.

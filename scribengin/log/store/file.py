@@ -56,6 +56,9 @@ from scribengin.log.store.mark import check_mark
 
 _ATTEMPTS_MAX = 3
 _BUFFERS_A_CALL = 1024  # IOV_MAX of Linux
+_CALL_BYTES_MAX = 1024 * 1024
+"""Linux takes pages for what it is given at once. From 2 MiB on it wants them in one piece, and of a virtual machine
+those may be the ones that its host has taken back. 16 MiB at once cost 30 ms of a processor then, and 4 ms in parts."""
 WINDOW_BYTES = 8 * 1024 * 1024
 _ALIGNED_BYTES = max(mmap.ALLOCATIONGRANULARITY, 64 * 1024)
 """Where windows begin: at a page, and at a block of every disk."""
@@ -316,9 +319,16 @@ class FileAppender(SegmentAppender):
 
 
 def _write_all(file: int, buffers: list[memoryview]) -> None:
-    """One call for a group that fits into it; more only after a short write, as a full disk or a signal cause."""
+    """Few calls for a group, none of which is given more than _CALL_BYTES_MAX."""
     while buffers:
-        written = os.writev(file, buffers[:_BUFFERS_A_CALL])
+        given: list[memoryview] = []
+        left = _CALL_BYTES_MAX
+        for buffer in buffers[:_BUFFERS_A_CALL]:
+            given.append(buffer[:left])
+            left -= len(given[-1])
+            if not left:
+                break
+        written = os.writev(file, given)
         done = 0
         while done < len(buffers) and written >= len(buffers[done]):
             written -= len(buffers[done])

@@ -11,7 +11,8 @@ Differences to files (file.py):
 - Nothing is written in place, so `.tail` is a file that the writer adds a slot to (layout.py) whenever it shows more.
   The last whole one counts. `hflush` is enough for it: after a power failure it may be behind.
 - There is no `.fence`: a closed file is fenced.
-- Nobody tells a reader that a tail has moved. It looks from time to time.
+- Nobody tells a reader that a tail has moved. It looks from time to time: it asks a DataNode how far `.tail` goes by
+  now, and opens nothing anew. What the tail shows all DataNodes have, so the segment's own end is not asked for.
 - Blocks of a removed file go from the DataNodes seconds later, under whoever still reads it.
 - What nobody writes to any more is read without Java. What is open needs a JVM, in writers and in readers of the tail
   (hdfs_open.py says why).
@@ -71,6 +72,9 @@ _WHOLE_BYTES_MAX = 2 * 1024 * 1024
 RECOVERY_S = 60.0
 """So long DataNodes may take to agree on a file's length before a fence gives up. They need two of their heartbeats."""
 _LOOK_S = 0.1
+_ANEW_S_MIN, _ANEW_S_MAX = 1.0, 8.0
+"""After so long without news of a tail its file is opened anew, and later where that brings none. Its writer may have
+left behind the DataNode that is asked, and has gone on with the others."""
 _LEASED = (".log", ".tail", ".idx")
 _MARK = ".namespace"
 _TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -448,6 +452,13 @@ class HdfsView(SegmentView):
         self._path = path
         self._open = True
         self._opened: OpenFileReader | None = None
+        self._tails: OpenFileReader | None = None
+        self._tail: Tail | None = None
+        self._tail_end = 0
+        """So many bytes of its file are known."""
+        self._looked_s = 0.0
+        """When its file was opened, or had news."""
+        self._anew_after_s = _ANEW_S_MIN
         self._window: pa.Buffer | None = None
         self._window_start = 0
         self._complete: CompleteFile | None = None
@@ -462,17 +473,34 @@ class HdfsView(SegmentView):
 
     def tail(self) -> Tail | None:
         self._check_open()
-        path = _beside(self._path, ".tail")
+        with _refusals(f"read the tail of segment {self._path}"):
+            file = self._tail_now()
+            end = 0 if file is None else file.size - file.size % SLOT_BYTES
+            if file is not None and end > self._tail_end:
+                self._tail = read_tail(file.read(max(0, end - TAIL_BYTES), end)) or self._tail
+                self._tail_end = end
+        return self._tail
+
+    def _tail_now(self) -> OpenFileReader | None:
+        """The file of the tail with all that it has by now. None: there is none."""
+        now_s = SYSTEM_CLOCK.monotonic_s()
+        file = self._tails
+        if file is not None and file.look():
+            if file.size > self._tail_end:
+                self._anew_after_s = _ANEW_S_MIN
+                self._looked_s = now_s
+            if now_s < self._looked_s + self._anew_after_s:
+                return file
         try:
-            with _refusals(f"read the tail of segment {self._path}"):
-                file = self._open_files.open(path)
-                try:
-                    end = file.size - file.size % SLOT_BYTES
-                    return read_tail(file.read(max(0, end - TAIL_BYTES), end))
-                finally:
-                    file.close()
+            opened = self._open_files.open(_beside(self._path, ".tail"))
         except FileNotFoundError:
             return None
+        self._tails = opened
+        self._anew_after_s = min(2 * self._anew_after_s, _ANEW_S_MAX)
+        self._looked_s = now_s
+        if file is not None:
+            opened.take_over(file)
+        return opened
 
     def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
         return None
@@ -495,9 +523,11 @@ class HdfsView(SegmentView):
     def close(self) -> None:
         self._open = False
         self._window = self._complete = None
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        opened = (self._opened, self._tails)
+        self._opened = self._tails = None
+        for file in opened:
+            if file is not None:
+                file.close()
 
     def _fetched(self, start: int, end: int, wanted_end: int) -> bytes:
         """The bytes [start, end), as many as there are; those before `wanted_end` also where they are new."""
@@ -505,9 +535,13 @@ class HdfsView(SegmentView):
             if self._complete is not None:
                 return self._complete.read(start, end)
             opened = self._opened
-            if opened is None or opened.size < wanted_end:
+            if opened is None or not (opened.size >= wanted_end or self._shows(opened, wanted_end)):
                 opened = self._reopened()
             return opened.read(start, end)
+
+    def _shows(self, opened: OpenFileReader, end: int) -> bool:
+        """Let it read as far as the tail says, if that is far enough: so far every DataNode has the bytes."""
+        return self._tail is not None and end <= self._tail.end and opened.extend(self._tail.end)
 
     def _reopened(self) -> OpenFileReader:
         """The file with all that it has now."""

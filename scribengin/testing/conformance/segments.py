@@ -99,6 +99,21 @@ def what_was_written_is_read_as_far_as_the_tail_says(store: SegmentStore, log: s
     expect_equal(view.size(), writing.at.end, "the size of the segment")
 
 
+def who_follows_gets_to_the_newest_tail(store: SegmentStore, log: str) -> None:
+    """By steps of whatever size, none of which leads beyond it."""
+    name = SegmentName(log, 1, 1)
+    writing = Writing(store.create(name, fsync=True))
+    view = store.open(name)
+    expect_equal(view.tail_beyond(0), None, "the tail of a segment that nobody has written to")
+    entries = 0
+    for count in (1, 1, 3, 1):
+        for _ in range(count):
+            writing.append(records_entry([b"x"]))
+        while (tail := view.tail_beyond(entries)) is not None and tail.entries > entries:
+            entries = tail.entries
+        expect_equal(tail, writing.at, "the tail that is found after several looks")
+
+
 def a_large_group_is_written_whole(store: SegmentStore, log: str) -> None:
     """However many buffers it has."""
     name = SegmentName(log, 1, 1)
@@ -359,6 +374,7 @@ def a_whole_segment_needs_no_repair(store: SegmentStore, log: str) -> None:
 
 SEGMENT_STORE_CHECKS: tuple[Check, ...] = (
     what_was_written_is_read_as_far_as_the_tail_says,
+    who_follows_gets_to_the_newest_tail,
     a_large_group_is_written_whole,
     what_was_read_stays_valid_after_the_view_and_the_log_are_gone,
     reading_behind_the_end_gives_what_there_is,

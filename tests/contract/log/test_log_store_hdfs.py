@@ -8,6 +8,9 @@ import uuid
 import pytest
 
 from scribengin.errors import ConfigInvalid, LogNotFound, LogWriteFailed, StoreNotMounted
+from scribengin.filesystems.hdfs_growth import ReplicaLengths
+from scribengin.filesystems.hdfs_open import OpenFileReader, OpenFiles
+from scribengin.log.store import hdfs as hdfs_store
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.hdfs import HdfsSegmentStore
 from scribengin.log.store.opening import open_store, store_kind
@@ -58,12 +61,68 @@ def test_a_segment_of_many_blocks_is_read_whole_while_it_is_written(
     store: HdfsSegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing = Writing(store.create(NAME, fsync=True))
-    for _ in range(9):
+    following = store.open(NAME)
+    for count in range(1, 10):
         writing.append(records_entry([bytes(1 << 20)] * 8))  # 72 MiB: more than a block
+        assert following.tail() == writing.at
+        assert entries_in(following, writing.at.end) == count
     view = store.open(NAME)
     assert view.size() == writing.at.end > 64 << 20
     assert entries_in(view, writing.at.end) == 9
     assert view.read((64 << 20) - 100, 200).size == 200
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are opened by name, by Hadoop's client."""
+    paths: list[str] = []
+    plain = OpenFiles.open
+
+    def noted(files: OpenFiles, path: str) -> OpenFileReader:
+        paths.append(path)
+        return plain(files, path)
+
+    monkeypatch.setattr(OpenFiles, "open", noted)
+    return paths
+
+
+def test_a_tail_that_grows_is_followed_without_anything_being_opened_anew(
+    store: HdfsSegmentStore, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MIN", 1e6)
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MAX", 1e6)
+    writing = Writing(store.create(NAME, fsync=True))
+    writing.append(records_entry([b"first"]))
+    view = store.open(NAME)
+    assert (view.tail(), entries_in(view, writing.at.end)) == (writing.at, 1)
+    opened.clear()
+    for count in range(2, 12):
+        writing.append(records_entry([b"x" * 1000]))
+        assert (view.tail(), entries_in(view, writing.at.end)) == (writing.at, count)
+    assert opened == []
+
+
+@pytest.mark.parametrize("answer", ["nothing new", "nothing at all", "no answer"])
+def test_a_tail_is_followed_where_the_data_node_that_was_asked_was_left_behind(
+    store: HdfsSegmentStore, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    waits_s = 0.0 if answer == "nothing new" else 1e6
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MIN", waits_s)
+    monkeypatch.setattr(hdfs_store, "_ANEW_S_MAX", waits_s)
+    writing = Writing(store.create(NAME, fsync=True))
+    writing.append(records_entry([b"first"]))
+    view = store.open(NAME)
+    assert view.tail() == writing.at
+
+    def ask(_lengths: ReplicaLengths, _block: object) -> int:
+        if answer == "no answer":
+            raise ConnectionError
+        return 0 if answer == "nothing new" else -1
+
+    monkeypatch.setattr(ReplicaLengths, "ask", ask)
+    for _ in range(3):
+        writing.append(records_entry([b"another"]))
+        assert view.tail() == writing.at
 
 
 def test_a_place_is_sent_to_another_process(store: HdfsSegmentStore) -> None:

@@ -17,17 +17,18 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from scribengin.base.jvm import add_jars, is_java, java, java_bytes, java_raising, java_reason, silence, start_jvm
 from scribengin.errors import ConfigInvalid
 from scribengin.log.config import LedgerCopies
 
+_T = TypeVar("_T")
 JARS_VARIABLE = "SCRIBENGIN_BOOKKEEPER_JARS"
 """Jars, or directories of jars, as in PATH."""
 SETTINGS_VARIABLE = "SCRIBENGIN_BOOKKEEPER_SETTINGS"
@@ -193,17 +194,26 @@ class LedgerReader:
         start = first_end - len(parts[0])
         return LedgerPart(first, last, start, data, start + len(data) - len(parts[-1]))
 
+    def read_if_there(self, entry: int) -> LedgerPart | None:
+        """That entry, or None where it is not there (yet). Raises OSError."""
+        found = self._if_there(lambda: self.read(entry, entry))
+        if found is not None:
+            self.has(entry)
+        return found
+
     def _is_there(self, entry: int) -> bool:
+        return self._if_there(lambda: self._handle.readUnconfirmed(entry, entry).close() or True) is not None
+
+    def _if_there(self, read: Callable[[], _T]) -> _T | None:
         try:
             with _plain_errors(self.ledger):
-                self._handle.readUnconfirmed(entry, entry).close()
+                return read()
         except (IndexError, FileNotFoundError):  # bookies know of no ledger that they have no entry of
-            return False
+            return None
         except ConnectionError:  # some do not answer, and no other has it: nor was it acknowledged, if enough answer
             with _plain_errors(self.ledger):
                 self._handle.readLastAddConfirmed()
-            return False
-        return True
+            return None
 
     def close(self) -> None:
         """Release it. Idempotent."""

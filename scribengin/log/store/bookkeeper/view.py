@@ -10,7 +10,7 @@ import struct
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
@@ -49,6 +49,8 @@ class BookKeeperView(SegmentView):
         self._tails: LedgerReader | None = None
         self._tail: Tail | None = None
         self._tail_entry = -1
+        self._at_last_tail = False
+        """Whether none was behind that one when it was last looked for."""
         self._last = -1
         """An entry that is there."""
         self._ends: list[tuple[int, int]] = [(0, -1)]
@@ -59,19 +61,41 @@ class BookKeeperView(SegmentView):
     def tail(self) -> Tail | None:
         log = self._open_log()
         with self._reading():
-            if self._tails is None:
-                try:
-                    self._tails = self._ledgers.open(self._named.tail)
-                except FileNotFoundError:  # it is being removed
-                    return self._tail
-            last = self._tails.last_by_trying()
-            if last > self._tail_entry:
-                data = self._tails.read(last, last).data
-                self._tail = read_tail(data[:SLOT_BYTES])
-                self._tail_entry = last
-                [self._last] = _LAST.unpack(data[SLOT_BYTES:])
-                log.has(self._last)
+            tails = self._opened_tails()
+            if tails is not None:
+                last = tails.last_by_trying()
+                self._at_last_tail = True
+                if last > self._tail_entry:
+                    self._take_tail(log, tails.read(last, last))
         return self._tail
+
+    def tail_beyond(self, entries: int) -> Tail | None:
+        """What is not there yet every bookie is asked for, one after the other. So the entry behind one that was found
+        is not looked for: whoever follows comes back. Who has come back twice may be far behind."""
+        log = self._open_log()
+        if self._tail is not None and self._tail.entries > entries:
+            return self._tail
+        if not self._at_last_tail:
+            return self.tail()
+        with self._reading():
+            tails = self._opened_tails()
+            found = None if tails is None else tails.read_if_there(self._tail_entry + 1)
+            if found is not None:
+                self._at_last_tail = False
+                self._take_tail(log, found)
+        return self._tail
+
+    def _opened_tails(self) -> LedgerReader | None:
+        if self._tails is None:
+            with suppress(FileNotFoundError):  # it is being removed
+                self._tails = self._ledgers.open(self._named.tail)
+        return self._tails
+
+    def _take_tail(self, log: LedgerReader, part: LedgerPart) -> None:
+        self._tail = read_tail(part.data[:SLOT_BYTES])
+        self._tail_entry = part.last
+        [self._last] = _LAST.unpack(part.data[SLOT_BYTES:])
+        log.has(self._last)
 
     def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
         self._open_log()
