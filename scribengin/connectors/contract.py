@@ -375,6 +375,17 @@ class Source(ABC):
         so."""
         return False
 
+    @property
+    def streams_leave(self) -> bool:
+        """Whether streams come and go: one that is gone leaves its task to others, and is given one again only when it
+        `goes_on`. What it was read up to is remembered meanwhile. Needs `is_gone`, too."""
+        return False
+
+    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        """Whether a stream has ended at that position, by all that this process knows: who has not listened for long
+        does not know. Asked where `streams_leave`."""
+        return False
+
     @abstractmethod
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         """A reader of one of the streams."""
