@@ -574,6 +574,11 @@ class Sink(ABC):
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         """What readers see of the stream now, in order, in RECORD_SCHEMA: for checks and for reading back."""
 
+    def unreachable(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        """What was committed behind that, and is not lost: whoever has it does not answer. Asked once `committed` has
+        come to its end. The payload is null where it is only known that there is a record."""
+        return ()
+
     @abstractmethod
     def close(self) -> None:
         """Release everything. Idempotent."""
