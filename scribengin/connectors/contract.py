@@ -375,6 +375,17 @@ class Source(ABC):
         so."""
         return False
 
+    @property
+    def streams_leave(self) -> bool:
+        """Whether streams come and go: one that is gone leaves its task to others, and is given one again only when it
+        `goes_on`. What it was read up to is remembered meanwhile. Needs `is_gone`, too."""
+        return False
+
+    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        """Whether a stream has ended at that position, by all that this process knows: who has not listened for long
+        does not know. Asked where `streams_leave`."""
+        return False
+
     @abstractmethod
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         """A reader of one of the streams."""
@@ -562,6 +573,11 @@ class Sink(ABC):
     @abstractmethod
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         """What readers see of the stream now, in order, in RECORD_SCHEMA: for checks and for reading back."""
+
+    def unreachable(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        """What was committed behind that, and is not lost: whoever has it does not answer. Asked once `committed` has
+        come to its end. The payload is null where it is only known that there is a record."""
+        return ()
 
     @abstractmethod
     def close(self) -> None:

@@ -64,6 +64,14 @@ _MORE = int(zmq.SNDMORE)
 """For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
 
 
+def no_message(role: str, error: Exception) -> str:
+    """The line about a message that is none of Dafka's."""
+    return (
+        f"the {role} was sent what is no message of Dafka's, and goes on without it: {str(error)[:200]}; what follows "
+        "is counted (invalid_frames), and not told"
+    )
+
+
 def new_address(store: str | None = None) -> str:
     """A name that no other role has. Those of one store begin alike, whichever of its lives has them."""
     own = uuid.uuid4().hex.upper()
@@ -299,8 +307,8 @@ class Role(ClosedAtExit):
         for frames in _waiting(subscriber):
             try:
                 message = self._decoder.decode(frames)
-            except FrameInvalid:
-                self.invalid_frames += 1
+            except FrameInvalid as error:
+                self._count_invalid(error)
                 continue
             messages.append(message)
             if isinstance(message, LiveBatch | DirectBatch):
@@ -313,8 +321,14 @@ class Role(ClosedAtExit):
     def _hear_subscription(self, frames: Frames) -> None:
         try:
             self.on_subscription(decode_subscription(frames[0]))
-        except FrameInvalid:
-            self.invalid_frames += 1
+        except FrameInvalid as error:
+            self._count_invalid(error)
+
+    def _count_invalid(self, error: Exception) -> None:
+        """Somebody has sent what is none of Dafka's: it is said once, and counted from then on."""
+        self.invalid_frames += 1
+        if self.invalid_frames == 1:
+            _LOG.warning(no_message(f"{self._name} {self.address}", error))
 
     def _hear_towers(self) -> None:
         for frames in _waiting(self._towers):
@@ -324,8 +338,8 @@ class Role(ClosedAtExit):
                 continue
             try:
                 peer = decode_peer(frames)
-            except FrameInvalid:
-                self.invalid_frames += 1
+            except FrameInvalid as error:
+                self._count_invalid(error)
                 continue
             self._discover(self._discovery.peer(peer, SYSTEM_CLOCK.monotonic_s()))
 
@@ -358,8 +372,8 @@ class Role(ClosedAtExit):
             self._poller.register(subscriber, zmq.POLLIN)
         try:
             self._connect_to(subscriber, to.endpoint, self._keys.allowed[to.fingerprint] if self._keys else None)
-        except zmq.ZMQError:  # a host that cannot be, from a beacon of somebody's
-            self.invalid_frames += 1
+        except zmq.ZMQError as error:  # a host that cannot be, from a beacon of somebody's
+            self._count_invalid(error)
 
     def _disconnect(self, peer: str, endpoint: str) -> None:
         self.on_peer_gone(peer)

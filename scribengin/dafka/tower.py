@@ -5,6 +5,7 @@ Works on a machine with loopback only, where the C tower ends with a segmentatio
 
 from __future__ import annotations
 
+import logging
 import socket
 
 import zmq
@@ -14,10 +15,12 @@ from scribengin.base.threads import background
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.curve import load_keys
 from scribengin.dafka.curve.gate import PeerGate, fingerprint_in
+from scribengin.dafka.role import no_message
 from scribengin.dafka.state import endpoint_of
 from scribengin.dafka.wire import WELCOME, decode_beacon, encode_peer
 from scribengin.errors import DafkaClosed, DafkaError, FrameInvalid
 
+_LOG = logging.getLogger(__name__)
 _BEACONS_MAX = 1000
 _WAIT_MS = 50
 _ANYWHERE = ("192.0.2.1", 9)
@@ -106,8 +109,10 @@ class DafkaTower(ClosedAtExit):
                 beacon = decode_beacon([frame.bytes for frame in frames])
                 fingerprint = "" if self._gate is None else fingerprint_in(frames[0])
                 peer = endpoint_of(beacon, str(frames[0].get("Peer-Address")), self._host, fingerprint)
-            except FrameInvalid:
+            except FrameInvalid as error:
                 self.invalid_frames += 1
+                if self.invalid_frames == 1:
+                    _LOG.warning(no_message(f"tower at {self.sub_address}", error))
                 continue
             self._peers.send_multipart(encode_peer(peer))
 

@@ -11,18 +11,51 @@ works is touched; once there are as many tasks as the config wants, they join th
 is read already moves for it, so its output stays where it goes. Only another number of tasks groups all streams anew.
 In that, streams that were read before keep the descriptors they have: those know more (where the stream ended when it
 was found).
+
+Streams may come and go, as producers do (`ComingsAndGoings`). One that is gone leaves its task when another one joins
+that, and a task that has finished is the first that a new one joins. So there are no more tasks than streams were there
+at once. Where a stream was read up to stays in its commit log. One that comes back goes on there, in the task that has
+read it last: what it had before is in the output of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 
 SinkStreams = Callable[[int], Mapping[str, Sequence[SinkStreamDescriptor]]]
 SourceStreams = Mapping[str, Sequence[SourceStreamDescriptor]]
+StreamKey = tuple[str, str]
+"""A source, and the name of a stream of it."""
+
+
+def stream_key(stream: SourceStreamDescriptor) -> StreamKey:
+    """What a stream is known by."""
+    return (stream.source, stream.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ComingsAndGoings:
+    """What is known of streams that come and go. By default all stay."""
+
+    gone: Set[StreamKey] = frozenset()
+    """Those that no task reads, and that need none: they have ended where they were read up to."""
+    homes: Mapping[StreamKey, str] = field(default_factory=dict)
+    """Of those that are back, and that no task reads: the task that has read each last."""
+    free: Sequence[str] = ()
+    """The tasks that have finished, in the order in which others take them."""
+    leaves: Callable[[SourceStreamDescriptor], bool] = lambda _: False
+    """Whether a stream that a task reads is gone."""
+
+    def wanted(self, streams: SourceStreams) -> dict[str, list[SourceStreamDescriptor]]:
+        """The streams without those that need no task."""
+        return {name: [s for s in found if stream_key(s) not in self.gone] for name, found in streams.items()}
+
+
+STAYING = ComingsAndGoings()
 
 
 def task_name(number: int) -> str:
@@ -63,6 +96,8 @@ class Missing:
 
     tasks: tuple[TaskDescriptor, ...] = ()
     grown: tuple[TaskDescriptor, ...] = ()
+    left: frozenset[StreamKey] = frozenset()
+    """The streams that leave those then, for they are gone."""
 
 
 def missing_tasks(
@@ -71,22 +106,27 @@ def missing_tasks(
     wanted: int | None,
     sink_streams: SinkStreams,
     sinks: Set[str] = frozenset(),
+    moves: ComingsAndGoings = STAYING,
 ) -> Missing:
     """The tasks to add to the `existing` ones, and what joins these: streams, and what they do not write yet of the
     `sinks` there are. `sink_streams` gives the first so many streams of every sink."""
     if not existing:
-        count = task_count(streams, wanted)
-        return Missing(tuple(split_into_tasks(streams, sink_streams(count), count)))
-    read = {(stream.source, stream.name) for task in existing.values() for stream in task.sources}
-    unread = {name: [s for s in found if (s.source, s.name) not in read] for name, found in streams.items()}
+        wanted_ones = moves.wanted(streams)
+        there: SourceStreams = wanted_ones if any(wanted_ones.values()) else streams  # without a task it is none
+        count = task_count(there, wanted)
+        return Missing(tuple(split_into_tasks(there, sink_streams(count), count)))
+    read = {stream_key(stream) for task in existing.values() for stream in task.sources}
+    unread = {name: [s for s in found if stream_key(s) not in read] for name, found in moves.wanted(streams).items()}
+    joining = _Joining(with_sinks(existing, sinks, sink_streams), moves)
+    unread = joining.go_home(unread)
+    unread = joining.take_free_ones(unread)
     room = None if wanted is None else max(0, wanted - len(existing))
     added = {name: found[:room] for name, found in unread.items()}
-    left = {name: [] if room is None else found[room:] for name, found in unread.items()}
-    whole = with_sinks(existing, sinks, sink_streams)
-    grown = whole | {task.name: task for task in _grown(whole, left)}
+    joining.join_the_smallest({name: [] if room is None else found[room:] for name, found in unread.items()})
     return Missing(
         tuple(_appended(len(existing), added, sink_streams)),
-        tuple(task for name, task in grown.items() if task is not existing[name]),
+        tuple(task for name, task in joining.tasks.items() if task is not existing[name]),
+        frozenset(joining.left),
     )
 
 
@@ -107,11 +147,15 @@ def with_sinks(
 
 
 def regrouped_tasks(
-    existing: Mapping[str, TaskDescriptor], streams: SourceStreams, wanted: int | None, sink_streams: SinkStreams
+    existing: Mapping[str, TaskDescriptor],
+    streams: SourceStreams,
+    wanted: int | None,
+    sink_streams: SinkStreams,
+    moves: ComingsAndGoings = STAYING,
 ) -> tuple[TaskDescriptor, ...]:
     """All tasks, for streams that were grouped otherwise before."""
-    known = {(s.source, s.name): s for task in existing.values() for s in task.sources}
-    same = {name: [known.get((s.source, s.name), s) for s in found] for name, found in streams.items()}
+    known = {stream_key(s): s for task in existing.values() for s in task.sources}
+    same = {name: [known.get(stream_key(s), s) for s in found] for name, found in moves.wanted(streams).items()}
     count = task_count(same, wanted)
     return tuple(split_into_tasks(same, sink_streams(count), count))
 
@@ -125,17 +169,55 @@ def _appended(first: int, added: SourceStreams, sink_streams: SinkStreams) -> li
     return [task.model_copy(update={"name": task_name(first + k)}) for k, task in enumerate(tasks)]
 
 
-def _grown(existing: Mapping[str, TaskDescriptor], left: SourceStreams) -> list[TaskDescriptor]:
-    """Those of the existing tasks that streams join: each the one that has the fewest of its source."""
-    joining: dict[str, list[SourceStreamDescriptor]] = {}
-    for source, found in left.items():
-        count = {name: sum(s.source == source for s in task.sources) for name, task in existing.items()}
-        for stream in found:
-            fewest = min(count, key=lambda name: count[name])
-            count[fewest] += 1
-            joining.setdefault(fewest, []).append(stream)
-    return [
-        task.model_copy(update={"sources": (*task.sources, *joining[name])})
-        for name, task in existing.items()
-        if name in joining
-    ]
+class _Joining:
+    """Streams that join tasks there are."""
+
+    def __init__(self, tasks: Mapping[str, TaskDescriptor], moves: ComingsAndGoings) -> None:
+        self.tasks = dict(tasks)
+        self.left: set[StreamKey] = set()
+        self._moves = moves
+        self._joined: set[str] = set()
+
+    def go_home(self, streams: SourceStreams) -> dict[str, list[SourceStreamDescriptor]]:
+        """Those that are back join the tasks that they were in. Returns the others."""
+        others: dict[str, list[SourceStreamDescriptor]] = {}
+        for source, found in streams.items():
+            others[source] = []
+            for stream in found:
+                home = self._moves.homes.get(stream_key(stream))
+                if home in self.tasks:
+                    self._join(home, stream)
+                else:
+                    others[source].append(stream)
+        return others
+
+    def take_free_ones(self, streams: SourceStreams) -> dict[str, list[SourceStreamDescriptor]]:
+        """A stream of each source joins each task that has finished. Returns the others."""
+        free = [task for task in self._moves.free if task not in self._joined]
+        for k, task in enumerate(free):
+            for found in streams.values():
+                for stream in found[k : k + 1]:
+                    self._join(task, stream)
+        return {source: list(found[len(free) :]) for source, found in streams.items()}
+
+    def join_the_smallest(self, streams: SourceStreams) -> None:
+        """Each joins the task that has the fewest of its source which are there."""
+        for source, found in streams.items():
+            if not found:
+                continue
+            count = {name: self._there(task, source) for name, task in self.tasks.items()}
+            for stream in found:
+                fewest = min(count, key=lambda name: count[name])
+                count[fewest] += 1
+                self._join(fewest, stream)
+
+    def _there(self, task: TaskDescriptor, source: str) -> int:
+        return sum(s.source == source and not self._moves.leaves(s) for s in task.sources)
+
+    def _join(self, name: str, stream: SourceStreamDescriptor) -> None:
+        task = self.tasks[name]
+        leaving = set() if name in self._joined else {stream_key(s) for s in task.sources if self._moves.leaves(s)}
+        self._joined.add(name)
+        self.left |= leaving
+        stay = tuple(s for s in task.sources if stream_key(s) not in leaving)
+        self.tasks[name] = task.model_copy(update={"sources": (*stay, stream)})

@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from scribengin.base.diagnostics import tagged
-from scribengin.base.model import Position
-from scribengin.base.names import natural
 from scribengin.base.threads import background
 from scribengin.dataflow.followers import Followers
 from scribengin.dataflow.opened import OpenedDataflow
@@ -18,6 +15,7 @@ from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.owner import coordinated_stream
 from scribengin.dataflow.tasks import Missing, missing_tasks, regrouped_tasks, with_sinks
 from scribengin.errors import ScribenginError
+from scribengin.master.ended_streams import EndedStreams, Grouping
 from scribengin.master.state.events import Drained, JobDone, JobKind, MasterEvent, OutputRead, TasksFound
 from scribengin_registry.contract import Registry
 
@@ -108,49 +106,6 @@ class Job:
             resources.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """The tasks there are, and whether their streams are to be grouped anew."""
-
-    tasks: Mapping[str, TaskDescriptor]
-    anew: bool
-    drained: Drained | None = None
-    """Those whose output must have been read before they are."""
-    finished: frozenset[str] = frozenset()
-    """Those all of whose streams have ended."""
-
-
-class EndedStreams:
-    """Where streams have ended whose tasks have finished: read once, as nobody moves them meanwhile."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._positions: dict[tuple[str, str], Position | None] = {}
-
-    def going_on(self, resources: OpenedDataflow, now: Grouping) -> tuple[str, ...]:
-        """The tasks that have finished and are to be run again."""
-        endless = {name for name, source in resources.config.sources.items() if source.endless}
-        if not endless:
-            return ()
-        finished = {task: now.tasks[task].sources for task in sorted(now.finished & now.tasks.keys(), key=natural)}
-        streams = {(one.source, one.name): one for of_task in finished.values() for one in of_task}
-        asked = {key: one for key, one in streams.items() if one.source in endless}
-        view = DataflowView(self._registry, resources.config.name)
-        self._positions = {
-            key: self._positions[key] if key in self._positions else view.position_of(*key) for key in asked
-        }
-        back = {
-            key
-            for key, one in asked.items()
-            if (at := self._positions[key]) is not None and resources.sources[one.source].goes_on(one, at)
-        }
-        for key in back:
-            del self._positions[key]  # its task reads on: where it ends next is not where it has ended
-        return tuple(
-            task for task, of_task in finished.items() if any((one.source, one.name) in back for one in of_task)
-        )
-
-
 def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tell) -> Work:
     """List the sources' streams, and tell of the tasks that are missing for them, or which ones they join.
 
@@ -183,12 +138,14 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
             follow(resources, now.drained)
             return
         wanted, streams = resources.config.tasks, resources.source_streams()
+        again = ended.going_on(resources, now)
+        moves = ended.moves(resources, now, streams, again)
         if now.anew:
-            missing = Missing(regrouped_tasks(now.tasks, streams, wanted, resources.sink_streams))
+            again = ()
+            missing = Missing(regrouped_tasks(now.tasks, streams, wanted, resources.sink_streams, moves))
         else:
-            missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams, resources.sinks.keys())
+            missing = missing_tasks(now.tasks, streams, wanted, resources.sink_streams, resources.sinks.keys(), moves)
         found = (*missing.tasks, *missing.grown)
-        again = () if now.anew else ended.going_on(resources, now)
         claim_added(resources, now.tasks)
         if found:
             for name, source in resources.sources.items():
@@ -196,7 +153,8 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
             for name, sink in resources.sinks.items():
                 sink.create([stream for task in found for stream in task.sinks if stream.sink == name])
         if found or again:
-            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, resources.guarantees(), again))
+            promised = resources.guarantees()
+            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, promised, again, missing.left))
 
     return work
 

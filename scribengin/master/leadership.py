@@ -32,10 +32,10 @@ from scribengin.launcher.contract import (
     ContainerLauncher,
     ContainerRequest,
 )
+from scribengin.master.ended_streams import Grouping
 from scribengin.master.jobs import (
     MAINTENANCE_PERIOD_S,
     STREAMS_PERIOD_S,
-    Grouping,
     Job,
     find_streams,
     maintain_sinks,

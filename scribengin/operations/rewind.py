@@ -27,6 +27,7 @@ from scribengin.dataflow.registry.descriptors import FINAL_STATES, HistoryEvent
 from scribengin.dataflow.registry.paths import STREAM_NODES
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.round.checkpoints import StateLeft, checkpoint_root, remove_within_reach
+from scribengin.dataflow.tasks import StreamKey, stream_key
 from scribengin.errors import (
     CommitTooLarge,
     ConfigInvalid,
@@ -115,8 +116,7 @@ class Rewind:
         with self._open() as resources:
             self._moves = [
                 self._move(task, stream, partial(resources.sources[stream.source].position_at, stream, at))
-                for task, stream in self._streams()
-                if stream.source in wanted
+                for task, stream in self._streams(resources)
             ]
         if not self._moves:
             raise ConfigInvalid(f"dataflow '{view.dataflow}' has read nothing yet: there is nothing to rewind")
@@ -159,7 +159,7 @@ class Rewind:
             self._guard(guarded)
             # Of a log that two sources read, the look that came first counts: what changed since is seen by neither.
             guards = {one.path: one for guards in reversed(guarded.values()) for one in guards}
-            everything = [*operations, *guards.values()]
+            everything = [*operations, *guards.values(), *self._told()]
             self._refuse_if_too_large(everything)
             try:
                 with failpoint("rewind.commit"):
@@ -172,6 +172,10 @@ class Rewind:
                 raise LookAgain from None
 
         return win_race(attempt, races=(), tries_max=TRIES_MAX + len(self._moves), exhausted=self._changing)
+
+    def _told(self) -> list[Operation]:
+        """The master of a dataflow that somebody lets run just now may know where its streams stood."""
+        return [self._view.rewind_of(source) for source in sorted({move.stream.source for move in self._moves})]
 
     def _taken_over(self) -> DataflowBusy:
         return DataflowBusy(
@@ -224,6 +228,7 @@ class Rewind:
                 Delete(move.path, version) if move.version is None else Set(move.path, move.log.to_bytes(), version)
                 for move, version in zip(self._moves, versions, strict=True)
             ]
+            back += self._told()
             try:
                 with failpoint("rewind.back"):
                     self._view.registry.commit(back)
@@ -234,10 +239,19 @@ class Rewind:
                 ) from None
             raise self._overtaken(error) from None
 
-    def _streams(self) -> Iterator[tuple[str, SourceStreamDescriptor]]:
+    def _streams(self, resources: OpenedDataflow) -> Iterator[tuple[str, SourceStreamDescriptor]]:
+        """All that were read of the sources, and that are to be; those that have left their tasks, too."""
+        read: set[StreamKey] = set()
         for name, task in self._view.tasks().items():
             for stream in task.sources:
-                yield name, stream
+                if stream.source in resources.sources:
+                    read.add(stream_key(stream))
+                    yield name, stream
+        for source in (name for name, one in resources.sources.items() if one.streams_leave):
+            for name in self._view.streams_read(source):
+                log = None if (source, name) in read else self._view.commit_log_of(source, name)
+                if log is not None and log.position is not None:
+                    yield log.task, SourceStreamDescriptor(source=source, name=name)
 
     def _move(self, task: str, stream: SourceStreamDescriptor, after: Callable[[Position | None], Position]) -> _Move:
         root = self._view.paths.source_stream(stream.source, stream.name)

@@ -89,7 +89,7 @@ def rewind_to_what_is_still_to_come(patch: pytest.MonkeyPatch) -> None:
 def rewind_the_first_stream(patch: pytest.MonkeyPatch) -> None:
     """All streams but one stay where they are."""
     real = Rewind._streams
-    patch.setattr(Rewind, "_streams", lambda self: islice(real(self), 1))
+    patch.setattr(Rewind, "_streams", lambda self, resources: islice(real(self, resources), 1))
 
 
 def hold_back_for_no_rewind(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,18 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scribengin.dafka.state import (
+    EARLIEST,
+    Append,
+    ConsumerState,
+    DafkaPartition,
+    FollowerState,
+    ProducerState,
+    Send,
+    StoredRange,
+    StoreState,
+)
+from scribengin.dafka.state.audience import Audience
 from scribengin.dafka.wire import (
     Beacon,
     ConsumerHello,
@@ -22,6 +34,7 @@ from scribengin.dafka.wire import (
     HeadsTold,
     LiveBatch,
     LiveRecord,
+    Message,
     PeerBeacon,
     StoreAck,
     StoreHello,
@@ -29,9 +42,11 @@ from scribengin.dafka.wire import (
     decode,
     decode_beacon,
     decode_peer,
+    decode_subscription,
     encode,
     encode_beacon,
     encode_peer,
+    topic_prefix,
 )
 from scribengin.errors import FrameInvalid
 
@@ -60,6 +75,8 @@ SAMPLES = [
     encode(Fetch(ADDRESS, ADDRESS, "hello", 5, 99_995)),
     encode(StoreAck(ADDRESS, "hello", 9)),
     encode(Head("hello", ADDRESS, "hello", 9)),
+    encode(DirectHead(ADDRESS, ADDRESS, "hello", 9)),
+    encode(Truncated(ADDRESS, ADDRESS, "hello", 9)),
     encode(GetHeads("hello", ADDRESS)),
     encode(ConsumerHello(ADDRESS, ADDRESS, ("hello", "grüße", ""))),
     encode(StoreHello(ADDRESS, ADDRESS)),
@@ -133,6 +150,88 @@ def test_100_000_mutations_are_refused_or_mean_exactly_their_bytes() -> None:
     assert outcomes["refused"] > MUTATIONS / 4
     assert outcomes["a message"] > MUTATIONS / 20
     assert len(decoder._known) <= 64
+
+
+def test_100_000_mutations_of_subscriptions_are_refused_or_mean_exactly_their_bytes() -> None:
+    """Of what an XPUB socket hears."""
+    random_ = random.Random(19)
+    kinds = (LiveRecord, LiveBatch, DirectBatch, ConsumerHello, StoreHello, GetHeads)
+    samples = [begins + topic_prefix(kind, ADDRESS, exact=False) for kind in kinds for begins in (b"\1", b"\0")]
+    outcomes: Counter[str] = Counter()
+    audience = Audience("hello")
+    for _ in range(MUTATIONS):
+        frame = b"".join(mutated([random_.choice(samples)], random_))
+        try:
+            heard = decode_subscription(frame)
+        except FrameInvalid:
+            outcomes["refused"] += 1
+            continue
+        outcomes["a subscription"] += 1
+        assert bytes([heard.begins]) + heard.prefix == frame
+        addresses = [heard.address_of(kind) for kind in (ConsumerHello, StoreHello)]
+        assert all(one is None or one.encode() in frame for one in addresses)
+        audience.heard(heard)
+    assert outcomes["refused"] > MUTATIONS / 40
+    assert outcomes["a subscription"] > MUTATIONS / 4
+
+
+LAST = [
+    encode(LiveRecord("hello", ADDRESS, "hello", 2**64 - 2, b"content")),
+    encode(DirectBatch(ADDRESS, ADDRESS, "hello", 2**63 - 1, [b"content"] * 3)),
+    encode(Head("hello", ADDRESS, "hello", 2**64 - 1)),
+    encode(Truncated(ADDRESS, ADDRESS, "hello", 2**64 - 2)),
+    encode(Truncated(ADDRESS, ADDRESS, "hello", 2**63)),
+    encode(StoreAck(ADDRESS, "hello", 2**64 - 1)),
+    encode(Fetch(ADDRESS, ADDRESS, "hello", 2**64 - 1, 2**32 - 1)),
+]
+"""Of sequences that nobody ever comes to."""
+
+
+class Roles:
+    """One of each kind, without sockets. What it sends, somebody has to be able to read."""
+
+    def __init__(self, random_: random.Random) -> None:
+        mine = DafkaPartition("hello", ADDRESS)
+        kept = {mine: StoredRange(2, 10)} if random_.random() < 0.5 else {}
+        self._now_s = 0.0
+        self._store = StoreState(ADDRESS, ADDRESS, kept)
+        self._producer = ProducerState(mine)
+        self._producer.publish([b"content"] * 10, 0.0)
+        self._consumer = ConsumerState(ADDRESS, start=EARLIEST, skip_gone=random_.random() < 0.5)
+        self._consumer.subscribe("hello")
+        self._follower = FollowerState(ADDRESS, "hello")
+        self._follower.follow(mine, 0, 0.0)
+
+    def hear(self, message: Message) -> None:
+        """All of them; then time passes."""
+        self._now_s += 0.7
+        now_s = self._now_s
+        done: list[object] = [*self._producer.message(message, "S"), *self._producer.answers(5)]
+        done += [*self._store.messages([message], now_s), *self._store.asked(message), *self._store.tick(now_s)]
+        done += [*self._consumer.messages([message], now_s), *self._consumer.tick(now_s)]
+        done += [*self._follower.messages([message], now_s), *self._follower.tick(now_s)]
+        for one in done:
+            if isinstance(one, Send):
+                encode(one.message)
+            elif isinstance(one, Append):
+                assert one.sequence + len(one.contents) < 2**63, "no log has such a number"
+
+
+def test_what_any_role_makes_of_20_000_mutations_can_be_sent_and_stored() -> None:
+    """One that cannot be would end the role, and who sends it needs to be nobody."""
+    random_ = random.Random(20)
+    roles, heard = Roles(random_), 0
+    for number in range(20_000):
+        if number % 50 == 0:
+            roles = Roles(random_)
+        frames = random_.choice([*SAMPLES, *BATCHES, *LAST, *LAST])
+        try:
+            message = decode(frames if random_.random() < 0.5 else mutated(frames, random_))
+        except FrameInvalid:
+            continue
+        heard += 1
+        roles.hear(message)
+    assert heard > 2_000
 
 
 def test_100_000_mutations_of_batches_are_refused_or_mean_exactly_their_bytes() -> None:

@@ -20,6 +20,7 @@ from scribengin.testing.simulation.plan import (
     PlannedRewind,
     Storage,
     drawn,
+    passing,
 )
 from scribengin.testing.simulation.shrinking import shrunk
 from scribengin.testing.simulation.world import simulate
@@ -45,6 +46,17 @@ def results() -> Iterator[Results]:
 def test_every_promise_is_kept(_from: int, results: Results) -> None:
     for seed, promise, _ in islice(results, AT_ONCE):
         assert promise is None, smallest_failing(seed).transcript
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(40), marks=pytest.mark.long), pytest.param(range(40, 600), marks=pytest.mark.full)],
+    ids=str,
+)
+def test_streams_that_come_and_go_keep_every_promise(seeds: range) -> None:
+    for seed in seeds:
+        outcome = simulate(passing(seed))
+        assert outcome.promise is None, outcome.transcript
 
 
 @pytest.mark.parametrize(("storage", "seed"), [("files", 192), ("files", 233), ("kafka", 195)])

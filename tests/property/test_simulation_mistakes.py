@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from scribengin.testing.simulation.plan import Plan, drawn
+from scribengin.testing.simulation.plan import Plan, drawn, passing
 from scribengin.testing.simulation.world import MakeSystem, simulate
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
 from tests.property.simulation_lag_mistakes import LAG_MISTAKES
 from tests.property.simulation_log_mistakes import LOG_MISTAKES, RARE_LOG_MISTAKES, Aim, aimed
 from tests.property.simulation_mistakes import MISTAKES, Mistake
+from tests.property.simulation_passing_mistakes import PASSING_MISTAKES
 from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
 from tests.property.simulation_sink_mistakes import SINK_MISTAKES
 
@@ -44,6 +45,11 @@ def test_a_mistake_of_the_log_is_caught(mistake: Mistake, aim: Aim) -> None:
 def test_a_mistake_about_rewinds_is_caught(mistake: Mistake) -> None:
     aim = REWIND_MISTAKES[mistake]
     _check_caught(mistake, aim.seed, aim.plan)
+
+
+@pytest.mark.parametrize("mistake", PASSING_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_about_streams_that_come_and_go_is_caught(mistake: Mistake) -> None:
+    _check_caught(mistake, PASSING_MISTAKES[mistake], passing)
 
 
 @pytest.mark.parametrize("mistake", LAG_MISTAKES, ids=lambda mistake: mistake.__name__)

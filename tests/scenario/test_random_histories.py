@@ -48,7 +48,7 @@ class History:
         lines += [f"edit container.memory_mb={self.random.randint(1, 9)}024", "edit rebalance=" + str(len(self.lines))]
         lines += [f"edit tasks={self.random.randint(1, 7)}", self.regrouped(), self.regrouped()]
         self.streams += self.random.random() < 0.05
-        lines += [*self.joined(), "readers are behind", "readers have read"]
+        lines += [*self.joined(), *self.taken(), "readers are behind", "readers have read"]
         if worker:
             lines += self.deeds_of(worker)
         line = self.random.choice(lines)
@@ -80,6 +80,10 @@ class History:
         if not left or not self.world.tasks or self.world.grouped_for != self.world.config.tasks:
             return []
         return [f"join {self.random.choice(sorted(self.world.tasks))}={','.join(map(str, left))}"]
+
+    def taken(self) -> list[str]:
+        """Of streams that no task reads yet, one takes a task whose own are gone."""
+        return [line.replace("join", "take", 1).partition(",")[0] for line in self.joined()]
 
     def removed(self) -> set[str]:
         """Containers of workers that have registered once, and whose nodes are gone."""

@@ -24,6 +24,7 @@ from scribengin.dataflow.registry.descriptors import (
     WorkerReport,
 )
 from scribengin.dataflow.registry.view import Placement
+from scribengin.dataflow.tasks import stream_key
 from scribengin.launcher.contract import ContainerExit
 from scribengin.master.state import events as ev
 from scribengin.master.state.machine import MasterState
@@ -157,6 +158,15 @@ class World:
             streams = tuple(s for n in numbers.split(",") if (s := make_stream(int(n))) not in read)
             grown.append(self.tasks[task].model_copy(update={"sources": (*read, *streams)}))
         return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown)))
+
+    def do_take(self, _: str, groups: list[str]) -> list[str]:
+        """`take task-0=7 ...`: the streams that are found, and take tasks whose own streams are gone."""
+        grown, left = [], set()
+        for task, _, numbers in (group.partition("=") for group in groups):
+            left |= {stream_key(stream) for stream in self.tasks[task].sources}
+            streams = tuple(make_stream(int(n)) for n in numbers.split(","))
+            grown.append(self.tasks[task].model_copy(update={"sources": streams}))
+        return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown), left=frozenset(left)))
 
     def do_go_on(self, _: str, tasks: list[str]) -> list[str]:
         """`go-on task-0 ...`: streams of tasks that had ended go on."""

@@ -113,8 +113,9 @@ class DafkaPublisher:
 
 def published(
     config: DafkaSinkConfig, partition: DafkaPartition, end: int, *, looking: bool = False
-) -> Iterator[list[bytes]]:
-    """What consumers get of the partition now, from its first record that is kept. Records before `end` were committed:
+) -> Iterator[tuple[int, list[bytes]]]:
+    """What consumers get of the partition now, from its first record that is kept: the sequence of the first of some,
+    and these; none where nobody keeps what was before. Records before `end` were committed:
     they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves. Who is only `looking`
     waits so long for what somebody has told of; for the rest, as long as it takes to hear of all who are there. Raises
     SystemUnreachable where nobody answers, or nobody sends what somebody has told of."""
@@ -126,8 +127,7 @@ def published(
                 _refuse_unsent(config, partition, at, follower)
                 return
             held = follower.held(partition, _READ_RECORDS, _READ_BYTES)
-            if held.contents:
-                yield held.contents
+            yield held.first, held.contents
             at = held.first + len(held.contents)
 
 

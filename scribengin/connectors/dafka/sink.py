@@ -47,6 +47,7 @@ from scribengin_registry.contract import Registry
 _SEQUENCE = Struct(">Q")
 _KEPT_BYTES = 64 * 1024 * 1024
 """Of rounds that stores have, so much stays in the log before it is truncated."""
+_NULLS = 10_000
 _WAITING = LogConfig(explicit_truncation=True)
 
 
@@ -66,6 +67,8 @@ class DafkaSink(Sink):
     ) -> None:
         """`looking`: as of Environment. Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
         self._looking = looking
+        self._unreached: dict[str, range] = {}
+        """By stream, the sequences that were committed, and that nobody has sent to who has read it."""
         self._name = name
         self._config = config
         self._publisher = publisher
@@ -109,10 +112,25 @@ class DafkaSink(Sink):
 
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         end = _ever_committed(self._namespace, self._log(stream)).stop
-        for contents in published(self._config, self.partition(stream), end, looking=self._looking):
-            payloads = pa.array(contents, pa.binary())
-            nulls = {column.name: pa.nulls(len(contents), column.type) for column in RECORD_SCHEMA}
-            yield pa.record_batch({**nulls, PAYLOAD: payloads}, schema=RECORD_SCHEMA)
+        reached = 0
+        for first, contents in published(self._config, self.partition(stream), end, looking=self._looking):
+            reached = first + len(contents)
+            if contents:
+                yield _records(contents)
+        self._unreached[stream.name] = range(min(reached, end), end)
+
+    def unreachable(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        left, log = self._unreached.get(stream.name, range(0)), self._log(stream)
+        kept = _ever_committed(self._namespace, log)
+        known = range(max(left.start, kept.start), left.stop)
+        for first in range(left.start, min(known.start, left.stop), _NULLS):
+            yield _records([None] * min(_NULLS, known.start - first))
+        if known:
+            past = known.start - kept.start
+            for contents in _contents(self._namespace, log, None, range(kept.start, known.stop)):
+                if payloads := contents[past:]:
+                    yield _records(payloads)
+                past = max(0, past - len(contents))
 
     def close(self) -> None:
         self._rounds.close()
@@ -209,23 +227,11 @@ class DafkaSinkWriter(SinkStreamWriter):
         if not sequences or sequences.stop <= self._published:
             return False
         before, self._maybe_published = self._maybe_published, max(self._maybe_published, sequences.stop)
-        contents = self._contents(begin, sequences)
+        contents = _contents(self._namespace, self._log, begin, sequences)
         with failpoint("dafka.publish"):
             self._publisher.publish(self._partition, sequences.start, contents, published=before)
         self._published = sequences.stop
         return True
-
-    def _contents(self, begin: DLSN | None, sequences: range) -> Iterator[list[bytes]]:
-        """What the log holds of them. Raises DataflowError if it is not what was staged."""
-        first = sequences.start
-        with closing(self._namespace.open_reader(self._log, begin)) as reader:
-            while first < sequences.stop:
-                batch = reader.read_batch()
-                if batch is None or _sequence_of(batch.column("key")[0].as_py(), self._log) != first:
-                    raise DataflowError(f"log '{self._log}' does not hold the round that was committed: restore it")
-                batch = batch.slice(0, sequences.stop - first)
-                yield batch.column(PAYLOAD).to_pylist()
-                first += batch.num_rows
 
     def _forget_before(self, staged: StagedRange) -> None:
         """Stores have what was before this round. The round itself stays: whoever recovers publishes it again."""
@@ -233,6 +239,26 @@ class DafkaSinkWriter(SinkStreamWriter):
         if self._kept_bytes >= _KEPT_BYTES:
             self._namespace.truncate(self._log, _begin(staged))
             self._kept_bytes = 0
+
+
+def _contents(namespace: LogNamespace, log: str, begin: DLSN | None, sequences: range) -> Iterator[list[bytes]]:
+    """What the log holds of them, from there on (None: from its first record). Raises DataflowError if it is not what
+    was staged."""
+    first = sequences.start
+    with closing(namespace.open_reader(log, begin)) as reader:
+        while first < sequences.stop:
+            batch = reader.read_batch()
+            if batch is None or _sequence_of(batch.column("key")[0].as_py(), log) != first:
+                raise DataflowError(f"log '{log}' does not hold the round that was committed: restore it")
+            batch = batch.slice(0, sequences.stop - first)
+            yield batch.column(PAYLOAD).to_pylist()
+            first += batch.num_rows
+
+
+def _records(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
+    """Records of which there is nothing else."""
+    nulls = {column.name: pa.nulls(len(payloads), column.type) for column in RECORD_SCHEMA}
+    return pa.record_batch({**nulls, PAYLOAD: pa.array(payloads, pa.binary())}, schema=RECORD_SCHEMA)
 
 
 def _in_log(committed: CommitDescriptor) -> CommitDescriptor:

@@ -162,12 +162,24 @@ class DafkaSource(Source):
             return True
         return follower.has_heard(partition, after_s)
 
+    @property
+    def streams_leave(self) -> bool:
+        return self._config.forget_after_s is not None
+
+    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        after_s, follower = self._config.forget_after_s, self.follower()
+        partition = _partition(stream)
+        if after_s is None or follower.ends().get(partition, 0) > _sequence(self._name, stream, position):
+            return False
+        return follower.is_silent(partition, after_s)
+
     def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
         end = self.follower().ends().get(_partition(stream), 0)
         if at.kind == "earliest":
             return {"sequence": 0}
-        if at.kind == "latest":
-            return {"sequence": end}
+        if at.kind == "latest":  # one of whom nobody tells just now goes back nowhere
+            stands = 0 if before is None else _sequence(self._name, stream, before)
+            return {"sequence": max(end, stands)}
         if at.kind != "offset":
             return super().position_at(stream, at, before)
         if not 0 <= int(at.value) <= end:

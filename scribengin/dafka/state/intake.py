@@ -30,6 +30,10 @@ class IntakeLimits:
     """A fetch that nothing of has come for this long is sent again."""
 
 
+_FIRST_KEPT_MAX = 1 << 62
+"""No partition comes so far: who says that it begins behind that lies, and logs number records in 63 bits."""
+
+
 class PartitionIntake:
     """Puts the records of one partition in order. `next` is the sequence of the record to hand out next."""
 
@@ -90,7 +94,7 @@ class PartitionIntake:
 
     def truncated(self, first_kept: int) -> None:
         """Somebody keeps nothing before `first_kept`. Others may: it counts when a fetch has gone unanswered."""
-        if first_kept > self.next:
+        if self.next < first_kept <= _FIRST_KEPT_MAX:
             self._end = max(self._end, first_kept)
             self._kept_from = min(first_kept, self._kept_from or first_kept)
 

@@ -12,8 +12,11 @@ from scribengin.dafka.store.answers import AnswerFailed, FoundStored, StoredAnsw
 from scribengin.dafka.store.failures import LogFailures
 from scribengin.dafka.store.logs import StoredPartitions
 from scribengin.dafka.wire import (
+    ConsumerHello,
     DirectBatch,
     DirectRecord,
+    Fetch,
+    GetHeads,
     Message,
     Subscription,
     pack_place,
@@ -40,13 +43,16 @@ class StoreReader(Role):
         self._answers.close()
 
     def on_messages(self, messages: list[Message], peer: str, now_s: float) -> None:
-        """Questions."""
-        with self._logs.lock:
-            done = [one for message in messages for one in self._logs.state.asked(message)]
-        self.send(done)
-        for one in done:
-            if isinstance(one, ReadStored) and (failed := self._answers.begin(one)) is not None:
-                self.failures.failed(failed.partition, failed.error)
+        """Questions. Each is answered by itself: one may have as many answers as there are partitions. Who asks the
+        same several times at once is answered once."""
+        questions = [one for one in messages if isinstance(one, Fetch | GetHeads | ConsumerHello)]
+        for _, message in dict.fromkeys((type(one), one) for one in questions):
+            with self._logs.lock:
+                done = self._logs.state.asked(message)
+            self.send(done)
+            for one in done:
+                if isinstance(one, ReadStored) and (failed := self._answers.begin(one)) is not None:
+                    self.failures.failed(failed.partition, failed.error)
         self._wake_if_asked()
 
     def on_subscription(self, heard: Subscription) -> None:

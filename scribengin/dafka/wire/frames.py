@@ -338,6 +338,13 @@ class _Fields:
     def string(self) -> str:
         return self._text(self._take(self._take(1)[0]))
 
+    def address(self) -> str:
+        """Of a role: it is the topic of what is sent to that."""
+        found = self.string()
+        if "\0" in found:
+            raise self._invalid("has an address with a NUL in it")
+        return found
+
     def longstr(self) -> str:
         return self._text(self._take(self.count()))
 
@@ -385,19 +392,19 @@ class _Fields:
 
 
 _DECODERS: dict[type[Message], Callable[..., Message]] = {
-    LiveRecord: lambda f, content: LiveRecord(f.topic, f.string(), f.string(), f.sequence(), content),
-    DirectRecord: lambda f, content: DirectRecord(f.topic, f.string(), f.string(), f.sequence(), content),
-    Fetch: lambda f: Fetch(f.topic, f.string(), f.string(), f.sequence(), f.count()),
+    LiveRecord: lambda f, content: LiveRecord(f.topic, f.address(), f.string(), f.sequence(), content),
+    DirectRecord: lambda f, content: DirectRecord(f.topic, f.address(), f.string(), f.sequence(), content),
+    Fetch: lambda f: Fetch(f.topic, f.address(), f.string(), f.sequence(), f.count()),
     StoreAck: lambda f: StoreAck(f.topic, f.string(), f.sequence()),
-    Head: lambda f: Head(f.topic, f.string(), f.string(), f.sequence()),
-    DirectHead: lambda f: DirectHead(f.topic, f.string(), f.string(), f.sequence()),
-    GetHeads: lambda f: GetHeads(f.topic, f.string()),
-    ConsumerHello: lambda f: ConsumerHello(f.topic, f.string(), f.longstrs()),
-    StoreHello: lambda f: StoreHello(f.topic, f.string()),
-    Truncated: lambda f: Truncated(f.topic, f.string(), f.string(), f.sequence()),
-    HeadsTold: lambda f: HeadsTold(f.topic, f.string()),
-    LiveBatch: lambda f, content: LiveBatch(f.topic, f.string(), f.string(), *f.batch(content)),
-    DirectBatch: lambda f, content: DirectBatch(f.topic, f.string(), f.string(), *f.batch(content)),
+    Head: lambda f: Head(f.topic, f.address(), f.string(), f.sequence()),
+    DirectHead: lambda f: DirectHead(f.topic, f.address(), f.string(), f.sequence()),
+    GetHeads: lambda f: GetHeads(f.topic, f.address()),
+    ConsumerHello: lambda f: ConsumerHello(f.topic, f.address(), f.longstrs()),
+    StoreHello: lambda f: StoreHello(f.topic, f.address()),
+    Truncated: lambda f: Truncated(f.topic, f.address(), f.string(), f.sequence()),
+    HeadsTold: lambda f: HeadsTold(f.topic, f.address()),
+    LiveBatch: lambda f, content: LiveBatch(f.topic, f.address(), f.string(), *f.batch(content)),
+    DirectBatch: lambda f, content: DirectBatch(f.topic, f.address(), f.string(), *f.batch(content)),
 }
 
 

@@ -106,7 +106,12 @@ def numbers_of_name(dataflow: str) -> str:
 
 def source_stream(dataflow: str, source: str, stream: str) -> str:
     """The parent of a source stream's `lock` and `commit-log`: positions belong to (dataflow, source stream)."""
-    return f"{SOURCES}/{node_name(f'{dataflow}.{source}')}/{node_name(stream)}"
+    return f"{source_streams(dataflow, source)}/{node_name(stream)}"
+
+
+def source_streams(dataflow: str, source: str) -> str:
+    """The node below which every stream of a source has its own that was ever read."""
+    return f"{SOURCES}/{node_name(f'{dataflow}.{source}')}"
 
 
 def reader_of_source(node: str) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from scribengin.base.commit_log import CommitLog
-from scribengin.base.model import Position, from_node_name
+from scribengin.base.model import from_node_name
 from scribengin.connectors.contract import Guarantee
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
@@ -167,11 +167,24 @@ class DataflowView:
                 return
         self._delete_nodes()
 
-    def position_of(self, source: str, stream: str) -> Position | None:
-        """Where that stream was read up to, as was committed last. None: nothing was. Raises DescriptorUnreadable."""
+    def commit_log_of(self, source: str, stream: str) -> CommitLog | None:
+        """That of a source's stream. None: nobody has read it. Raises DescriptorUnreadable."""
         path = paths.commit_log(self.paths.source_stream(source, stream))
         node = self.registry.find(path)
-        return None if node is None else CommitLog.from_bytes(node.data, path=path).position
+        return None if node is None else CommitLog.from_bytes(node.data, path=path)
+
+    def streams_read(self, source: str) -> list[str]:
+        """The names of the streams of a source that have been read, whether tasks have them still or not."""
+        return [from_node_name(child) for child in self._children(paths.source_streams(self.dataflow, source))]
+
+    def rewinds_of(self, source: str) -> int:
+        """What changes with every rewind of that source (`rewind_of`); nothing else changes it."""
+        node = self.registry.find(paths.source_streams(self.dataflow, source))
+        return -1 if node is None else node.version
+
+    def rewind_of(self, source: str) -> Operation:
+        """Of the transaction that rewinds a source: whoever remembers where its streams stood sees that it was."""
+        return Set(paths.source_streams(self.dataflow, source), b"")
 
     def numbers_reached(self) -> Numbers:
         """Up to where names, generations and epochs were used."""
@@ -344,14 +357,17 @@ class DataflowView:
         ]
 
     def growth_of_task(self, task: TaskDescriptor) -> list[Operation]:
-        """A task that is there gets what it has not yet, for `commit_placement`.
+        """A task that is there gets what it has not yet, and what has left it goes, for `commit_placement`.
 
-        In several chunks it counts once the last operation was applied; what a master left that died before stays.
+        In several chunks it counts once its own node is set. What a master left that died before stays, until the task
+        grows again.
         """
-        there = set(self._subtree(self.paths.task_descriptor(task.name)))
         path = self.paths.task_descriptor(task.name)
-        made = [one for one in self.task_operations(task) if isinstance(one, Create) and one.path not in there]
-        return [*made, Set(path, task.to_bytes())]
+        there = self._subtree(path)
+        whole = [one for one in self.task_operations(task) if isinstance(one, Create)]
+        made = [one for one in whole if one.path not in there]
+        left = [Delete(node) for node in there if all(node != one.path for one in whole)]
+        return [*made, Set(path, task.to_bytes()), *left]
 
     def _deletion_of_tasks(self, beside: Collection[str]) -> list[Operation]:
         there = [from_node_name(child) for child in self._children(self.paths.task_descriptors)]

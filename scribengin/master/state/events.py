@@ -18,6 +18,7 @@ from scribengin.dataflow.registry.descriptors import (
     WorkerReport,
 )
 from scribengin.dataflow.registry.view import Placement
+from scribengin.dataflow.tasks import StreamKey
 from scribengin.launcher.contract import ContainerExit
 from scribengin.master.state.spreading import Slot
 
@@ -97,6 +98,8 @@ class TasksFound:
     """What the sinks promise."""
     again: tuple[str, ...] = ()
     """Tasks that have finished, of which a stream goes on."""
+    left: frozenset[StreamKey] = frozenset()
+    """Streams that are gone, and leave those that are `grown`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,7 +283,8 @@ class ReplaceTasks:
 
 @dataclass(frozen=True, slots=True)
 class GrowTask:
-    """Make a task what it is from now on: itself, and more streams. It is clean, and stands nowhere."""
+    """Make a task what it is from now on: itself, and more streams, without those that are gone. It is clean, and
+    stands nowhere."""
 
     task: TaskDescriptor
 

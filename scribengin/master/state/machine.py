@@ -233,7 +233,7 @@ class MasterState:
         made = self.placement.found(event.tasks, event.grouped_for, anew=event.anew)
         if made:
             self._telling.record("tasks_created", f"{many(made, 'task')}, {len(self.tasks)} in all")
-        self.placement.grows(event.grown, event.grouped_for)
+        self.placement.grows(event.grown, event.grouped_for, event.left)
         if again := self.placement.run_again(event.again):
             self._telling.record("streams_go_on", f"{', '.join(again)} had ended")
         self._lasting["guarantees"] = event.guarantees or self._lasting["guarantees"]

@@ -10,12 +10,13 @@ What is to be changed in the registry collects in `changes`, in order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from scribengin.base.names import natural
 from scribengin.base.text.counting import many
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
 from scribengin.dataflow.registry.view import Placement
+from scribengin.dataflow.tasks import StreamKey, stream_key
 from scribengin.master.state import events as ev
 from scribengin.master.state.facts import TaskPlace
 from scribengin.master.state.spreading import Slot, Spread, balanced, filled, spread
@@ -85,21 +86,25 @@ class TaskPlacement:
         self._clean.update(task.name for task in new if task.name not in self._places)
         return len(new)
 
-    def grows(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None) -> None:
-        """Tasks there are get further streams, which none reads: all that are found to, each as it will be."""
-        read = {(stream.source, stream.name): task.name for task in self.tasks.values() for stream in task.sources}
-        taken = any(read.get((s.source, s.name), task.name) != task.name for task in tasks for s in task.sources)
+    def grows(
+        self, tasks: Sequence[TaskDescriptor], grouped_for: int | None, left: Set[StreamKey] = frozenset()
+    ) -> None:
+        """Tasks there are get further streams, which none reads: all that are found to, each as it will be. Those that
+        have `left` are gone."""
+        read = {stream_key(stream): task.name for task in self.tasks.values() for stream in task.sources}
+        taken = any(read.get(stream_key(s), task.name) != task.name for task in tasks for s in task.sources)
         if self.regrouping(grouped_for) or taken:
             return  # found before others have joined, or to be grouped anew anyway
-        self._growing = {task.name: task for task in tasks if self._adds(task)}
+        self._growing = {task.name: task for task in tasks if self._adds(task, left)}
         self.finished -= self._growing.keys()
 
-    def _adds(self, grown: TaskDescriptor) -> bool:
-        """Whether it is the task that is there and more."""
+    def _adds(self, grown: TaskDescriptor, left: Set[StreamKey]) -> bool:
+        """Whether it is the task that is there and more, but for what has left."""
         task = self.tasks.get(grown.name)
         if task is None or task == grown:
             return False
-        return grown.sources[: len(task.sources)] == task.sources and all(sink in grown.sinks for sink in task.sinks)
+        stay = tuple(stream for stream in task.sources if stream_key(stream) not in left)
+        return grown.sources[: len(stay)] == stay and all(sink in grown.sinks for sink in task.sinks)
 
     # -- what is known
 
@@ -233,7 +238,7 @@ class TaskPlacement:
             self.changes.append(ev.GrowTask(grown))
             self.tasks[name] = grown
             self._clean.add(name)
-            joined = [f"{s.source}/{s.name}" for s in grown.sources[len(before.sources) :]]
+            joined = [f"{s.source}/{s.name}" for s in grown.sources if s not in before.sources]
             joined += [f"sink {s.sink}" for s in grown.sinks if s not in before.sinks]
             told.append(f"{', '.join(joined)} to {name}")
         return told

@@ -48,6 +48,7 @@ class Bits:
         self._bytes = bytearray()
         self.count = 0
         """How many are set."""
+        self.highest = -1
 
     def add(self, number: int) -> bool:
         """Set a bit, and say whether it was not set before."""
@@ -58,6 +59,7 @@ class Bits:
             return False
         self._bytes[at] |= bit
         self.count += 1
+        self.highest = max(self.highest, number)
         return True
 
     def merge(self, other: Bits) -> None:
@@ -66,6 +68,7 @@ class Bits:
         both = int.from_bytes(self._bytes, "little") | int.from_bytes(other._bytes, "little")
         self._bytes = bytearray(both.to_bytes(size, "little"))
         self.count = both.bit_count()
+        self.highest = max(self.highest, other.highest)
 
 
 @dataclass
@@ -84,6 +87,10 @@ class SinkRecords:
         self.chunks: dict[Chunk, ChunkRecords] = {}
         self.others = 0
         """Records that are no tracking records."""
+        self.unreachable = 0
+        """Records that are not lost, and that nobody can read just now."""
+        self.known: dict[Chunk, Bits] = {}
+        """Those of them of which it is known which they are."""
         self._last: dict[tuple[str, Chunk], int] = {}
 
     def add(self, stream: str, payloads: Iterable[bytes | None]) -> None:
@@ -95,9 +102,16 @@ class SinkRecords:
             else:
                 self._add(stream, *found)
 
+    def add_unreachable(self, payloads: Iterable[bytes | None]) -> None:
+        """Records that were committed, and that nobody can read just now; None: of which only that is known."""
+        for payload in payloads:
+            self.unreachable += 1
+            if (found := tracked(payload)) is not None:
+                self.known.setdefault(found[0], Bits()).add(found[1])
+
     def highest(self) -> dict[Chunk, int]:
         """The highest number of each chunk."""
-        found: dict[Chunk, int] = {}
+        found = {chunk: bits.highest for chunk, bits in self.known.items()}
         for (_, chunk), last in self._last.items():
             found[chunk] = max(last, found.get(chunk, -1))
         return found
@@ -123,6 +137,8 @@ class ChunkVerdict(Part):
     lost: int
     duplicated: int
     out_of_order: int
+    unreachable: int = 0
+    """Of those that have not arrived: it is known that they are there, and nobody sends them just now."""
 
 
 class Verdict(Part):
@@ -130,16 +146,18 @@ class Verdict(Part):
 
     chunks: tuple[ChunkVerdict, ...]
     others: int
+    unreachable: int = 0
+    """Records that were committed, and that nobody sends just now; of some it may not be known which they are."""
 
     @property
     def good(self) -> bool:
         """Whether everything arrived, once, in order."""
-        return not any(chunk.lost or chunk.duplicated or chunk.out_of_order for chunk in self.chunks)
+        return self.complete and not any(chunk.duplicated or chunk.out_of_order for chunk in self.chunks)
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing."""
-        return not any(chunk.lost for chunk in self.chunks)
+        return not self.unreachable and not any(chunk.lost for chunk in self.chunks)
 
 
 def verdict(sources: SinkRecords, outputs: Iterable[SinkRecords]) -> Verdict:
@@ -154,22 +172,27 @@ def verdict(sources: SinkRecords, outputs: Iterable[SinkRecords]) -> Verdict:
         for chunk, number in output.highest().items():
             highest[chunk] = max(number, highest.get(chunk, -1))
     found = [_of_chunk(chunk, number + 1, outputs) for chunk, number in sorted(highest.items())]
-    return Verdict(chunks=tuple(found), others=sum(output.others for output in outputs))
+    others, unreachable = (sum(getattr(output, of) for output in outputs) for of in ("others", "unreachable"))
+    return Verdict(chunks=tuple(found), others=others, unreachable=unreachable)
 
 
 def _of_chunk(chunk: Chunk, sent: int, outputs: list[SinkRecords]) -> ChunkVerdict:
-    arrived, duplicated, out_of_order = Bits(), 0, 0
+    arrived, there, duplicated, out_of_order = Bits(), Bits(), 0, 0
     for output in outputs:
+        if (known := output.known.get(chunk)) is not None:
+            there.merge(known)
         if (seen := output.chunks.get(chunk)) is not None:
             arrived.merge(seen.bits)
             duplicated += seen.duplicated
             out_of_order += seen.out_of_order
+    there.merge(arrived)
     return ChunkVerdict(
         generator=chunk[0],
         stream=chunk[1],
         sent=sent,
         arrived=arrived.count,
-        lost=sent - arrived.count,
+        lost=sent - there.count,
+        unreachable=there.count - arrived.count,
         duplicated=duplicated,
         out_of_order=out_of_order,
     )

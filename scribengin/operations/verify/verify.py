@@ -132,6 +132,8 @@ def _read_sink(registry: Registry, dataflow: str, name: str, config: AnySinkConf
         for written in sink.streams(_streams_ever(registry, sink.resource)):
             for batch in sink.committed(written):
                 output.add(written.name, _payloads(batch, dataflow, name))
+            for batch in sink.unreachable(written):
+                output.add_unreachable(_payloads(batch, dataflow, name))
     return output
 
 

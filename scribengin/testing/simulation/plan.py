@@ -171,6 +171,8 @@ class Plan:
     streams: int = 2
     records: int = 30
     """Of each stream."""
+    passing: bool = False
+    """Whether streams come one by one, go, come back for a while, and go for good. In memory only."""
     workers: int = 2
     executors: int = 1
     standbys: int = 1
@@ -199,6 +201,8 @@ class Plan:
         lines = [f"seed {self.seed}: {size}, {self.standbys} standbys"]
         if self.storage == "logs":
             lines.append(f"  on logs, {self.flows} dataflows")
+        if self.passing:
+            lines.append("  streams come and go")
         if self.storage in _READ_AND_WRITTEN:
             lines.append(f"  {_READ_AND_WRITTEN[self.storage]}")
         lines += [f"  at {at_s:.2f} s: {what}" for at_s, what in self.edits]
@@ -245,6 +249,12 @@ def _with_restarts(plan: Plan) -> Plan:
         return plan
     restart = Fault("servers restart", "", _count(chance, 600), _seconds(chance, "servers restart"))
     return replace(plan, faults=(*plan.faults, restart))
+
+
+def passing(seed: int) -> Plan:
+    """The plan of a seed in memory, with more streams, which come and go."""
+    chance = random.Random(f"passing {seed}")
+    return replace(drawn(seed, "memory"), passing=True, streams=chance.randint(2, 7), records=chance.choice((6, 15)))
 
 
 def _with_lags(plan: Plan, chance: random.Random) -> Plan:

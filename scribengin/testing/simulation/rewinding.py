@@ -113,13 +113,20 @@ class Rewinding:
 
     def _rewind(self, view: DataflowView, at: StartAt) -> None:
         world = self._world
-        before = _commit_logs(view)
+        before = self._commit_logs(view)
         rewind = Rewind(view, at, None, world.clock, world.open_dataflow)
         world.passed("rewind.looked:after", str(at))
-        whole, looked = before & _commit_logs(view), self._look(view, rewind.streams)
+        whole, looked = before & self._commit_logs(view), self._look(view, rewind.streams)
         world.judged(partial(oracle.check_all_looked_at, whole, looked))
         rewind.apply()
         world.tell(f"has rewound to {at}")
+
+    def _commit_logs(self, view: DataflowView) -> set[str]:
+        """Of all streams that the dataflow's tasks read, or have read."""
+        found = [(stream.source, stream.name) for task in view.tasks().values() for stream in task.sources]
+        if self._world.plan.passing:
+            found += [("in", name) for name in view.streams_read("in") if view.commit_log_of("in", name) is not None]
+        return {paths.commit_log(view.paths.source_stream(*stream)) for stream in found}
 
     def _look(self, view: DataflowView, streams: Sequence[Rewound]) -> set[str]:
         moves: list[Move] = []
@@ -167,12 +174,6 @@ def _refuse_unless_ended(view: DataflowView) -> None:
     state = view.status().state
     if state not in FINAL_STATES or masters(view):
         raise DataflowBusy(f"dataflow '{view.dataflow}' is {state}, and {masters(view)} masters of it are there")
-
-
-def _commit_logs(view: DataflowView) -> set[str]:
-    """Of all streams that the dataflow's tasks read."""
-    streams = [stream for task in view.tasks().values() for stream in task.sources]
-    return {paths.commit_log(view.paths.source_stream(stream.source, stream.name)) for stream in streams}
 
 
 def _text(position: Position | None) -> str:

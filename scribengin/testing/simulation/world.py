@@ -235,7 +235,8 @@ class World:
                 self._edit(view, key, value)
         self._wait("every acknowledged record is visible", lambda: self.streams.all_is_visible)
         self.scheduler.pass_time(max(0.0, FAULTS_END_S + 2 * SESSION_TIMEOUT_S - self.scheduler.now_s))
-        self._wait("every task has an owner", lambda: all(map(self._is_owned, views)))
+        if not self.plan.passing:  # nobody has one whose streams are gone
+            self._wait("every task has an owner", lambda: all(map(self._is_owned, views)))
         for view in views:
             self._edit(view, "desired_state", "stopped")
         self._wait("everything has left", lambda: not self.machine.running and all(map(self._has_ended, views)))

@@ -308,6 +308,8 @@ def test_who_only_looks_does_not_wait_for_a_round_that_nobody_tells_of(
     monkeypatch.setattr(publishing, "DafkaFollower", Impatient)
     with closing(sink(network, replace(environment, looking=True), ack_timeout_s=3600)) as looked:
         assert payloads(looked) == []
+        [batch] = looked.unreachable(looked.streams(1)[0])
+        assert batch.column("payload").to_pylist() == [b"record %d" % n for n in range(5)]
     assert waits == [network.config.beacon.timeout / 1000]
 
 

@@ -120,6 +120,9 @@ def test_a_producer_that_stays_away_is_done_with_and_goes_on_where_it_stands_whe
         wait_until(lambda: not source.goes_on(descriptor, position))
         assert not reader.ended({"sequence": 9})
         assert source.goes_on(descriptor, {"sequence": 9})
+        assert source.streams_leave
+        wait_until(lambda: source.is_gone(descriptor, position))
+        assert not source.is_gone(descriptor, {"sequence": 9})
     back = DafkaProducer(TOPIC, network.config, resume=(gone.partition.address, 10))
     with closing(back):
         back.publish_many(numbered(10, 15)).result(60)
@@ -128,6 +131,8 @@ def test_a_producer_that_stays_away_is_done_with_and_goes_on_where_it_stands_whe
             position = read_on(reader, position, 5)
             wait_until(lambda: not reader.ended(position), what="it says that it is there, and publishes nothing")
     never = network.settled(forget_after_s=None)
+    assert not never.streams_leave
+    assert not never.is_gone(descriptor, position)
     with closing(never.open_reader(descriptor)) as reader:
         assert not reader.ended(position)
 
@@ -151,6 +156,7 @@ def test_a_producer_that_is_not_heard_has_gone_only_once_its_reader_has_listened
         assert early.ended({"sequence": 10})
         with closing(source.open_reader(descriptor)) as late:
             assert not late.ended({"sequence": 10})
+            assert not network.settled(forget_after_s=600.0).is_gone(descriptor, {"sequence": 10})
             clock.ahead_s = 2000.0
             assert late.ended({"sequence": 10})
 
@@ -191,6 +197,8 @@ def test_positions_are_found_by_name(network: Network) -> None:
     [stream] = source.streams()
     assert source.position_at(stream, StartAt("earliest")) == {"sequence": 0}
     assert source.position_at(stream, StartAt("latest")) == {"sequence": 10}
+    unknown = stream.model_copy(update={"name": f"{stream.name}0"})  # nobody tells of it just now, and it was read once
+    assert source.position_at(unknown, StartAt("latest"), {"sequence": 12}) == {"sequence": 12}
     assert source.position_at(stream, StartAt("offset", 4)) == {"sequence": 4}
     with pytest.raises(ConfigInvalid, match="has sequences from 0 to 9"):
         source.position_at(stream, StartAt("offset", 11))

@@ -227,6 +227,21 @@ def test_a_task_that_grows_is_as_it_was_until_it_is_what_it_will_be(view: Datafl
     assert view.registry.children(path) == ["a", "c", "d"]
 
 
+def test_a_task_that_another_stream_takes_is_one_or_the_other_at_every_step(view: DataflowView) -> None:
+    before, after = grouped(0, "a", "b"), grouped(0, "c")
+    view.commit_placement(view.placement_head(), view.creation_of_tasks([before], 1))
+    path = f"{view.paths.task_descriptor('task-0')}/sources/flights"
+    operations = view.growth_of_task(after)
+    for operation in operations:
+        view.commit_placement(view.placement_head(), [operation])
+        assert view.tasks()["task-0"] == (before if operation is operations[0] else after)
+    assert view.registry.children(path) == ["c"]
+    view.commit_placement(view.placement_head(), view.growth_of_task(before)[:-1])  # and that master died
+    assert (view.tasks()["task-0"], sorted(view.registry.children(path))) == (before, ["a", "b", "c"])
+    view.commit_placement(view.placement_head(), view.growth_of_task(grouped(0, "b", "d")))
+    assert sorted(view.registry.children(path)) == ["b", "d"]
+
+
 def test_a_master_that_finds_no_tasks_makes_them_over_what_was_left(view: DataflowView) -> None:
     view.commit_placement(view.placement_head(), view.creation_of_tasks([grouped(0, "a"), grouped(1, "b")]))
     *half, _ = view.replacement_of_tasks(("task-0", "task-1"), [grouped(0, "a", "b")], 1, 1)

@@ -15,6 +15,7 @@ import pytest
 from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.connectors.contract import Attempt, SinkStreamWriter
+from scribengin.connectors.dafka import sink as sink_module
 from scribengin.connectors.dafka.config import DafkaSinkConfig
 from scribengin.connectors.dafka.sink import DafkaSink, _ever_committed
 from scribengin.connectors.log.holds import Holds
@@ -167,3 +168,41 @@ def test_a_committed_round_that_its_log_does_not_keep_is_told_of(sinks: Sinks) -
     sinks.truncate_all()
     with pytest.raises(DataflowError, match=r"log 'dafka-rounds/flights/0' does not hold the round that was committed"):
         sinks.owner(committed)
+
+
+@pytest.mark.parametrize(
+    ("read", "truncated", "expected"),
+    [
+        ([(0, numbered(0, 15))], 0, []),
+        ([(0, numbered(0, 4)), (4, numbered(4, 7))], 0, numbered(7, 15)),
+        ([(0, numbered(0, 7))], 10, [None] * 3 + numbered(10, 15)),
+        ([], 15, [None] * 15),
+        ([(15, [])], 15, []),
+        ([(12, numbered(12, 15))], 10, []),
+    ],
+    ids=[
+        "all is read",
+        "some is",
+        "some of it only stores have",
+        "only stores have it",
+        "retention took it",
+        "the end",
+    ],
+)
+def test_what_was_committed_and_is_not_read_is_told_of(
+    sinks: Sinks,
+    monkeypatch: pytest.MonkeyPatch,
+    read: list[tuple[int, list[bytes]]],
+    truncated: int,
+    expected: list[bytes | None],
+) -> None:
+    with closing(sinks.owner()) as writer:
+        for first in (0, 5, 10):
+            writer.complete_commit(staged(writer, first, first + 5))
+            if first + 5 == truncated:
+                sinks.truncate_all()
+    monkeypatch.setattr(sink_module, "published", lambda *_, **__: iter(read))
+    payloads = [one for batch in sinks.sink.committed(sinks.stream) for one in batch.column("payload").to_pylist()]
+    assert payloads == [one for _, contents in read for one in contents]
+    found = [one for batch in sinks.sink.unreachable(sinks.stream) for one in batch.column("payload").to_pylist()]
+    assert found == expected

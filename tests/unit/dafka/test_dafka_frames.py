@@ -122,6 +122,17 @@ def test_another_version_is_refused_and_said(version: int) -> None:
         decode([bytes(frame)])
 
 
+@pytest.mark.parametrize(
+    "message",
+    [Fetch(PRODUCER, "x" * 32, "a", 0, 9), GetHeads("a", "x" * 32), LiveRecord("a", "x" * 32, "a", 0, b"")],
+    ids=lambda message: type(message).__name__,
+)
+def test_an_address_that_nobody_can_answer_is_refused(message: Message) -> None:
+    first, *content = encode(message)
+    with pytest.raises(FrameInvalid, match="has an address with a NUL in it"):
+        decode([first.replace(b"xx", b"x\0", 1), *content])
+
+
 def test_what_does_not_fit_is_refused_before_it_is_sent() -> None:
     for message in (
         LiveRecord("a\0b", PRODUCER, "a", 0, b""),

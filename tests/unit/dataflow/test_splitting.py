@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.tasks import Missing, missing_tasks
+from scribengin.dataflow.tasks import ComingsAndGoings, Missing, missing_tasks, regrouped_tasks
 
 
 def streams(**counts: int) -> dict[str, list[SourceStreamDescriptor]]:
@@ -100,3 +100,45 @@ def test_what_has_joined_is_not_missing_any_more() -> None:
 def test_a_stream_that_vanished_changes_nothing() -> None:
     existing = by_name(missing_tasks({}, streams(a=3), None, sinks))
     assert missing_tasks(existing, streams(a=1), None, sinks) == Missing()
+
+
+def gone(*names: str) -> frozenset[tuple[str, str]]:
+    return frozenset(("a", name) for name in names)
+
+
+def test_a_stream_that_comes_takes_a_task_that_has_finished_and_whoever_is_gone_leaves_it() -> None:
+    existing = by_name(missing_tasks({}, streams(a=3), None, sinks))
+    moves = ComingsAndGoings(free=("task-1",), leaves=lambda stream: stream.name == "1")
+    found = missing_tasks(existing, streams(a=5), None, sinks, moves=moves)
+    assert [(task.name, reads(task)) for task in found.grown] == [("task-1", ["a/3"])]
+    assert found.grown[0].sinks == existing["task-1"].sinks
+    assert [(task.name, reads(task)) for task in found.tasks] == [("task-3", ["a/4"])]
+    assert found.left == gone("1")
+
+
+def test_whoever_is_gone_needs_no_task_and_who_is_back_joins_the_one_that_has_read_it() -> None:
+    existing = by_name(missing_tasks({}, streams(a=3), None, sinks))
+    moves = ComingsAndGoings(gone=gone("3", "4"), homes={("a", "5"): "task-2", ("a", "6"): "task-9"}, free=("task-2",))
+    found = missing_tasks(existing, streams(a=7), None, sinks, moves=moves)
+    assert [(task.name, reads(task)) for task in found.grown] == [("task-2", ["a/2", "a/5"])]
+    assert [reads(task) for task in found.tasks] == [["a/6"]]  # nobody has a task of that name any more
+
+
+def test_with_a_fixed_number_of_tasks_those_that_are_gone_count_nothing_and_leave_when_another_joins() -> None:
+    existing = by_name(missing_tasks({}, streams(a=5), 2, sinks))
+    moves = ComingsAndGoings(leaves=lambda stream: stream.name in ("0", "4"))
+    found = missing_tasks(existing, streams(a=7), 2, sinks, moves=moves)
+    assert [(task.name, reads(task)) for task in found.grown] == [("task-0", ["a/2", "a/5", "a/6"])]
+    assert found.left == gone("0", "4")
+
+
+def test_whoever_is_gone_is_in_no_task_when_all_are_grouped_anew() -> None:
+    existing = by_name(missing_tasks({}, streams(a=2), None, sinks))
+    moves = ComingsAndGoings(gone=gone("2", "3"))
+    assert [reads(task) for task in regrouped_tasks(existing, streams(a=5), 1, sinks, moves)] == [["a/0", "a/1", "a/4"]]
+    # A master that died in the middle of that has left no task at all.
+    assert [reads(task) for task in missing_tasks({}, streams(a=5), 1, sinks, moves=moves).tasks] == [
+        ["a/0", "a/1", "a/4"]
+    ]
+    all_gone = ComingsAndGoings(gone=gone("0", "1"))
+    assert [reads(task) for task in missing_tasks({}, streams(a=2), 1, sinks, moves=all_gone).tasks] == [["a/0", "a/1"]]

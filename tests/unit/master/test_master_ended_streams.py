@@ -24,7 +24,7 @@ from scribengin.dafka.wire import DirectHead, Head, LiveBatch, Message
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
-from scribengin.master.jobs import EndedStreams, Grouping
+from scribengin.master.ended_streams import EndedStreams, Grouping
 from scribengin.master.state.placement import TaskPlacement
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
@@ -84,10 +84,15 @@ class Model:
     def _path(self, stream: SourceStreamDescriptor) -> str:
         return paths.commit_log(paths.source_stream("flow", stream.source, stream.name))
 
-    def commit(self, stream: SourceStreamDescriptor, end: int) -> None:
-        log = CommitLog(dataflow="flow", task="", owner="", generation=0, epoch=0, round=0, position={"sequence": end})
+    def commit(self, stream: SourceStreamDescriptor, end: int, task: str | None = None) -> None:
+        """`task`: who does; None: whoever has before."""
+        found = self.registry.find(self._path(stream))
+        task = task or ("" if found is None else CommitLog.from_bytes(found.data, path="").task)
+        log = CommitLog(
+            dataflow="flow", task=task, owner="", generation=0, epoch=0, round=0, position={"sequence": end}
+        )
         path = self._path(stream)
-        if self.registry.find(path) is None:
+        if found is None:
             self.registry.create(path, log.to_bytes(), parents=True)
         else:
             self.registry.set(path, log.to_bytes())

@@ -78,3 +78,25 @@ def test_the_verdict_agrees_with_counting(numbers: list[int]) -> None:
     count = Counter(numbers)
     found = told(output(s=list(range(41))), output(a=numbers))
     assert found[:4] == (41, len(count), 41 - len(count), sum(count.values()) - len(count))
+
+
+def test_what_was_committed_and_nobody_sends_is_told_from_what_is_lost() -> None:
+    sent, partly = output(s=list(range(10))), output(a=[0, 1, 2])
+    partly.add_unreachable([tracking_payload("g", "in/0", n) for n in (2, 3, 4, 5)] + [None, b"no tracking record"])
+    found = verdict(sent, [partly])
+    [chunk] = found.chunks
+    assert (chunk.arrived, chunk.lost, chunk.unreachable, found.unreachable) == (3, 4, 3, 6)
+    whole = output(a=list(range(8)))
+    whole.add_unreachable([tracking_payload("g", "in/0", n) for n in (8, 9)])
+    found = verdict(sent, [whole])
+    assert (found.chunks[0].lost, found.good, found.complete) == (0, False, False)
+    untold = output(a=list(range(10)))
+    untold.add_unreachable([None])
+    assert not verdict(sent, [untold]).complete
+
+
+def test_what_only_they_have_that_do_not_answer_was_sent() -> None:
+    away = output()
+    away.add_unreachable([tracking_payload("g", "in/0", n) for n in (0, 1, 2)])
+    [chunk] = verdict(output(), [away]).chunks
+    assert (chunk.sent, chunk.lost, chunk.unreachable) == (3, 0, 3)

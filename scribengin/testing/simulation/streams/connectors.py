@@ -57,6 +57,10 @@ class InputStream:
         self.sealed = True
         self._grown.wake_all()
 
+    def reopen(self) -> None:
+        """More may come again."""
+        self.sealed = False
+
     def wait_beyond(self, offset: int, timeout_s: float) -> bool:
         """Whether there is something at that offset, or was within that time."""
         if len(self.payloads) <= offset:
@@ -113,11 +117,12 @@ class _Reader(SourceStreamReader):
 
 
 class MemorySource(Source):
-    """All input streams there are."""
+    """All input streams there are. With `streams_leave`, those that are sealed may be opened again."""
 
-    def __init__(self, name: str, streams: dict[str, InputStream]) -> None:
+    def __init__(self, name: str, streams: dict[str, InputStream], *, streams_leave: bool = False) -> None:
         self._name = name
         self._streams = streams
+        self._streams_leave = streams_leave
 
     @property
     def schema(self) -> pa.Schema:
@@ -125,6 +130,16 @@ class MemorySource(Source):
 
     def streams(self) -> list[SourceStreamDescriptor]:
         return [SourceStreamDescriptor(source=self._name, name=name) for name in sorted(self._streams)]
+
+    @property
+    def streams_leave(self) -> bool:
+        return self._streams_leave
+
+    def goes_on(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        return not self.is_gone(stream, position)
+
+    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
+        return self.open_reader(stream).ended(position)
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         return _Reader(self._streams[stream.name])

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from scribengin.testing.simulation.registry import SimulatedSession
     from scribengin.testing.simulation.world import World
 
+_PASSING_S = 2.0
+"""A stream that comes and goes would write all its records in so long."""
+
 
 class FromMemory(SimulatedStreams):
     """Input streams in memory, written from outside, into some sink."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.inputs = {f"in{number}": InputStream() for number in range(world.plan.streams)}
+        self.inputs = {name: InputStream() for name in self._names(1 if world.plan.passing else world.plan.streams)}
 
     @abstractmethod
     def open_sink(self, name: str, environment: Environment) -> Sink:
@@ -39,11 +42,13 @@ class FromMemory(SimulatedStreams):
 
     def source_config(self) -> dict[str, Any]:
         """What stands in the config of it."""
+        if self.world.plan.passing:
+            return {"kind": "dafka", "topic": "in"}  # as below: of the kinds there are, its streams come and go
         return {"kind": "log", "logs": "in/*"}  # a name: it is opened in memory
 
     def open_source(self, name: str, _config: AnySourceConfig, _environment: Environment) -> Source:
         """The source, as a process opens it."""
-        return MemorySource(name, self.inputs)
+        return MemorySource(name, self.inputs, streams_leave=self.world.plan.passing)
 
     def endpoints(self, flow: int) -> dict[str, Any]:
         return {
@@ -59,6 +64,11 @@ class FromMemory(SimulatedStreams):
 
     def begin(self, session: SimulatedSession) -> None:
         chance = self.world.scheduler.random
+        if self.world.plan.passing:
+            for number, name in enumerate(self._names(self.world.plan.streams)):
+                at_s = chance.uniform(0.0, RECORDS_FOR_S - 2.0 if number else 1.0)
+                self.world.later(at_s, f"writer-{name}", partial(self._pass, name))
+            return
         for name, stream in self.inputs.items():
             self.world.later(chance.uniform(0.0, 2.0), f"writer-{name}", partial(self._write, name, stream))
 
@@ -87,13 +97,32 @@ class FromMemory(SimulatedStreams):
     def fill_up(self, seconds: float) -> None:
         """There is no disk."""
 
+    @staticmethod
+    def _names(count: int) -> list[str]:
+        return [f"in{number}" for number in range(count)]
+
     def _write(self, name: str, stream: InputStream) -> None:
-        plan = self.world.plan
-        for number in range(plan.records):
+        self._append_some(name, stream, range(self.world.plan.records), RECORDS_FOR_S)
+
+    def _pass(self, name: str) -> None:
+        """Come, go, come back for a while, and go for good."""
+        records, scheduler = self.world.plan.records, self.world.scheduler
+        stream = self.inputs.setdefault(name, InputStream())
+        first = scheduler.random.randrange(1, records)
+        self._append_some(name, stream, range(first), _PASSING_S)
+        stream.seal()
+        scheduler.pass_time(scheduler.random.uniform(0.5, 2 * _PASSING_S))
+        stream.reopen()
+        self._append_some(name, stream, range(first, records), _PASSING_S)
+        stream.seal()
+
+    def _append_some(self, name: str, stream: InputStream, numbers: range, for_s: float) -> None:
+        scheduler = self.world.scheduler
+        for number in numbers:
             payload = oracle.payload_of(name, number)
             stream.append(payload, self.world.now_ms())
             self.acknowledged.append(payload)
-            self.world.scheduler.pass_time(self.world.scheduler.random.expovariate(plan.records / RECORDS_FOR_S))
+            scheduler.pass_time(scheduler.random.expovariate(self.world.plan.records / for_s))
 
 
 class MemoryStreams(FromMemory):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scribengin.base.text.counting import many
+from scribengin.base.text.counting import many, which
 from scribengin_tools.cli.options import JsonOption, NameArgument, RegistryOption, connected
 from scribengin_tools.rendering.text import console, note, print_json, table
 
@@ -50,7 +50,7 @@ def verify(
 
     Those are JSON with the keys generator, chunk and sequence, which the transformation must keep. Shows for each
     stream that they were written to how many are lost, duplicated and out of order; then the exit code is 1. What is
-    still on its way counts as lost.
+    still on its way counts as lost. What a store of Dafka has that does not answer is out of reach.
     """
     from scribengin.errors import ConfigInvalid
     from scribengin.operations.editing import refuse_unless_led
@@ -83,6 +83,14 @@ def _show(found: Verdict, *, as_json: bool) -> None:
         return
     rows = [(c.stream, c.generator, c.sent, c.arrived, c.lost, c.duplicated, c.out_of_order) for c in found.chunks]
     columns = ("STREAM", "GENERATOR", ">SENT", ">ARRIVED", ">LOST", ">DUPLICATED", ">OUT OF ORDER")
+    if found.unreachable:
+        rows = [(*row, chunk.unreachable) for row, chunk in zip(rows, found.chunks, strict=True)]
+        columns = (*columns, ">OUT OF REACH")
     console().print(table(columns, rows))
+    if left := found.unreachable:
+        note(
+            f"{many(left, 'record')} {which(left, 'was', 'were')} committed, and nobody who may have "
+            f"{which(left, 'it', 'them')} answers: start what keeps {which(left, 'it', 'them')} (of Dafka: its stores)"
+        )
     if found.others:
         note(f"{found.others:,} other records were not looked at")

@@ -1,0 +1,133 @@
+"""Streams that have ended, as those of producers that have gone: which go on, and which leave their tasks to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from scribengin.base.commit_log import CommitLog
+from scribengin.base.model import Position
+from scribengin.base.names import natural
+from scribengin.connectors.contract import SourceStreamDescriptor
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.descriptors import TaskDescriptor
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.tasks import STAYING, ComingsAndGoings, SourceStreams, StreamKey, stream_key
+from scribengin.master.state.events import Drained
+from scribengin_registry.contract import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The tasks there are, and whether their streams are to be grouped anew."""
+
+    tasks: Mapping[str, TaskDescriptor]
+    anew: bool
+    drained: Drained | None = None
+    """Those whose output must have been read before they are."""
+    finished: frozenset[str] = frozenset()
+    """Those all of whose streams have ended."""
+
+
+class EndedStreams:
+    """Where streams have ended whose tasks have finished, or that have left their tasks: read once, and again when the
+    source was rewound. Nobody else moves them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._positions: dict[StreamKey, Position | None] = {}
+        self._gone: dict[StreamKey, CommitLog] = {}
+        """Of streams that no task reads, and that need none."""
+        self._rewinds: dict[str, int] = {}
+        """By source, what says that it was not rewound since all of that was read."""
+
+    def going_on(self, resources: OpenedDataflow, now: Grouping) -> tuple[str, ...]:
+        """The tasks that have finished and are to be run again."""
+        endless = {name for name, source in resources.config.sources.items() if source.endless}
+        if not endless:
+            return ()
+        finished = {task: now.tasks[task].sources for task in sorted(now.finished & now.tasks.keys(), key=natural)}
+        streams = {stream_key(one): one for of_task in finished.values() for one in of_task}
+        asked = {key: one for key, one in streams.items() if one.source in endless}
+        view = DataflowView(self._registry, resources.config.name)
+        self._forget_rewound(view, endless)
+        self._positions = {
+            key: self._positions[key] if key in self._positions else _position(view, key) for key in asked
+        }
+        back = {
+            key
+            for key, one in asked.items()
+            if (at := self._positions[key]) is not None and resources.sources[one.source].goes_on(one, at)
+        }
+        for key in back:
+            del self._positions[key]  # its task reads on: where it ends next is not where it has ended
+        return tuple(task for task, of_task in finished.items() if any(stream_key(one) in back for one in of_task))
+
+    def moves(
+        self, resources: OpenedDataflow, now: Grouping, streams: SourceStreams, again: Collection[str]
+    ) -> ComingsAndGoings:
+        """Which of the streams that come and go are gone, and which are back. Call it after `going_on`, which has said
+        which tasks are to be run `again`."""
+        leaving = {name for name, source in resources.sources.items() if source.streams_leave}
+        if not leaving or resources.config.state is not None:  # a query has the same sources for all its life
+            return STAYING
+        read = {stream_key(stream) for task in now.tasks.values() for stream in task.sources}
+        unread = [stream for name in leaving for stream in streams[name] if stream_key(stream) not in read]
+        homes = self._homes(resources, unread)
+        leaves = self._leaves(resources, now, leaving)
+        ended = sorted(now.finished & now.tasks.keys() - set(again), key=natural)
+        free = tuple(task for task in ended if any(map(leaves, now.tasks[task].sources)))
+        return ComingsAndGoings(frozenset(self._gone), homes, free, leaves)
+
+    def _forget_rewound(self, view: DataflowView, sources: Iterable[str]) -> None:
+        """Called before anything is read: what is rewound after that is seen the next time."""
+        rewinds = {source: view.rewinds_of(source) for source in sources}
+        for known in (self._positions, self._gone):
+            for key in [key for key in known if self._rewinds.get(key[0]) != rewinds.get(key[0])]:
+                del known[key]
+        self._rewinds = rewinds
+
+    def _homes(self, resources: OpenedDataflow, unread: Iterable[SourceStreamDescriptor]) -> dict[StreamKey, str]:
+        """Of the streams that were read before, and that go on, who has read them last. The others are gone."""
+        before, self._gone = self._gone, {}
+        homes: dict[StreamKey, str] = {}
+        view = DataflowView(self._registry, resources.config.name)
+        for stream in unread:
+            key = stream_key(stream)
+            log = before.get(key) or view.commit_log_of(*key)
+            if log is None or log.position is None:
+                continue  # it is new
+            if resources.sources[stream.source].goes_on(stream, log.position):
+                homes[key] = log.task
+            else:
+                self._gone[key] = log
+        return homes
+
+    def _leaves(
+        self, resources: OpenedDataflow, now: Grouping, leaving: Collection[str]
+    ) -> Callable[[SourceStreamDescriptor], bool]:
+        """Whether a stream that a task reads is gone. Of a task that has finished, who has read it says so; of others
+        it is looked at."""
+        view = DataflowView(self._registry, resources.config.name)
+        told = {
+            stream_key(stream): self._positions.get(stream_key(stream)) is not None
+            for task in now.finished & now.tasks.keys()
+            for stream in now.tasks[task].sources
+        }
+
+        def leaves(stream: SourceStreamDescriptor) -> bool:
+            if stream.source not in leaving:
+                return False
+            key = stream_key(stream)
+            if key not in told:
+                at = _position(view, key)
+                told[key] = at is not None and resources.sources[stream.source].is_gone(stream, at)
+            return told[key]
+
+        return leaves
+
+
+def _position(view: DataflowView, key: StreamKey) -> Position | None:
+    """Where a stream was read up to, as was committed last. None: nothing was."""
+    log = view.commit_log_of(*key)
+    return None if log is None else log.position

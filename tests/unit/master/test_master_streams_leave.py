@@ -1,0 +1,248 @@
+"""Streams that come, go and come back, as producers of Dafka: each record is read once and in order, into the output of
+one task, and there are no more tasks than streams were there at once.
+
+As in `test_master_ended_streams`, what decides is the real thing, and the network, the worker and the registry's
+transaction are a model.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
+from scribengin.dataflow import tasks as splitting
+from scribengin.dataflow.opened import OpenedDataflow
+from scribengin.dataflow.registry.descriptors import PlacementHead, TaskReport
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.dataflow.tasks import ComingsAndGoings, missing_tasks
+from scribengin.master.ended_streams import EndedStreams, Grouping
+from scribengin.master.state.placement import TaskPlacement
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin_registry.contract import Registry
+from tests.unit.master.test_master_ended_streams import EXECUTORS, FORGET_AFTER_S, TOPIC, Model, partition_of
+
+THERE_MAX = 3
+"""So many producers are there at once."""
+
+
+def sink_streams(count: int) -> dict[str, list[SinkStreamDescriptor]]:
+    return {"out": [SinkStreamDescriptor(sink="out", resource="log:/out", name=str(k)) for k in range(count)]}
+
+
+class ComingAndGoing(Model):
+    """A dataflow whose producers are ever new ones. `wanted`: its config's `tasks`."""
+
+    def __init__(self, registry: Registry, wanted: int | None) -> None:
+        self.wanted = wanted
+        super().__init__(registry)
+        self.placement = TaskPlacement({}, PlacementHead(), wanted)
+        self.running = {}
+        self.published.clear()
+        self.read.clear()
+        self.outputs: dict[str, set[str]] = {}
+        """By producer, the tasks whose output has records of it."""
+        self.tasks_most = 0
+        source = SimpleNamespace(goes_on=self.goes_on, is_gone=self.is_gone, streams_leave=True)
+        config = SimpleNamespace(name="flow", sources={"in": SimpleNamespace(endless=True)}, state=None)
+        self.resources = cast(OpenedDataflow, SimpleNamespace(config=config, sources={"in": source}))
+        self.come()
+
+    def is_gone(self, stream: SourceStreamDescriptor, position: Any) -> bool:
+        """As DafkaSource says it, by the master's follower."""
+        late = self.master.ends.get(partition_of(stream), 0) > position["sequence"]
+        silent = self.now_s - (self.master.heard_s(partition_of(stream)) or 0.0) >= FORGET_AFTER_S
+        return silent and not late
+
+    def come(self) -> None:
+        name = f"P{len(self.published)}"
+        self.published[name], self.read[name] = 0, []
+        self.alive.add(name)
+        self.publish(name, random.Random(name))
+
+    def streams(self) -> dict[str, list[SourceStreamDescriptor]]:
+        names = sorted(partition.address for partition in self.master.ends)
+        return {"in": [SourceStreamDescriptor(source="in", name=f"{TOPIC}/{name}") for name in names]}
+
+    def look(self) -> None:
+        """As the master's job looks, and as the master hears it."""
+        placement = self.placement
+        now = Grouping(placement.tasks, anew=False, finished=frozenset(placement.finished))
+        again = self.ended.going_on(self.resources, now)
+        streams = self.streams()
+        moves = self.ended.moves(self.resources, now, streams, again)
+        missing = missing_tasks(now.tasks, streams, self.wanted, sink_streams, {"out"}, moves)
+        placement.found(missing.tasks, self.wanted, anew=False)
+        placement.grows(missing.grown, self.wanted, missing.left)
+        placement.run_again(again)
+        self.settle()
+
+    def settle(self) -> None:
+        self.placement.grow(EXECUTORS)
+        self.place()
+        self.tasks_most = max(self.tasks_most, len(self.placement.tasks))
+
+    def work(self, task: str) -> None:
+        streams, place = self.placement.tasks[task].sources, self.placement._places[task]
+        for stream in streams:
+            self.read_on(task, stream)
+        state = "released" if place.release else "finished" if all(map(self.has_ended, streams)) else "idle"
+        report = TaskReport.model_validate({"task": task, "generation": self.running[task], "state": state})
+        self.placement.heard("worker-1", report)
+        self.settle()
+
+    def read_on(self, task: str, stream: SourceStreamDescriptor) -> None:
+        name = partition_of(stream).address
+        first, end = self.position(stream), self.worker.ends.get(partition_of(stream), 0)
+        if end > first:
+            self.read[name] += range(first, end)
+            self.outputs.setdefault(name, set()).add(task)
+        self.commit(stream, max(first, end), task)
+
+    def rewind(self) -> None:
+        """All stand still, and everything that was ever read is read again from its beginning."""
+        self.placement.drain(EXECUTORS)
+        for task in sorted(self.running):
+            self.work(task)
+        for name in self.published:
+            stream = SourceStreamDescriptor(source="in", name=f"{TOPIC}/{name}")
+            if self.registry.find(self._path(stream)) is not None:
+                assert self.read[name] == list(range(self.position(stream))), name
+                self.read[name] = []
+                self.commit(stream, 0)
+        view = DataflowView(self.registry, "flow")
+        if view.streams_read("in"):
+            self.registry.commit([view.rewind_of("in")])
+        self.settle()
+
+    def step(self, chosen: random.Random) -> None:
+        if chosen.random() < 0.12 and len(self.alive) < THERE_MAX:
+            self.come()
+        elif chosen.random() < 0.02:
+            self.rewind()
+        else:
+            self.happen(chosen)
+
+    def happen(self, chosen: random.Random) -> None:
+        there, running = sorted(self.alive), sorted(self.running)
+        match chosen.choice(
+            ("leave", "back", "publish", "publish", "time", "long time", "work", "work", "look", "look")
+        ):
+            case "leave" if there:
+                self.alive.remove(chosen.choice(there))
+            case "back" if len(there) < THERE_MAX and chosen.random() < 0.4:
+                self.alive.add(chosen.choice(sorted(self.published)))
+            case "publish" if there:
+                self.publish(chosen.choice(there), chosen)
+            case "time":
+                self.pass_time(1.0, chosen)
+            case "long time":
+                self.pass_time(chosen.uniform(0.8, 1.3) * FORGET_AFTER_S, chosen)
+            case "work" if running:
+                self.work(chosen.choice(running))
+            case "look":
+                self.stores_tell()
+                self.look()
+
+    def end(self) -> None:
+        """All is told, and everybody looks and works."""
+        for _ in range(6):
+            self.stores_tell()
+            self.look()
+            for task in sorted(self.running):
+                self.work(task)
+
+
+@contextmanager
+def played(seed: int) -> Iterator[ComingAndGoing]:
+    chosen = random.Random(seed)
+    with MemoryEnsemble().connect() as registry:
+        model = ComingAndGoing(registry, chosen.choice((None, None, 1, 2)))
+        for _ in range(120):
+            model.step(chosen)
+        model.end()
+        yield model
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        with played(seed) as model:
+            for name, end in model.published.items():
+                assert model.read[name] == list(range(end)), f"seed {seed}: {name}"
+                assert len(model.outputs[name]) == 1, f"seed {seed}: {name} is in several outputs"
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 50) for n in range(0, 200, 50)])
+def test_whoever_comes_goes_and_comes_back_is_read_once_into_one_output(seeds: range) -> None:
+    check_seeds(seeds)
+
+
+def pass_on(model: ComingAndGoing) -> None:
+    """The one producer that is there goes, and another comes."""
+    chosen = random.Random(0)
+    model.pass_time(FORGET_AFTER_S + 1, chosen)
+    model.end()
+    model.alive.clear()
+    model.come()
+    model.stores_tell()
+
+
+def tasks_of_a_hundred(wanted: int | None) -> ComingAndGoing:
+    with MemoryEnsemble().connect() as registry:
+        model = ComingAndGoing(registry, wanted)
+        for _ in range(100):
+            pass_on(model)
+        model.end()
+        assert all(model.read[name] == list(range(end)) for name, end in model.published.items())
+        return model
+
+
+@pytest.mark.parametrize("wanted", [None, 1, 2])
+def test_a_hundred_producers_one_after_the_other_take_few_tasks_and_few_streams(wanted: int | None) -> None:
+    model = tasks_of_a_hundred(wanted)
+    assert len(model.published) == 101
+    assert model.tasks_most <= 2
+    assert sum(len(task.sources) for task in model.placement.tasks.values()) <= 4
+
+
+def all_stay(self: EndedStreams, resources: Any, now: Grouping, streams: Any, again: Any) -> ComingsAndGoings:
+    """Nobody leaves: what there was before."""
+    return splitting.STAYING
+
+
+def nobody_has_a_home(self: EndedStreams, *said: Any) -> ComingsAndGoings:
+    """Whoever comes back goes where there is room."""
+    found = _MOVES(self, *said)
+    return ComingsAndGoings(found.gone, {}, found.free, found.leaves)
+
+
+def whoever_is_back_is_gone(self: EndedStreams, *said: Any) -> ComingsAndGoings:
+    """Nobody that was read before is ever read again."""
+    found = _MOVES(self, *said)
+    return ComingsAndGoings(found.gone | found.homes.keys(), {}, found.free, found.leaves)
+
+
+_MOVES = EndedStreams.moves
+
+
+@pytest.mark.parametrize("mistake", [nobody_has_a_home, whoever_is_back_is_gone])
+def test_a_mistake_is_caught(monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., Any]) -> None:
+    monkeypatch.setattr(EndedStreams, "moves", mistake)
+    with pytest.raises(AssertionError):
+        check_seeds(range(200))
+
+
+def test_a_rewind_that_is_overlooked_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EndedStreams, "_forget_rewound", lambda *_: None)
+    with pytest.raises(AssertionError):
+        check_seeds(range(200))
+
+
+def test_without_leaving_each_producer_takes_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EndedStreams, "moves", all_stay)
+    assert tasks_of_a_hundred(None).tasks_most == 101
