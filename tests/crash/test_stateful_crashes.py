@@ -246,8 +246,8 @@ class Case:
         with self.open() as resources:
             return self.places.delivered(resources)
 
-    def want(self, partitions: int) -> None:
-        """Have the state in so many from the next owner on."""
+    def want(self, partitions: int | None) -> None:
+        """Have the state in so many from the next owner on; None: in as many as it is."""
         assert self.config.state is not None
         state = self.config.state.model_copy(update={"partitions": partitions})
         self.config = self.config.model_copy(update={"state": state})
@@ -317,6 +317,21 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     case: Callable[[], Case], stops: list[Passing], expected: list[str]
 ) -> None:
     expect_taken_over(case, stops, expected)
+
+
+def test_a_task_that_is_given_back_is_taken_over_with_its_state_and_nothing_runs_again(
+    case: Callable[[], Case], expected: list[str]
+) -> None:
+    """As when a worker is scaled away."""
+    place = case()
+    place.own_to_the_end(1)
+    with record_stops() as passed:
+        place.own_to_the_end(2)
+    assert "files.rename:after" in passed, "its checkpoint was moved"
+    assert not {"query.write:before", "round.commit:before"} & set(passed)
+    place.places.fill(2, "a")
+    place.own_to_the_end(3)
+    assert place.delivered() == [*expected, "a 4", "closed 10"]
 
 
 def expect_taken_over(case: Callable[[], Case], stops: Sequence[Passing], expected: Sequence[str]) -> None:
