@@ -349,6 +349,11 @@ class DataflowConfig(Config):
         if not state.watermarks:
             raise ValueError("state.late goes with state.watermarks: without a watermark of a source nothing is late")
         for name in state.watermarks:
+            if self.sinks[sink].format == "raw" and getattr(self.sources[name], "file_format", None) == "parquet":
+                raise ValueError(
+                    f"sources.{name} reads Parquet, whose records are columns, and state.late.sink '{sink}' with "
+                    "format: raw takes payloads: set format: json for the sink"
+                )
             keeps = getattr(self.sources[name], "tombstones", "drop") == "keep"
             if keeps and self.sources[name].format == self.sinks[sink].format == "raw":
                 raise ValueError(

@@ -52,10 +52,12 @@ class CountingTransform:
         query.ahead_ms = self._ahead_ms
         return query
 
-    def divide(self, checkpoint: str, partitions: int) -> None:
+    def divide(self, checkpoint: str, partitions: int, before: int) -> None:
         """As Spark does: a batch that reads nothing is planned, its state written, the operator described, and done."""
         try:
-            self._divide(self._query_files(checkpoint), partitions)
+            files = self._query_files(checkpoint)
+            assert before == partitions_of(files, max(files.numbers("commits"), default=-1))
+            self._divide(files, partitions)
         except (FileNotFoundError, IndexError):  # as when a later owner has moved it
             raise CheckpointMismatch(f"there is nothing in {checkpoint} that could be divided") from None
 

@@ -59,11 +59,12 @@ def dividing(case: Callable[[], Case]) -> list[Passing]:
     return stops_of_dividing(case())
 
 
-@pytest.mark.parametrize("wanted", [5, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("wanted", [5, *[pytest.param(number, marks=pytest.mark.long) for number in (2, 3)]])
 def test_state_is_divided_anew_once_wherever_an_owner_stops(
     case: Callable[[], Case], dividing: list[Passing], expected: list[str], wanted: int
 ) -> None:
-    """Also where another number is wanted by the time the next owner comes."""
+    """Also where another number is wanted by the time the next owner comes, or the old one again."""
+    ways = {5: ([2, 5],), 2: ([2], [2, 5, 2]), 3: ([2, 3], [2, 5, 3])}[wanted]
     for stop in dividing:
         place = begun(case())
         with at(stop, die), pytest.raises(Died):
@@ -71,8 +72,44 @@ def test_state_is_divided_anew_once_wherever_an_owner_stops(
         place.want(wanted)
         place.own_to_the_end(3)
         assert place.delivered() == expected, stop
-        assert divided(place) in ([2, 5], [2, 5, 3], [2, 3]), stop
-        assert divided(place)[-1] == wanted, stop
+        assert divided(place) in ways, stop
+
+
+PLANNED: Passing = ("query.write:after", 1)
+"""Where an owner dies once the batch that divides the state is planned, and nothing of it is written."""
+DESCRIBED: Passing = ("query.write:after", 4)
+"""And once it is done but for the word of it."""
+
+
+@pytest.mark.parametrize(("died_at", "wanted"), [(PLANNED, None), (DESCRIBED, 2)])
+def test_a_dividing_that_never_ends_is_taken_back_wherever_an_owner_stops(
+    case: Callable[[], Case], expected: list[str], died_at: Passing, wanted: int | None
+) -> None:
+    def failed() -> Case:
+        place = case()
+        place.want(2)
+        place.own_to_the_end(1)
+        place.want(5)
+        with at(died_at, die), pytest.raises(Died):
+            place.own_to_the_end(2)
+        place.want(wanted)
+        return place
+
+    first = failed()
+    with record_stops() as passed:
+        first.own_to_the_end(3)
+    assert (first.delivered(), divided(first)) == (expected, [2])
+    assert "state.divide:before" not in passed
+    removed = [number for number, stop in enumerate(passed) if stop == "files.remove:after"]
+    for stop in numbered(passed)[: removed[-1] + 1]:
+        place = failed()
+        with at(stop, die), pytest.raises(Died):
+            place.own_to_the_end(3)
+        place.own_to_the_end(4)
+        assert (place.delivered(), divided(place)) == (expected, [2]), stop
+    place.want(5)
+    place.own_to_the_end(5)
+    assert (place.delivered(), divided(place)) == (expected, [2, 5]), "it may be tried again"
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.contract import Registry
-from tests.crash.counting_query import CountingTransform
+from tests.crash.counting_query import CountingQuery, CountingTransform
 from tests.crash.passings import Died, Passing, at, die, lose_the_reply, stalled
 from tests.integration.owners import owners_with_state
 
@@ -246,8 +246,8 @@ class Case:
         with self.open() as resources:
             return self.places.delivered(resources)
 
-    def want(self, partitions: int) -> None:
-        """Have the state in so many from the next owner on."""
+    def want(self, partitions: int | None) -> None:
+        """Have the state in so many from the next owner on; None: in as many as it is."""
         assert self.config.state is not None
         state = self.config.state.model_copy(update={"partitions": partitions})
         self.config = self.config.model_copy(update={"state": state})
@@ -317,6 +317,37 @@ def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
     case: Callable[[], Case], stops: list[Passing], expected: list[str]
 ) -> None:
     expect_taken_over(case, stops, expected)
+
+
+def test_a_task_that_is_given_back_is_taken_over_with_its_state_and_nothing_runs_again(
+    case: Callable[[], Case], expected: list[str]
+) -> None:
+    """As when a worker is scaled away."""
+    place = case()
+    place.own_to_the_end(1)
+    with record_stops() as passed:
+        place.own_to_the_end(2)
+    assert "files.rename:after" in passed, "its checkpoint was moved"
+    assert not {"query.write:before", "round.commit:before"} & set(passed)
+    place.places.fill(2, "a")
+    place.own_to_the_end(3)
+    assert place.delivered() == [*expected, "a 4", "closed 10"]
+
+
+def test_a_task_that_has_nothing_to_do_asks_nothing_of_its_query_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Case(tmp_path, Logs)
+    with place.open() as resources:
+        [runner] = owners_with_state(place.registry, resources, CountingTransform(), 1)
+        with closing(runner):
+            runner.take_over()
+            while runner.run_round() is not None:
+                pass
+            monkeypatch.delattr(CountingQuery, "offer")
+            with record_stops() as passed:
+                assert [runner.run_round() for _ in range(3)] == [None] * 3
+            assert passed == []
 
 
 def expect_taken_over(case: Callable[[], Case], stops: Sequence[Passing], expected: Sequence[str]) -> None:

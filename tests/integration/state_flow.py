@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,10 +43,17 @@ class StateFlow:
     """A dataflow with state, to the log `out/0`, and its owners one after the other."""
 
     def __init__(
-        self, registry: Registry, spark: SparkSession, directory: Path, *, delay_s: int = 0, **does: Any
+        self,
+        registry: Registry,
+        spark: SparkSession,
+        directory: Path,
+        *,
+        delay_s: int | Mapping[str, int] = 0,
+        **does: Any,
     ) -> None:
         """`does` is `sql` or `transformation`, which is in `directory`; it reads `src`, the logs `in/*`, and `other`,
-        the log `other`, if it says so. Records may be `delay_s` late. What `does` says of `state` is added."""
+        the log `other`, if it says so. Records may be `delay_s` late, by source or all of them. What `does` says of
+        `state` is added."""
         self.registry = registry
         self.spark = spark
         self.directory = directory
@@ -54,6 +61,7 @@ class StateFlow:
         logs = {"src": "in/*", "other": "other"}
         used = [name for name in logs if name == "src" or re.search(rf"(FROM|JOIN) {name}\b", str(does.get("sql")))]
         log = {"kind": "log", "format": "json", "schema_ddl": SCHEMA}
+        delays_s = dict.fromkeys(used, delay_s) if isinstance(delay_s, int) else delay_s
         self.config = DataflowConfig.parse(
             {
                 "name": "flow",
@@ -64,7 +72,7 @@ class StateFlow:
                 "state": {
                     "checkpoints": str(directory / "state"),
                     "partitions": 2,
-                    "watermarks": {name: {"column": "at", "delay_s": delay_s} for name in used},
+                    "watermarks": {name: {"column": "at", "delay_s": delays_s[name]} for name in used},
                     **does.pop("state", {}),
                 },
                 **does,

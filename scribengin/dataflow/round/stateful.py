@@ -43,13 +43,13 @@ from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch,
 from scribengin.dataflow.round.checkpoints import OwnedCheckpoint, StateOfTask, registry_begun_ms
 from scribengin.dataflow.round.key_looks import KeyedRange, KeyLooks
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
-from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, next_step
+from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step
 from scribengin.dataflow.round.state.silence import Silence
 from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
 from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
 from scribengin.spark.stateful.offers import BoundRange, Offset
 from scribengin.spark.stateful.query import ExecutedBatch
-from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog, take_schemas_along
+from scribengin.spark.stateful.query_log import QueryDirectory, QueryLog, take_back, take_schemas_along
 from scribengin.spark.transform.spec import Misplaced, StateReport
 from scribengin_registry.contract import Registry
 
@@ -113,9 +113,10 @@ class StreamTransform(Protocol):
         stands planned there runs at once, and reads what is `bound`."""
         ...
 
-    def divide(self, checkpoint: str, partitions: int) -> None:
-        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
-        the next batch, or as the one that was begun so. Raises CheckpointMismatch: it cannot be divided."""
+    def divide(self, checkpoint: str, partitions: int, before: int) -> None:
+        """Divide the state in a checkpoint's directory, a URL, which is in `before` partitions, into so many, while no
+        query runs there: as the next batch, or as the one that was begun so. Raises CheckpointMismatch: it cannot be
+        divided."""
         ...
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
@@ -270,8 +271,12 @@ class StatefulRunner(TaskRounds):
             match next_step(self._named.number, self._log, wanted):
                 case Divide(partitions):
                     self._refuse_mismatch()  # before anything is added to it
+                    before = self._log.partitions(self._log.done)
                     with failpoint("state.divide"):
-                        self._transform.divide(directory.url, partitions)
+                        self._transform.divide(directory.url, partitions, before)
+                case TakeBack(number):
+                    self._refuse_mismatch()
+                    take_back(directory, number)
                 case NameBatch(number):
                     self._name(self._named.model_copy(update={"number": number, "start": None}))
                 case RunBatchFirst():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from scribengin.errors import CheckpointMismatch, SparkUnavailable
+from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
 from scribengin.filesystems.local import LocalFileSystem
 from scribengin.spark.session.failures import SPARK_ERRORS, causes_behind, failure
 from scribengin.spark.session.session import activate, scratch_directory
@@ -134,13 +134,14 @@ def refuse_undividable(operators: Sequence[StateOperator], directory: str, parti
 
 
 def undivided(
-    error: Exception, dataflow: str, directory: str, partitions: int
+    found: TransformationFailed | SparkUnavailable, dataflow: str, directory: str, partitions: int, before: int
 ) -> CheckpointMismatch | SparkUnavailable:
-    """What to raise, `from error`, where Spark has not divided the state in `directory`."""
-    found = failure(error, f"dividing the state in {directory} into {partitions} partitions")
+    """What to raise where Spark has `found` that it cannot divide the state in `directory`, which is in `before`
+    partitions: those are whole, also where it has begun."""
+    back = f"`scribengin config set {dataflow} state.partitions={before}` takes it back, and nothing is lost"
     if isinstance(found, SparkUnavailable):
-        return found
+        return SparkUnavailable(f"{found}; where that does not pass, `scribengin pause {dataflow}`, and {back}")
     return CheckpointMismatch(
         f"Spark cannot divide the state in {directory} into {partitions} partitions ({found.reason}): "
-        f"`scribengin start {dataflow}` tries again"
+        f"`scribengin start {dataflow}` tries again; before that, {back}"
     )

@@ -122,6 +122,27 @@ def take_schemas_along(directory: QueryDirectory) -> None:
             _replace(files, metadata, moved)
 
 
+def take_back(directory: QueryDirectory, number: int) -> None:
+    """Have it as if a batch had never been planned: the last one, which is not done, and whose number no commit log
+    has. For the checkpoint's owner, as above. Its plan goes last, so that this may end anywhere, and be done again.
+
+    State that it has written stays: only a batch that is done has the names of such files. But of an operator like
+    transformWithState the newest description counts.
+    """
+    state = posixpath.join(directory.path, _STATE)
+    versioned = [posixpath.join(state, operator, _METADATA, "v2") for operator in _operators(directory)]
+    for described in filter(directory.files.names, versioned):
+        _remove_numbered(directory.files, described, number)
+    _remove_numbered(directory.files, posixpath.join(directory.path, "offsets"), number)
+
+
+def _remove_numbered(files: TreeFileSystem, directory: str, number: int) -> None:
+    """Spark's checksum goes before the file: without one, none is compared."""
+    for name in (f".{number}.crc", f"{number}"):
+        files.remove(posixpath.join(directory, name))
+    files.sync_directory(directory)
+
+
 def _operators(directory: QueryDirectory) -> Iterator[str]:
     """The names, which are numbers, of the directories of those that keep something."""
     return filter(str.isdecimal, directory.files.names(posixpath.join(directory.path, _STATE)))

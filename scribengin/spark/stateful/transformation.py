@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
 from scribengin.connectors.contract import RecordSplit
-from scribengin.spark.session.failures import SPARK_ERRORS
+from scribengin.spark.session.failures import SPARK_ERRORS, failure
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.session.spark_master import files_are_shared
 from scribengin.spark.stateful.beats import BEATS, beats_of, is_beats
@@ -112,9 +112,9 @@ class StatefulTransformation:
             by_clock=any(one.by_clock for one in operators),
         )
 
-    def divide(self, checkpoint: str, partitions: int) -> None:
-        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
-        its next batch, which reads nothing, or as the one that was begun so and is not done.
+    def divide(self, checkpoint: str, partitions: int, before: int) -> None:
+        """Divide the state in a checkpoint's directory, a URL, which is in `before` partitions, into so many, while no
+        query runs there: as its next batch, which reads nothing, or as the one that was begun so and is not done.
 
         Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
         """
@@ -126,7 +126,8 @@ class StatefulTransformation:
         try:
             session._streamingCheckpointManager.repartition(checkpoint, partitions)
         except SPARK_ERRORS as error:
-            raise undivided(error, self.spec.dataflow, checkpoint, partitions) from error
+            found = failure(error, f"dividing the state in {checkpoint} into {partitions} partitions")
+            raise undivided(found, self.spec.dataflow, checkpoint, partitions, before) from error
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> dict[str, dict[int, str]]:
         """As `Screens`."""

@@ -96,6 +96,38 @@ def test_what_the_clock_makes_due_is_the_same_whoever_dies_and_comes_without_rec
         owner.release()
 
 
+BY_ARRIVAL = """
+from pyspark.sql import functions as F
+
+
+def transform(inputs, context):
+    seen = inputs["src"].select("who", F.current_timestamp().alias("seen")).withWatermark("seen", "0 seconds")
+    windows = seen.groupBy(F.window("seen", "1 millisecond"), "who").agg(F.count("*").alias("many"))
+    return windows.select(F.col("window.start").alias("start"), "who", "many")
+"""
+"""Windows of processing time: of when records are read."""
+
+
+def test_windows_of_processing_time_have_each_record_once_by_the_time_of_its_batch_whoever_dies(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A batch that runs again has the time that it was planned with, though it is later by then."""
+    (tmp_path / "arrival.py").write_text(BY_ARRIVAL)
+    flow = StateFlow(memory_registry, spark, tmp_path, transformation="arrival:transform", state={"watermarks": {}})
+    flow.append("in/0", [(10, "a", 1), (11, "b", 2), (12, "a", 3)])
+    for stop in ("round.commit:before", "round.commit:after"):
+        with flow.owner() as owner, at_failpoint(stop, die), pytest.raises(Died):
+            own_to_the_end(owner)
+    with flow.owner() as owner:
+        own_to_the_end(owner)
+        flow.append("in/0", [(13, "z", 4)])  # in a batch that is later than all before, which is what ends windows
+        drain(owner)
+        owner.release()
+    start = datetime.fromtimestamp(planned_ms(flow, 0) / 1000, UTC)
+    told = [(datetime.fromisoformat(one["start"]), one["who"], one["many"]) for one in flow.delivered()]
+    assert sorted(told) == [(start, "a", 2), (start, "b", 1)]
+
+
 def planned_ms(flow: StateFlow, batch: int) -> int:
     """When the query has planned it."""
     plan: dict[str, Any] = json.loads((flow.query_directory / f"offsets/{batch}").read_text().splitlines()[1])

@@ -120,6 +120,7 @@ def test_one_batch_job_makes_of_the_flights_what_pandas_makes(spark: SparkSessio
     [
         ("carrier_delays", "aggregate"),
         ("carrier_delays_kafka", "aggregate"),
+        ("carrier_delays_hdfs", "aggregate"),
         ("aircraft_days", "session"),
         ("flight_weather", "join"),
     ],

@@ -179,6 +179,22 @@ def test_late_tombstones_are_refused_by_a_sink_that_would_write_them_as_they_wer
         assert load_config(flow(**changes(source, sink))).outputs == ["late"]
 
 
+def test_late_rows_of_parquet_are_refused_by_a_sink_of_payloads_also_where_a_column_has_that_name() -> None:
+    """All its columns are the record, and that one may be null."""
+    files = {"kind": "hdfs", "path": "/in", "file_format": "parquet"}
+    late = {"watermarks": {"flights": {"column": "at"}}, "late": {"sink": "bad"}}
+
+    def changes(source: dict[str, Any], sink: dict[str, Any]) -> dict[str, Any]:
+        sinks = {"late": {"kind": "log", "log": "late"}, "bad": {"kind": "log", "log": "bad", **sink}}
+        return {"state": late, "sources": {"flights": source}, "sinks": sinks}
+
+    why = "sources.flights reads Parquet, whose records are columns, and state.late.sink 'bad' with format: raw takes p"
+    assert why in refused(**changes(files, {}))
+    lines = {"kind": "hdfs", "path": "/in", "format": "json", "schema_ddl": "at TIMESTAMP"}
+    for source, sink in ((files, {"format": "json"}), (lines, {})):
+        assert load_config(flow(**changes(source, sink))).outputs == ["late"]
+
+
 def test_several_tasks_with_state_take_sources_that_are_divided_alike() -> None:
     divided = {"kind": "log", "logs": "in/*", "streams": 8, "partition_by": ["carrier"]}
     topic = {"kind": "kafka", "bootstrap": "there:9092", "topics": ["t"]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, next_step
+from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,13 @@ DIVIDED = Log((2, 2, 5), 2)
         (1, PLANNED, 5, RunBatchFirst()),
         (-1, Log((2,), -1), 5, RunBatchFirst()),
         (1, BEGUN, 5, Divide(5)),
-        (1, BEGUN, 3, Divide(5)),
-        (1, BEGUN, None, Divide(5)),
+        (1, BEGUN, 2, TakeBack(2)),
+        (1, BEGUN, 3, TakeBack(2)),
+        (1, BEGUN, None, TakeBack(2)),
+        (1, replace(BEGUN, keeps_state=False), 5, TakeBack(2)),
         (2, BEGUN, 5, Divide(5)),
+        (2, BEGUN, 2, Divide(5)),
+        (2, BEGUN, None, Divide(5)),
         (1, DIVIDED, 5, NameBatch(2)),
         (1, DIVIDED, 3, NameBatch(2)),
         (1, DIVIDED, None, NameBatch(2)),

@@ -14,6 +14,7 @@ from scribengin.dataflow.config import DataflowConfig
 from scribengin.errors import ConfigInvalid, ScribenginError
 from scribengin.operations.chain import check as chain_check
 from scribengin.operations.submit import explain
+from scribengin.spark.transform.spec import StateOperator
 from scribengin_tools.cli import main as cli
 from scribengin_tools.cli.dataflow import submit
 from scribengin_tools.rendering import checking
@@ -42,6 +43,35 @@ def test_what_a_sink_gets_besides_is_said_beside_it() -> None:
         "loud log loud exactly once",
         "bad log bad (bad records) exactly once",
         "late log late (late records) exactly once",
+    } <= set(told)
+
+
+def test_each_operator_that_keeps_state_has_its_key_what_bounds_it_and_what_it_keeps_for_ever() -> None:
+    provider, joined = "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.join.stateFormatVersion"
+    kept = {provider: "org.there.RocksDBStateStoreProvider"}
+    state = (
+        StateOperator(
+            name="join",
+            kind="join",
+            spark="symmetricHashJoin",
+            key=("tail", "day"),
+            bound=None,
+            pinned={**kept, joined: "2"},
+            partitions=4,
+        ),
+        StateOperator(
+            name="limit", kind="limit", spark="globalLimit", key=(), bound="one number", pinned=kept, partitions=None
+        ),
+    )
+    config = DataflowConfig.parse({"name": "quiet", **_FLOW}, source="the test")
+    out = StringIO()
+    Console(file=out, width=120).print(checking.shown(explain.Explanation(dataflow="quiet", state=state), config))
+    told = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert {
+        "join tail, day 4 nothing: it grows for ever",
+        "limit 1, for ever one number",
+        "streaming.stateStore.providerClass RocksDBStateStoreProvider join, limit",
+        "streaming.join.stateFormatVersion 2 join",
     } <= set(told)
 
 

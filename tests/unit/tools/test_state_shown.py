@@ -6,6 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
+from scribengin.connectors.contract import StartAt
 from scribengin.dataflow.registry.descriptors import DataflowStatus, TaskReport, WorkerReport
 from scribengin.monitoring.metrics import WorkerSeries
 from scribengin.monitoring.overview import OverviewNodes, build_overview
@@ -13,6 +14,7 @@ from scribengin.spark.transform.spec import StateReport
 from scribengin.worker.progress import Progress
 from scribengin_tools.monitor.cells import detail_lines
 from scribengin_tools.rendering.dataflow import ShownDataflow
+from scribengin_tools.rendering.rewinding import question
 from scribengin_tools.rendering.text import kept_text, moment
 from scribengin_tools.web.model.values import flow_json
 
@@ -56,6 +58,12 @@ def test_late_records_that_have_a_sink_are_counted_apart() -> None:
     assert StateReport.total([ROUTED, ROUTED]) == KEPT.model_copy(
         update={"rows": {"join": 4_000}, "bytes": 4096, "late": 2, "late_routed": 4}
     )
+
+
+def test_a_rewind_says_that_state_is_forgotten_before_it_asks() -> None:
+    asked = question("hot", StartAt("earliest"), resets_state=True)
+    assert asked == "rewind 'hot' to earliest? Its sinks keep what they have, and its state is forgotten"
+    assert "state" not in question("hot", StartAt("earliest"), resets_state=False)
 
 
 def test_nothing_is_said_where_there_is_no_state() -> None:

@@ -86,10 +86,16 @@ def _state(operators: Sequence[StateOperator]) -> RenderableType:
         (one.name, ", ".join(one.key), _partitions(one), one.bound or _UNBOUNDED.get(one.kind, _GROWS))
         for one in operators
     ]
-    pinned = {key: value for one in operators for key, value in one.pinned.items()}
-    lines = [(key.removeprefix("spark.sql."), value.rpartition(".")[2]) for key, value in pinned.items()]
+    pinned: dict[tuple[str, str], list[str]] = {}
+    for one in operators:
+        for setting in one.pinned.items():
+            pinned.setdefault(setting, []).append(one.name)
+    lines = [
+        (key.removeprefix("spark.sql."), value.rpartition(".")[2], ", ".join(names))
+        for (key, value), names in pinned.items()
+    ]
     kept = table(("KEEPS STATE", "KEY", "PARTITIONS", "BOUNDED BY"), rows)
-    return Group(kept, Text(), table(("KEPT FOR EVER", ""), lines))
+    return Group(kept, Text(), table(("KEPT FOR EVER", "", "BY"), lines))
 
 
 def _partitions(operator: StateOperator) -> str:

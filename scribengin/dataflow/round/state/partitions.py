@@ -12,10 +12,14 @@ commit logs.
 |------------------------|------------------------------|----------------------|--------------------------------------|
 | Spark was asked        | nothing                      | B-1                  | asks, if another number is still     |
 |                        |                              |                      | wanted                               |
-| B was planned          | the plan of B                | B-1                  | asks for the same number again, and  |
-|                        |                              |                      | then for what is wanted              |
+| B was planned          | the plan of B                | B-1                  | asks for the same number again, if   |
+|                        |                              |                      | it is wanted; else takes B back, and |
+|                        |                              |                      | asks for what is wanted              |
 | B was done             | B                            | B-1                  | names it                             |
 | it was named           | B                            | B                    | has nothing to do                    |
+
+Until B is done, the state before it is whole, and nobody reads what B has written. So where Spark fails in B again and
+again, another number is the way back: the one from before goes on as if nothing had been begun.
 
 A batch of records that is planned and not done comes first: its own number of partitions is in its plan. Where no
 operator keeps anything there is nothing to divide: Spark would plan the batch, and then refuse it for ever.
@@ -62,6 +66,13 @@ class Divide:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Have the batch that was to divide the state never have been planned."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class NameBatch:
     """The batch that has divided the state is done: have the commit logs name it."""
 
@@ -73,7 +84,7 @@ class RunBatchFirst:
     """A batch of records stands planned, which the query has to run before its state can be divided."""
 
 
-def next_step(named: int, log: BatchLog, wanted: int | None) -> Divide | NameBatch | RunBatchFirst | None:
+def next_step(named: int, log: BatchLog, wanted: int | None) -> Divide | TakeBack | NameBatch | RunBatchFirst | None:
     """What to do next for state to be in `wanted` partitions (None: in as many as it is), where the commit logs name
     batch `named`. Pure. None: nothing, or the log and the commit logs contradict each other."""
     last = log.planned
@@ -84,6 +95,8 @@ def next_step(named: int, log: BatchLog, wanted: int | None) -> Divide | NameBat
     if last > log.done:
         if not log.divides(last):
             return None if wanted in (None, log.partitions(last)) else RunBatchFirst()
+        if named == last - 1 and wanted != log.partitions(last):
+            return TakeBack(last)
         # Named before it is done: then a power failure took Spark's files of it.
         return Divide(log.partitions(last)) if named in (last - 1, last) else None
     if named == last - 1 and log.divides(last):

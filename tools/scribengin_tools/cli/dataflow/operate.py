@@ -220,7 +220,7 @@ def rewind(
     from scribengin.operations.rewind import Rewind, record, refuse_while_it_runs
     from scribengin.operations.rewind import rewind as move
     from scribengin_tools.logs.positions import start_at_of
-    from scribengin_tools.rendering.rewinding import shown
+    from scribengin_tools.rendering.rewinding import question, shown
 
     at = start_at_of(to)
     with connected(registry) as session:
@@ -229,8 +229,7 @@ def rewind(
         if not yes:
             planned = Rewind(view, at, source)
             console(stderr=True).print(shown(planned.streams))
-            forgets = ", and its state is forgotten" if planned.resets_state else ""
-            agree(f"rewind '{name}' to {at}? Its sinks keep what they have{forgets}")
+            agree(question(name, at, resets_state=planned.resets_state))
         refuse_while_it_runs(view)
         applied = move(view, at, source)
         moved = applied.streams

@@ -1,0 +1,31 @@
+"""What is said where state cannot be divided: why, what tries again, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.errors import CheckpointMismatch, SparkUnavailable, TransformationFailed
+from scribengin.spark.stateful.fitting import refuse_undividable, undivided
+
+
+def test_what_spark_does_not_divide_names_the_number_from_before() -> None:
+    refused = undivided(TransformationFailed("as told", reason="[STATE_REPARTITION_X] no"), "hot", "/there", 5, 2)
+    assert isinstance(refused, CheckpointMismatch)
+    assert str(refused) == (
+        "Spark cannot divide the state in /there into 5 partitions ([STATE_REPARTITION_X] no): `scribengin start hot` "
+        "tries again; before that, `scribengin config set hot state.partitions=2` takes it back, and nothing is lost"
+    )
+
+
+def test_trouble_of_spark_while_it_divides_is_tried_again_and_has_the_same_way_back() -> None:
+    away = undivided(SparkUnavailable("Spark failed while dividing"), "hot", "/there", 5, 2)
+    assert isinstance(away, SparkUnavailable)
+    assert str(away) == (
+        "Spark failed while dividing; where that does not pass, `scribengin pause hot`, and `scribengin config set hot "
+        "state.partitions=2` takes it back, and nothing is lost"
+    )
+
+
+def test_where_the_transformation_keeps_nothing_any_more_nothing_is_divided() -> None:
+    with pytest.raises(CheckpointMismatch, match="keeps nothing, and in /there a batch is begun that divides"):
+        refuse_undividable((), "/there", 5)
