@@ -14,12 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from scribengin.base.text.counting import many
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
 from scribengin.errors import DataflowNotFound, LogNotFound
-from scribengin.log import DLSN, LogNamespace
+from scribengin.log import DLSN
 from scribengin_registry.contract import Registry
 
 
@@ -71,7 +72,7 @@ class Followers:
 
     def _behind(self, mark: _Mark, flows: Sequence[str], readers: set[str]) -> Iterator[UnreadOutput]:
         """The dataflows that have not read the log up to the mark; those that read it at all are added to `readers`."""
-        with LogNamespace.open(mark.namespace, registry=self._registry) as namespace, suppress(LogNotFound):
+        with open_namespace(mark.namespace, registry=self._registry) as namespace, suppress(LogNotFound):
             for hold, position in namespace.retention_holds(mark.log).items():
                 if hold.dataflow not in flows:
                     continue
@@ -90,7 +91,7 @@ class Followers:
             thing = sink.endpoint()
             if thing.noun != LOG:
                 continue
-            with LogNamespace.open(thing.system, registry=self._registry) as namespace:
+            with open_namespace(thing.system, registry=self._registry) as namespace:
                 below = f"{thing.name}/"
                 for log in namespace.names():
                     stream = log.removeprefix(below)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from scribengin.base.model import Part
 from scribengin.connectors.log.holds import Holds, release_holds
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.registry import paths
@@ -25,7 +26,7 @@ def register_holds(registry: Registry, config: DataflowConfig) -> None:
         read = source.endpoint()
         if read.noun != LOG or not source.awaited:
             continue
-        with LogNamespace.open(read.system, registry=registry) as namespace:
+        with open_namespace(read.system, registry=registry) as namespace:
             for log in namespace.names():
                 hold = RetentionHold(dataflow=config.name, source=name, pattern=read.name)
                 Holds(paths.STREAM_NODES).hold_for(namespace, log, [hold])
@@ -67,7 +68,7 @@ def _namespaces(registry: Registry, config: DataflowConfig) -> Iterator[LogNames
     read = [source.endpoint() for source in config.sources.values()]
     for uri in sorted({thing.system for thing in read if thing.noun == LOG}):
         try:
-            namespace = LogNamespace.open(uri, registry=registry)
+            namespace = open_namespace(uri, registry=registry)
         except NamespaceNotBound:
             continue
         with namespace:

@@ -48,7 +48,17 @@ from scribengin.proxy.state.ownership import LogSight, PutOff, SendTo, Serve, Ta
 from scribengin.proxy.state.rates import RateMeter, TooMuch, admit, give_back
 from scribengin.proxy.wire.answers import Answer, AskDone, MovedTo, Refused, TryAgain, Written, encode_answer
 from scribengin.proxy.wire.bundles import OF_ALL, SEND_ALONE, decode_bundle
-from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, WriteRequest, decode_ask, decode_write
+from scribengin.proxy.wire.requests import (
+    ASK,
+    ASK_WITH_DATA,
+    WRITE,
+    AskRequest,
+    WriteRequest,
+    decode_ask,
+    decode_ask_with_data,
+    decode_write,
+)
+from scribengin.proxy.writing.segments import SegmentWrites
 from scribengin_registry.contract import Registry, SessionState
 
 _PASSING = (Fenced, LogWriteFailed, LogClosed, OwnershipAcquireFailed, RegistryError, MessageInvalid)
@@ -121,6 +131,7 @@ class ProxyService(ClosedAtExit):
         self._handed_over = 0
         self.balancer = LogBalancer(proxy, self._nodes, self._loads, self._hand_over)
         self.reads = SegmentReads(registry, namespace, self._config)
+        self.writes = SegmentWrites(namespace, proxy.address)
         self._done_to_logs: dict[str, tuple[Right, Callable[[AskRequest], Answer]]] = {
             "open": ("write", self._open),
             "create": ("administer", self._create),
@@ -129,6 +140,7 @@ class ProxyService(ClosedAtExit):
             "seal": ("administer", self._seal),
             "release": ("administer", self._release),
             **{op: ("read", do) for op, do in self.reads.asked.items()},
+            **self.writes.asked,
         }
         """What `ask` may ask for, and which right to the log it takes."""
         self._told: dict[str, Callable[[AskRequest, Caller], Answer]] = {"names": self._names, "info": self._info}
@@ -165,6 +177,8 @@ class ProxyService(ClosedAtExit):
                 return self.write(decode_write(body), caller)
             if kind == ASK:
                 return self.ask(decode_ask(body), caller)
+            if kind == ASK_WITH_DATA:
+                return self.ask(decode_ask_with_data(body), caller)
             raise MessageInvalid(f"a proxy knows nothing of '{kind}'; use a client of its version")
 
         return self._answered(answer)
@@ -292,6 +306,7 @@ class ProxyService(ClosedAtExit):
             with log.lock:
                 self._give_up(log)
         self._nodes.withdraw(self._proxy)
+        self.writes.close()
         self.reads.close()
 
     def _on_session(self, state: SessionState) -> None:

@@ -45,7 +45,7 @@ BELOW: dict[str, frozenset[str]] = {
     "spark.session": frozenset({"connectors", "spark.worker_errors"}),
     "spark.worker_errors": frozenset({"base"}),
     "launcher": frozenset({"base"}),
-    "connectors": frozenset({"log.clients", "dafka"}),
+    "connectors": frozenset({"log.clients", "dafka", "proxy"}),
     "dafka": frozenset({"log"}),
     "proxy": frozenset({"log"}),
     "log.clients": frozenset({"log"}),

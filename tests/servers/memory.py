@@ -17,6 +17,7 @@ from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_dev.servers.bookkeeper import BookKeeperServers
 from scribengin_dev.servers.hadoop.hdfs import HdfsServers
+from tests.servers.elsewhere import FilesElsewhere
 from tests.servers.read_by_proxy import ReadByProxy
 
 
@@ -32,8 +33,8 @@ class LogPlace:
     """A place for a namespace in one of the stores, and a registry for it."""
 
     registry: MemoryRegistry
-    location: Path | MemoryDisk | ReadByProxy | str
-    """A directory, a disk, one behind a proxy, or a URL of HDFS or BookKeeper."""
+    location: Path | MemoryDisk | ReadByProxy | FilesElsewhere | str
+    """A directory, a disk, one behind a proxy, a directory elsewhere, or a URL of HDFS or BookKeeper."""
     commit_thread: CommitThread | None = None
     """What all writers on a disk write on; None: each on a thread of its own."""
 
@@ -44,7 +45,7 @@ class LogPlace:
         if isinstance(self.location, str):
             store = self.location.partition("://")[0]
             return bound_namespace(self.registry, self.location, *logs, config=config, store=store)
-        if isinstance(self.location, ReadByProxy):
+        if isinstance(self.location, ReadByProxy | FilesElsewhere):
             return self.location.bound(self.registry, *logs, config=config)
         return bound_namespace(
             self.registry,
@@ -56,12 +57,13 @@ class LogPlace:
         )
 
 
+_ELSEWHERE = pytest.param("elsewhere", marks=pytest.mark.full)
 SERVED_STORES = ("hdfs", "bk")
 """Those of `log_place` that need servers."""
 _SERVED = [pytest.param(name, marks=pytest.mark.servers) for name in SERVED_STORES]
 
 
-@pytest.fixture(params=["files", "memory", "memory, one thread", "memory, read by proxy", *_SERVED])
+@pytest.fixture(params=["files", "memory", "memory, one thread", "memory, read by proxy", _ELSEWHERE, *_SERVED])
 def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, tmp_path: Path) -> Iterator[LogPlace]:
     """A place in each of the stores there are. HDFS and BookKeeper are started for it."""
     if request.param == "hdfs":
@@ -73,6 +75,9 @@ def log_place(request: pytest.FixtureRequest, memory_registry: MemoryRegistry, t
     elif request.param == "memory, one thread":
         with CommitThread() as commit_thread:
             yield LogPlace(memory_registry, MemoryDisk("disk of a test"), commit_thread)
+    elif request.param == "elsewhere":
+        with FilesElsewhere(tmp_path / "store") as elsewhere:
+            yield LogPlace(memory_registry, elsewhere)
     elif request.param == "memory, read by proxy":
         with ReadByProxy() as location:
             yield LogPlace(memory_registry, location)

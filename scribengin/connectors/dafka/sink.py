@@ -37,6 +37,7 @@ from scribengin.connectors.contract import (
 from scribengin.connectors.dafka.config import KIND, DafkaSinkConfig
 from scribengin.connectors.dafka.publishing import DafkaPublisher, RoundPublisher, published
 from scribengin.connectors.log.holds import Holds
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.sink import KIND as LOG_KIND
 from scribengin.connectors.log.sink import LogSink, LogSinkConfig
 from scribengin.dafka import DafkaPartition
@@ -74,7 +75,7 @@ class DafkaSink(Sink):
         self._publisher = publisher
         said = LogSinkConfig(kind="log", log=config.waiting_log, namespace=config.namespace)
         self._rounds = LogSink(name, said, registry, clock, holds)
-        self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
+        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock)
 
     @property
     def resource(self) -> str:

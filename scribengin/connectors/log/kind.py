@@ -8,10 +8,11 @@ from functools import partial
 import pyarrow as pa
 
 from scribengin.connectors.log.holds import Holds
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.sink import LogSink, LogSinkConfig
 from scribengin.connectors.log.source import LogSource, LogSourceConfig
 from scribengin.connectors.opening import Environment, Kind
-from scribengin.log import LogNamespace, RetentionHold
+from scribengin.log import RetentionHold
 from scribengin_registry.contract import Registry
 
 
@@ -28,7 +29,7 @@ def _open_sink(name: str, config: LogSinkConfig, environment: Environment) -> Lo
 
 
 def _append(registry: Registry, config: LogSourceConfig, log: str, batches: Iterable[pa.RecordBatch]) -> None:
-    with LogNamespace.open(config.namespace, registry=registry) as namespace, namespace.open_writer(log) as writer:
+    with open_namespace(config.namespace, registry=registry) as namespace, namespace.open_writer(log) as writer:
         for batch in batches:
             writer.write_bulk(batch).result()
 

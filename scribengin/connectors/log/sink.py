@@ -24,6 +24,7 @@ from scribengin.connectors.contract import (
 )
 from scribengin.connectors.log.divided import division_of
 from scribengin.connectors.log.holds import Holds
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.source import NOUN, STREAMS_TRIED, LogSourceConfig
 from scribengin.errors import (
     ConfigInvalid,
@@ -95,7 +96,7 @@ class LogSink(Sink):
         self._config = config
         self._registry = registry
         self._holds = holds
-        self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
+        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock)
         self._namespace.exists(self._log("0"))  # raises for a name that no log can have
 
     @property

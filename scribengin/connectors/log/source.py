@@ -26,6 +26,7 @@ from scribengin.connectors.contract import (
     StartAt,
 )
 from scribengin.connectors.log.divided import division_of, numbered
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.errors import (
     ConfigInvalid,
     DataflowError,
@@ -128,7 +129,7 @@ class LogSource(Source):
         self._has_tasks = has_tasks
         self._found: frozenset[str] = frozenset()
         """What the last look has found. A master looks every few seconds: that must not cost a read a log."""
-        self._namespace = LogNamespace.open(config.namespace, registry=registry, clock=clock)
+        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock)
 
     @property
     def jvm_a_process(self) -> bool:

@@ -242,6 +242,20 @@ def read_body(
     return decode_body(header, body, decoded_bytes_max=decoded_bytes_max)
 
 
+def stored_entry(data: pa.Buffer, at: int = 0) -> EncodedEntry | Damage:
+    """The entry that stands at `at`, whole: both its checksums hold. Its body is not decoded, nor copied."""
+    header = read_header(data, at)
+    if isinstance(header, Damage):
+        return header
+    left = data.size - at - HEADER_BYTES
+    if left < header.body_bytes:
+        return Damage(f"the body has {left} of {header.body_bytes} bytes")
+    body = data.slice(at + HEADER_BYTES, header.body_bytes)
+    if crc32c(body) != header.body_crc:
+        return Damage("the checksum of the body does not hold")
+    return EncodedEntry.of_stored(header, body)
+
+
 def decode_body(
     header: EntryHeader, body: pa.Buffer, *, decoded_bytes_max: int = DECODED_BYTES_MAX
 ) -> pa.RecordBatch | Damage:

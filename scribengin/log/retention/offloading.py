@@ -24,7 +24,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from scribengin.errors import DamagedEntry, LogError, LogNotFound, LogWriteFailed, SegmentsMoved
+from scribengin.errors import ConfigInvalid, DamagedEntry, LogError, LogNotFound, LogWriteFailed, SegmentsMoved
 from scribengin.log.config import LogConfig
 from scribengin.log.format.dlsn import DLSN
 from scribengin.log.metadata.segments import (
@@ -63,6 +63,10 @@ def offload_segments(
     """
     if config.cold_url is None:
         return 0
+    try:
+        store.for_log(config)  # it may have been configured anew since its writer was opened
+    except ConfigInvalid as error:
+        raise LogWriteFailed(str(error)) from error
     place = cold_place(config.cold_url, state.head.directory)
     made = 0
     failure: DamagedEntry | None = None

@@ -16,10 +16,11 @@ from scribengin.connectors.contract import Endpoint
 from scribengin.connectors.kafka.client.connection import TOPIC, KafkaConnectionConfig
 from scribengin.connectors.kafka.kind import create_topic
 from scribengin.connectors.kafka.sink.config import TopicConfig
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.source import NOUN as LOG
 from scribengin.dataflow.config import DataflowConfig, PlainName, load_config
 from scribengin.errors import ConfigInvalid, LogExists
-from scribengin.log import DEFAULT_NAMESPACE, LogConfig, LogNamespace
+from scribengin.log import DEFAULT_NAMESPACE, LogConfig
 from scribengin_registry.contract import Registry
 
 STREAMS_MAX = 10_000
@@ -70,7 +71,7 @@ class ChainLogConfig(Config):
         return sink.endpoint() == Endpoint(LOG, self.namespace, name.strip("/"))
 
     def create_missing(self, registry: Registry, name: str) -> None:
-        with LogNamespace.open(self.namespace, registry=registry) as namespace:
+        with open_namespace(self.namespace, registry=registry) as namespace:
             for log in self.logs(name):
                 with suppress(LogExists):
                     namespace.create(log, self.config)

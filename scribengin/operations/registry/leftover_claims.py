@@ -16,6 +16,7 @@ from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
 from scribengin.connectors.files.formats.kinds import NOUN as FILES
 from scribengin.connectors.files.remains import StreamRemains, files_on_their_way, remains_of
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.dataflow.config import DataflowConfig, load_config
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
@@ -123,7 +124,7 @@ def _awaited_by_log(
     for namespace in namespaces:
         within = resource.removeprefix(f"{_LOG}{namespace}/")
         if within != resource:
-            with LogNamespace.open(namespace, registry=registry) as opened:
+            with open_namespace(namespace, registry=registry) as opened:
                 why = asked_for(opened, log := f"{within}/{stream}", path)
             return None if why is None else (why, next_step_of(log, namespace))
     return None

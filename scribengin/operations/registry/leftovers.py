@@ -18,6 +18,7 @@ from pathlib import Path
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.commit_log import CommitLog
 from scribengin.base.model import from_node_name
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.dataflow.registry import paths
 from scribengin.dataflow.registry.config_node import owner_of_resource
 from scribengin.dataflow.registry.view import DataflowView, dataflow_names
@@ -185,7 +186,7 @@ def _remove_checkpoint(registry: Registry, found: FoundCheckpoint) -> None:
 def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now_s: float) -> Iterator[Leftover]:
     store = bound.directory
     directories = sorted(entry for entry in store.glob("*") if entry.is_dir()) if store is not None else []
-    with LogNamespace.open(path, registry=registry) as namespace:
+    with open_namespace(path, registry=registry) as namespace:
         holds = [(log, hold) for log in namespace.names() for hold in _holds(namespace, log)]
         known = set(dataflow_names(registry)) | _to_come(registry)
         for log, hold in holds:
@@ -203,7 +204,7 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
             yield from _stray_directory(directory, now_s)
         else:
             yield from _index_drafts(directory, now_s)
-    with LogNamespace.open(path, registry=registry) as namespace:
+    with open_namespace(path, registry=registry) as namespace:
         yield from _spark_jobs(registry, namespace, now_s)
 
 
@@ -217,7 +218,7 @@ def _descriptors(registry: Registry, path: str) -> Iterator[tuple[LogDescriptor,
 
 
 def _end_deletion(registry: Registry, path: str, log: str) -> None:
-    with LogNamespace.open(path, registry=registry) as namespace, suppress(LogNotFound):
+    with open_namespace(path, registry=registry) as namespace, suppress(LogNotFound):
         if not namespace.exists(log):  # else somebody has created it again
             namespace.delete(log)
 
@@ -235,7 +236,7 @@ def _to_come(registry: Registry) -> set[str]:
 
 
 def _release_hold(registry: Registry, path: str, log: str, reader: str) -> None:
-    with LogNamespace.open(path, registry=registry) as namespace, suppress(LogNotFound):
+    with open_namespace(path, registry=registry) as namespace, suppress(LogNotFound):
         namespace.unregister_reader(log, reader)
 
 

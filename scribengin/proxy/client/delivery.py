@@ -35,9 +35,11 @@ _ATTEMPT_MIN_S = 5.0
 way."""
 _NEARLY = 0.9
 """Of the limit of a call: timers may be a little early."""
+_NO_PROXY = "no proxy of this namespace runs: start one with `scribengin proxy`"
 _PAUSE_S = 0.02
 _PAUSE_MAX_S = 1.0
 
+_Call = Callable[[str, str, bytes, float], list[pa.Buffer]]
 Pause = Callable[[float], object]
 """Waits so many seconds. True: there is no point in asking any more."""
 
@@ -137,7 +139,7 @@ class ProxyDelivery:
         until_s = self.clock.monotonic_s() + self.config.patience_s
         body = encode_ask(request)
         for failures in count():
-            answer = self._call(key, ASK, body, until_s - self.clock.monotonic_s(), once=True)
+            answer = self._call(key, request.kind, body, until_s - self.clock.monotonic_s(), once=True)
             match answer:
                 case AskDone():
                     return answer
@@ -150,6 +152,47 @@ class ProxyDelivery:
             if self.clock.monotonic_s() >= until_s or (failures and pause(_pause_s(failures - 1))):
                 raise why if isinstance(why, StoreUnreachable) else StoreUnreachable(str(why)) from why
         raise AssertionError("it is asked until there is an answer")
+
+    def ask_at(
+        self, address: str, request: AskRequest, *, pause: Pause = wait_a_while, patience_s: float | None = None
+    ) -> AskDone:
+        """Ask the proxy of that address, again and again while it runs: what is asked is done once however often it is
+        asked for.
+
+        Raises what the proxy refuses it with, and StoreUnreachable once it is gone, or has not answered for
+        `patience_s` (None: that of the client).
+        """
+        until_s = self.clock.monotonic_s() + (self.config.patience_s if patience_s is None else patience_s)
+        body = encode_ask(request)
+        for failures in count():
+            answer = self._call_at(address, request.kind, body, self.config.call_timeout_s, self._transport.call)
+            match answer:
+                case AskDone():
+                    return answer
+                case Refused(error):
+                    raise error
+                case TryAgain(why):
+                    pass
+                case MovedTo() | Written():
+                    raise MessageInvalid(f"a proxy has answered '{request.op}' with what is no answer to it")
+            if self.clock.monotonic_s() >= until_s or not self._runs(address) or pause(_pause_s(failures)):
+                raise StoreUnreachable(str(why)) from why
+        raise AssertionError("it is asked until there is an answer")
+
+    def proxy_for(self, key: str) -> str:
+        """The address of the proxy that is chosen for the key just now. Raises StoreUnreachable, and what the registry
+        raises."""
+        address = self._address(key)
+        if address is None:
+            raise StoreUnreachable(_NO_PROXY)
+        return address
+
+    def _runs(self, address: str) -> bool:
+        """Whether the registry knows of a proxy there: also if nobody can tell just now."""
+        try:
+            return any(one.address == address for one in self._nodes.servers())
+        except RegistryError:
+            return True
 
     def addresses(self) -> tuple[str, ...]:
         """The proxies that take requests, as of a moment ago. Raises what the registry raises."""
@@ -172,19 +215,22 @@ class ProxyDelivery:
         except RegistryError as error:
             return TryAgain(error)
         if address is None:
-            return TryAgain(ProxyUnreachable("no proxy of this namespace runs: start one with `scribengin proxy`"))
+            return TryAgain(ProxyUnreachable(_NO_PROXY))
+        answer = self._call_at(address, kind, body, self._limit_s(kind, left_s), call)
+        if once and isinstance(answer, TryAgain):
+            self._failed(address)
+        return answer
+
+    def _call_at(self, address: str, kind: str, body: bytes, limit_s: float, call: _Call) -> Answer:
         began_s = self.clock.monotonic_s()
         try:
-            answer = decode_answer(call(address, kind, body, self._limit_s(kind, left_s)))
+            return decode_answer(call(address, kind, body, limit_s))
         except (ProxyUnreachable, MessageInvalid) as error:
             if not self._cut_short(error, began_s):
                 self._failed(address)
             return TryAgain(error, maybe_written=True)
         except ConfigInvalid as error:  # it was not asked: this client must not, or cannot
             return Refused(error)
-        if once and isinstance(answer, TryAgain):
-            self._failed(address)
-        return answer
 
     def _limit_s(self, kind: str, left_s: float) -> float:
         """So long a call may take. All but writes have the whole time: a proxy that opens a log may have to wait for

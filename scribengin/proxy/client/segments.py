@@ -32,6 +32,7 @@ from scribengin.proxy.config import ProxyClientConfig
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.wire import segments as wire
 from scribengin.proxy.wire.answers import AskDone
+from scribengin.proxy.wire.requests import AskRequest
 
 _AHEAD_BYTES_MIN = 64 * 1024
 
@@ -47,10 +48,21 @@ class SegmentQuestions:
 
     def ask(self, op: str, name: SegmentName, **fields: object) -> AskDone:
         """Raises what the proxy's store raises, and StoreUnreachable, LogClosed."""
+        return self.send(str(name), wire.about_segment(op, name, **fields))
+
+    def send(self, key: str, request: AskRequest) -> AskDone:
+        """Ask whichever proxy is chosen for the key. Raises as `ask`."""
+        self._check_open(key)
+        return self.delivery.ask_any(key, request, pause=self._ending.wait)
+
+    def send_to(self, address: str, request: AskRequest, *, patience_s: float | None = None) -> AskDone:
+        """Ask the proxy of that address, and no other one. Raises as `ask`."""
+        self._check_open(request.log)
+        return self.delivery.ask_at(address, request, pause=self._ending.wait, patience_s=patience_s)
+
+    def _check_open(self, what: str) -> None:
         if self._ending.is_set():
-            raise LogClosed(f"segment {name} is not read any more: the namespace was closed; open it again")
-        request = wire.about_segment(op, name, **fields)
-        return self.delivery.ask_any(str(name), request, pause=self._ending.wait)
+            raise LogClosed(f"{what} is not asked for any more: the namespace was closed; open it again")
 
     def tail(self, name: SegmentName, known: int = -1, wait_s: float = 0.0) -> Tail | None:
         """How far it may be read: as soon as that is behind `known`, or after `wait_s`."""

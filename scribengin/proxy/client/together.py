@@ -24,6 +24,9 @@ from scribengin.proxy.wire.requests import WRITE
 _CALLS_MAX = 2
 """So many bundles are under way: one is written while the next is on its way."""
 _BUNDLE_BYTES_MAX = 8 * 1024 * 1024
+_HURRY_S = 3.0
+"""Who has less time than that sends its own request alone. A call ends with the patience of who sends it, and a proxy
+may take two seconds for a bundle: the others would be cut short, and not know what became of their records."""
 
 _Answers = Callable[[str, bytes, float], Iterator[pa.Buffer]]
 """Makes a call of that kind with that body, within so many seconds. Its answers, as they come."""
@@ -85,7 +88,7 @@ class SharedCalls:
         error: ScribenginError = ProxyUnreachable("the call was ended before it was answered")
         try:
             left_s = self._left_s(mine)
-            calls = self._with_waiting(mine)
+            calls = [mine] if left_s < _HURRY_S else self._with_waiting(mine)
             self._send_all(calls, left_s)
         except ScribenginError as why:
             error = why

@@ -13,7 +13,8 @@ checksums. Little-endian:
 | 42 | 2 | 1: the records have transaction ids; 0: the proxy gives them |
 | 44 | | the name, padded with zeros to a multiple of 64 bytes, then the entry |
 
-`ask` is JSON: `op`, `log`, and what the operation takes.
+`ask` is JSON: `op`, `log`, and what the operation takes. `ask_with_data` is the same with bytes behind it, and with the
+length of the JSON before it (4 bytes).
 
 Who asks stands in no request: the token comes with each call, as HTTP has it: `authorization: Bearer <token>`.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -33,11 +34,13 @@ from scribengin.log.format.sender_marks import SENDER_BYTES
 
 WRITE = "write"
 ASK = "ask"
+ASK_WITH_DATA = "ask_with_data"
 TOKEN_HEADER = "authorization"
 TLS_SCHEME = "grpc+tls"
 """With which the address of a proxy begins that encrypts."""
 _MAGIC = b"prxwrt01"
 _HEAD = struct.Struct("<8s16sQQHH")
+_LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,17 @@ class WriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class AskRequest:
-    """Anything but records."""
+    """Anything but records of senders. `data` are bytes for a segment."""
 
     op: str
     log: str = ""
     fields: JsonObject = field(default_factory=dict)
+    data: pa.Buffer | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the call that carries it."""
+        return ASK if self.data is None else ASK_WITH_DATA
 
 
 def encode_write(log: str, sender: bytes, number: int, answered: int, body: pa.RecordBatch, *, txids: bool) -> bytes:
@@ -93,8 +102,9 @@ def decode_write(data: pa.Buffer) -> WriteRequest:
 
 
 def encode_ask(request: AskRequest) -> bytes:
-    """The bytes of a request."""
-    return json.dumps({"op": request.op, "log": request.log, **request.fields}, ensure_ascii=False).encode()
+    """The bytes of a request, which goes as its `kind`."""
+    said = json.dumps({"op": request.op, "log": request.log, **request.fields}, ensure_ascii=False).encode()
+    return said if request.data is None else b"".join((_LENGTH.pack(len(said)), said, request.data))
 
 
 def decode_ask(data: pa.Buffer) -> AskRequest:
@@ -104,6 +114,15 @@ def decode_ask(data: pa.Buffer) -> AskRequest:
         return AskRequest(str(said.pop("op")), str(said.pop("log")), said)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise MessageInvalid(f"what came is no request: {error!r}; use a client of this version") from None
+
+
+def decode_ask_with_data(data: pa.Buffer) -> AskRequest:
+    """Raises MessageInvalid."""
+    length = _LENGTH.unpack_from(data)[0] if data.size >= _LENGTH.size else data.size
+    if data.size < _LENGTH.size + length:
+        raise MessageInvalid(f"a request of {data.size} bytes is none: it was cut on its way; send it again")
+    request = decode_ask(data.slice(_LENGTH.size, length))
+    return replace(request, data=data.slice(_LENGTH.size + length))
 
 
 assert SENDER_BYTES == 16, "the head has that much room for it"

@@ -9,14 +9,41 @@ epoch, copy.
 | `segment_size` | | `size`: the bytes there are, visible or not |
 | `segment_index` | `kind` | the index as it was kept, as data |
 
+Who writes a log from another machine (client/elsewhere.py) has all of a store. `directory` is the log's, or the one
+where files are set aside below it.
+
+| op | takes | says |
+|---|---|---|
+| `store_create_log`, `store_delete_log` | `directory` | nothing |
+| `store_create` | `fsync`, `handle` | nothing: it is open here; the same handle again is the same segment |
+| `store_append` | `handle`, `step`, `offset`; entries, as data | nothing |
+| `store_sync`, `store_settle`, `store_close` | `handle`, `step` | nothing |
+| `store_show` | `handle`, `step`, `tail` | nothing |
+| `store_fence`, `store_make_durable`, `store_announce` | | nothing |
+| `store_disk_size` | | `size` and `tail` of a segment, read past the cache |
+| `store_disk_bytes` | `offset`, `length` | its bytes |
+| `store_save_index` | `kind`; the index, as data | `kept` |
+| `store_names`, `store_announced` | `directory` | `names`; `announced`: epoch and segment |
+| `store_remove` | | `size`: how many bytes it had |
+| `store_move` | `to`: as `segment` | nothing |
+
+Steps count what is done to an open segment, from 1 on. One that is asked for again is not done again.
+
 Of the bytes, `length` are wanted. Up to `ahead` more come along as far as they are visible. `tail` is null, or a list:
 end, entries, last transaction id, sequence. `known` is -1 for who knows of no tail.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
 from scribengin.base.model import JsonObject, from_node_name
-from scribengin.log.store.contract import SegmentName, Tail
+from scribengin.errors import MessageInvalid
+from scribengin.log.format.entry import Damage, EntryHeader, read_header, stored_entry
+from scribengin.log.store.contract import PlacedEntry, SegmentName, Tail
 from scribengin.proxy.wire.requests import AskRequest
 
 OPEN = "segment_open"
@@ -25,8 +52,30 @@ TAIL = "segment_tail"
 SIZE = "segment_size"
 INDEX = "segment_index"
 
+CREATE_LOG = "store_create_log"
+DELETE_LOG = "store_delete_log"
+CREATE = "store_create"
+APPEND = "store_append"
+SYNC = "store_sync"
+SETTLE = "store_settle"
+SHOW = "store_show"
+CLOSE = "store_close"
+FENCE = "store_fence"
+MAKE_DURABLE = "store_make_durable"
+ANNOUNCE = "store_announce"
+DISK_SIZE = "store_disk_size"
+DISK_BYTES = "store_disk_bytes"
+SAVE_INDEX = "store_save_index"
+NAMES = "store_names"
+ANNOUNCED = "store_announced"
+REMOVE = "store_remove"
+MOVE = "store_move"
+
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 """No answer holds more bytes of a segment."""
+_APPEND_BYTES = 4 * 1024 * 1024
+_DIRECTORY = re.compile(r"[^./][^/]*-[0-9a-z]+(/aside)?")
+_COPY = re.compile(r"[0-9A-Za-z-]*")
 
 
 def about_segment(op: str, name: SegmentName, **fields: object) -> AskRequest:
@@ -34,15 +83,71 @@ def about_segment(op: str, name: SegmentName, **fields: object) -> AskRequest:
     return AskRequest(op, log_of(name), {"segment": list(name[:4]), **fields})
 
 
+def about_directory(op: str, directory: str) -> AskRequest:
+    """What is asked of all segments of a log."""
+    return AskRequest(op, _log_of(directory), {"directory": directory})
+
+
 def log_of(name: SegmentName) -> str:
     """Whose segment it is, by the name of the directory."""
-    return from_node_name(name.directory.rpartition("-")[0])
+    return _log_of(name.directory)
 
 
-def segment_asked(request: AskRequest) -> SegmentName:
+def _log_of(directory: str) -> str:
+    return from_node_name(directory.rpartition("-")[0])
+
+
+def segment_asked(request: AskRequest, field: str = "segment") -> SegmentName:
     """Which segment a question is about. Raises KeyError, TypeError, ValueError."""
-    directory, segment, epoch, copy = request.fields["segment"]
-    return SegmentName(str(directory), int(segment), int(epoch), str(copy))
+    directory, segment, epoch, copy = request.fields[field]
+    return segment_named(directory, segment, epoch, copy)
+
+
+def segment_named(directory: object, segment: object, epoch: object, copy: object) -> SegmentName:
+    """The name that somebody says. It leads nowhere but to that directory. Raises TypeError, ValueError."""
+    if not isinstance(segment, int) or not isinstance(epoch, int) or min(segment, epoch) < 0:
+        raise ValueError(f"no segment is called {segment}-{epoch}")
+    if not _COPY.fullmatch(str(copy)):
+        raise ValueError(f"no copy is called {copy}")
+    return SegmentName(str(directory), segment, epoch, str(copy))
+
+
+def directory_asked(request: AskRequest, directory: object = None) -> str:
+    """The directory that a question is about, which is the log's that it names. Raises KeyError, ValueError."""
+    said = str(request.fields["directory"] if directory is None else directory)
+    if not _DIRECTORY.fullmatch(said) or _log_of(said) != request.log:
+        raise ValueError(f"{said} is no directory of '{request.log}'")
+    return said
+
+
+def entries_sent(entries: Sequence[PlacedEntry]) -> Iterator[tuple[int, pa.Buffer]]:
+    """Entries as they are to stand in a segment, in parts of about 4 MiB, each with its offset."""
+    parts: list[bytes | memoryview] = []
+    start = size = 0
+    for entry in entries:
+        if not parts:
+            start, size = entry.offset, 0
+        parts += (entry.header.to_bytes(), *(memoryview(buffer) for buffer in entry.encoded.buffers))
+        size += entry.header.size
+        if size >= _APPEND_BYTES:
+            yield start, pa.py_buffer(b"".join(parts))
+            parts = []
+    if parts:
+        yield start, pa.py_buffer(b"".join(parts))
+
+
+def entries_heard(data: pa.Buffer, offset: int) -> list[PlacedEntry]:
+    """The entries of a part that begins at `offset`. Raises MessageInvalid: it was damaged on its way."""
+    entries = []
+    at = 0
+    while at < data.size:
+        header, entry = read_header(data, at), stored_entry(data, at)
+        if not isinstance(header, EntryHeader) or isinstance(entry, Damage):
+            why = entry.reason if isinstance(entry, Damage) else "no header"
+            raise MessageInvalid(f"an entry was damaged on its way to a proxy: {why}; send it again")
+        entries.append(PlacedEntry(offset + at, header, entry))
+        at += header.size
+    return entries
 
 
 def told_tail(tail: Tail | None) -> JsonObject:

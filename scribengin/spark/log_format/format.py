@@ -32,8 +32,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DataType, StructType
 
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.errors import ConfigInvalid
-from scribengin.log import LogNamespace
 from scribengin.spark.log_format.filters import pushed
 from scribengin.spark.log_format.options import FORMAT, LogReadOptions, LogWriteOptions
 from scribengin.spark.log_format.plan import COLUMNS, LogPartition, LogPlanner, PartitionReader
@@ -104,7 +104,7 @@ class LogBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises SourceMissing, PositionTruncated, InconsistentLog, DamagedEntry, RegistryUnreachable."""
-        with LogNamespace.open(self._options.namespace) as namespace:
+        with open_namespace(self._options.namespace) as namespace:
             planner = LogPlanner(namespace, self._options)
             found: list[InputPartition] = []
             for log in planner.logs(self._reading.wanted):

@@ -37,8 +37,9 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, ShortType, Stri
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.process.private import remove_directory
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.errors import ConfigInvalid, LogError, LogExists, LogNotFound
-from scribengin.log import LogNamespace, NamespaceUri
+from scribengin.log import NamespaceUri
 from scribengin.log.clients.partitioners import hash_partitioner, split_batch, split_rows
 from scribengin.spark.log_format.commit import JobCommit
 from scribengin.spark.log_format.options import FORMAT, LogWriteOptions
@@ -224,7 +225,7 @@ def prepared(options: LogWriteOptions, folder: str) -> TaskFiles:
 
     Raises LogNotFound (with `create` false), NamespaceNotBound, InvalidLogName, RegistryUnreachable.
     """
-    with LogNamespace.open(options.namespace) as namespace:
+    with open_namespace(options.namespace) as namespace:
         for log in options.logs:
             if namespace.exists(log):
                 continue
@@ -287,7 +288,7 @@ def _output(options: LogWriteOptions, messages: Sequence[WriterCommitMessage | N
 @contextmanager
 def _committing(options: LogWriteOptions, writer: str, *, query: str) -> Iterator[JobCommit]:
     with connect(NamespaceUri.parse(options.namespace).hosts) as registry:
-        namespace = LogNamespace.open(options.namespace, registry=registry)
+        namespace = open_namespace(options.namespace, registry=registry)
         yield JobCommit(namespace, registry, writer, options.logs, query=query, timeout_s=options.lock_timeout_s)
 
 

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from scribengin.base.model import JsonObject, Position
+from scribengin.connectors.log.reaching import open_namespace
 from scribengin.errors import LogNotFound, PositionTruncated
 from scribengin.log import DLSN, LogNamespace, LogReader, TransactionId
 from scribengin.spark.log_format.options import LATEST, LogReadOptions
@@ -105,7 +106,7 @@ class LogMicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _logs(self) -> StreamLogs:
         if self._opened is None:
-            self._opened = StreamLogs(LogNamespace.open(self._options.namespace), self._options)
+            self._opened = StreamLogs(open_namespace(self._options.namespace), self._options)
         return self._opened
 
 

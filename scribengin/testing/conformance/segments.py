@@ -204,13 +204,13 @@ def segments_are_listed_and_removed_with_all_that_stands_beside_them(store: Segm
     store.remove(copy)
     expect_equal(store.names(log), [name], "the segments that are left without the copy")
     expect_equal(store.load_index(name), b"index", "the index of the one that stayed")
-    expect_equal(store.names("no such log"), [], "the segments of no log")
+    expect_equal(store.names("no-log"), [], "the segments of no log")
 
 
 def what_is_not_there_is_not_found(store: SegmentStore, log: str) -> None:
     """And can be deleted all the same."""
     expect(_raises(LogNotFound, lambda: store.open(SegmentName(log, 1, 1))), "opening no segment raises LogNotFound")
-    store.delete_log("no such log")
+    store.delete_log("no-log")
 
 
 def nothing_is_acknowledged_once_the_segment_is_fenced(store: SegmentStore, log: str) -> None:

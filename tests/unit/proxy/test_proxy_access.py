@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from scribengin.errors import AccessDenied, CallerUnknown, ConfigInvalid, InvalidLogName, LogError, ScribenginError
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.format.records import Record, body_of_records
+from scribengin.log.store.contract import SegmentName
 from scribengin.proxy import AccessConfig, ProxiedNamespace, ProxyClientConfig, ProxyConfig
 from scribengin.proxy.access import rules_of
 from scribengin.proxy.client.credentials import ProxyCredentials
@@ -44,8 +46,16 @@ RIGHT_OF: dict[str, Right] = {
     "segment_tail": "read",
     "segment_size": "read",
     "segment_index": "read",
+    "store_disk_size": "read",
+    "store_disk_bytes": "read",
+    **dict.fromkeys(("store_create", "store_append", "store_sync", "store_settle", "store_show"), "write"),
+    **dict.fromkeys(("store_close", "store_save_index"), "write"),
+    **dict.fromkeys(("store_create_log", "store_delete_log", "store_fence", "store_make_durable"), "administer"),
+    **dict.fromkeys(("store_announce", "store_names", "store_announced", "store_remove"), "administer"),
+    "store_move": "administer",
 }
 """What a proxy can be asked to do to a log, and the right that takes."""
+WITH_DATA = (wire.APPEND, wire.SAVE_INDEX)
 TOKENS = {right: f"the-token-of-who-may-{right}" for right in RIGHTS}
 """A caller for each right, who has it to logs of orders, and no other one."""
 SECRET = "0123456789-is-a-secret"
@@ -116,8 +126,18 @@ def request_of(op: str, log: str, namespace: LogNamespace) -> tuple[str, bytes]:
         name = namespace.segments(log)[0].file
         more = {"offset": 0, "length": 1, "ahead": 0, "known": -1, "wait_s": 0.0, "kind": "positions"}
         return ASK, encode_ask(wire.about_segment(op, name, **more))
+    if op.startswith("store_"):
+        return request_to_store(op, namespace.segments(log)[0].file)
     fields = {"force": True, "before": list(namespace.first_dlsn(log)), "config": None}
     return ASK, encode_ask(AskRequest(op, log, fields))
+
+
+def request_to_store(op: str, name: SegmentName) -> tuple[str, bytes]:
+    """The same for what a writer elsewhere does to a segment."""
+    more = {"handle": "a", "step": 1, "fsync": True, "tail": [0, 0, 0, 0], "to": [f"{name.directory}/aside", 9, 9, ""]}
+    more |= {"directory": name.directory, "kind": "positions", "offset": 0, "length": 1}
+    request = replace(wire.about_segment(op, name, **more), data=pa.py_buffer(b"") if op in WITH_DATA else None)
+    return request.kind, encode_ask(request)
 
 
 def asked(service: ProxyService, op: str, log: str, namespace: LogNamespace, token: str | None) -> Answer:

@@ -235,6 +235,40 @@ def test_who_goes_in_the_bundle_of_somebody_with_more_time_waits_no_longer_than_
     assert leads[0].found == [b"Wleads"]
 
 
+def test_who_has_little_time_left_takes_nobody_along() -> None:
+    clock = ManualClock()
+    sent: list[tuple[list[bytes], float]] = []
+    under_way = threading.Semaphore(0)
+    gates = {b"first": threading.Event(), b"second": threading.Event()}
+
+    def answers(_kind: str, body: bytes, timeout_s: float) -> Iterator[pa.Buffer]:
+        requests = [bytes(one) for one in decode_bundle(pa.py_buffer(body))]
+        if requests[0] in gates:
+            under_way.release()
+            assert gates[requests[0]].wait(60)
+        else:
+            sent.append((requests, timeout_s))
+        for request in requests:
+            yield pa.py_buffer(b"W" + request)
+
+    calls = SharedCalls(answers, clock)
+    callers = [Caller(calls, one) for one in (b"first", b"second", b"hurries", b"patient")]
+    for caller in callers[:2]:
+        caller.start()
+        assert under_way.acquire(timeout=60)
+    callers[2].start()
+    wait_until(lambda: len(calls._queue) == 1, what="the request to wait")
+    clock.advance_s(58)
+    callers[3].start()
+    wait_until(lambda: len(calls._queue) == 2, what="the other one to wait")
+    for gate, ended in ((b"first", [callers[0], *callers[2:]]), (b"second", callers[1:2])):
+        gates[gate].set()
+        for caller in ended:
+            caller.join(60)
+    assert [caller.found for caller in callers[2:]] == [[b"Whurries"], [b"Wpatient"]]
+    assert sorted(sent) == [([b"hurries"], 2.0), ([b"patient"], 60.0)]
+
+
 def test_answers_that_are_too_few_are_told_to_those_without_one() -> None:
     place = Place()
     place.proxy.answers_max = 2

@@ -1,0 +1,253 @@
+"""Namespaces whose directory is on another machine, as their writers and readers have them: through the proxies there.
+
+Nothing is different for who uses one. Who owns a log, what was staged and what was committed is decided here, by the
+registry, as over any store. What is done to files, a proxy does on their machine (`writing/segments.py`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from threading import Event
+
+import pyarrow as pa
+
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
+from scribengin.base.model import JsonObject
+from scribengin.errors import ConfigInvalid, LogClosed, LogWriteFailed, ScribenginError
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.log.metadata.binding import bound, session_for
+from scribengin.log.store.cold import remove_cold
+from scribengin.log.store.contract import (
+    Announced,
+    IndexKind,
+    PlacedEntry,
+    SegmentAppender,
+    SegmentName,
+    SegmentStore,
+    SegmentView,
+    Tail,
+)
+from scribengin.proxy.client.credentials import ProxyCredentials
+from scribengin.proxy.client.delivery import ProxyDelivery
+from scribengin.proxy.client.segments import ProxiedSegmentStore, SegmentQuestions
+from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
+from scribengin.proxy.config import ProxyClientConfig
+from scribengin.proxy.nodes import ProxyNodes
+from scribengin.proxy.wire import segments as wire
+from scribengin.proxy.wire.answers import AskDone
+from scribengin.proxy.wire.requests import AskRequest
+from scribengin_registry.contract import Registry
+
+_DISK_BYTES_MIN = 1024 * 1024
+"""A scan reads from one end to the other: so much at once, at the least."""
+
+
+class NamespaceElsewhere(LogNamespace):
+    """A namespace in a directory of another machine. Thread-safe."""
+
+    @classmethod
+    def find(
+        cls,
+        uri: str,
+        registry: Registry | None,
+        clock: Clock = SYSTEM_CLOCK,
+        client: ProxyClientConfig | None = None,
+        transport: ProxyTransport | None = None,
+    ) -> NamespaceElsewhere | None:
+        """The namespace, as `LogNamespace.open` has it; None: no proxy of it runs. `transport` carries what proxies are
+        asked (None: Arrow Flight). Raises ConfigInvalid, ReferenceMissing, RegistryUnreachable, NamespaceNotBound."""
+        client = client or ProxyClientConfig()
+        session, path, own = session_for(uri, registry)
+        try:
+            descriptor = bound(session, path, uri, anywhere=True)
+            nodes = ProxyNodes(session, path)
+            if nodes.servers():
+                transport = transport or FlightTransport(ProxyCredentials.of(client))
+                questions = SegmentQuestions(ProxyDelivery(nodes, transport, client, clock))
+                store = StoreElsewhereByProxies(questions, descriptor.store, client)
+                opened = cls(session, path, descriptor, LogConfig(), clock, own=own, store=store)
+                opened.questions = questions
+                return opened
+        except BaseException:
+            if own:
+                session.close()
+            raise
+        if own:
+            session.close()
+        return None
+
+    questions: SegmentQuestions
+
+    def close(self) -> None:
+        """As LogNamespace.close."""
+        self.questions.close()
+        self.questions.delivery.close()
+        super().close()
+
+
+class StoreElsewhereByProxies(ProxiedSegmentStore):
+    """A store of another machine, all of it. Raises what that raises, and StoreUnreachable."""
+
+    def __init__(self, questions: SegmentQuestions, kind: str, client: ProxyClientConfig) -> None:
+        super().__init__(questions, kind, client)
+        self._handles: dict[SegmentName, str] = {}
+        """Of segments that may have been made without our having been told."""
+
+    def for_log(self, config: LogConfig) -> SegmentStore:
+        if config.cold_url is not None and config.cold_url.startswith("/"):
+            raise ConfigInvalid(
+                f"cold_url {config.cold_url} is a directory of the machine of the logs, and this is another one: write "
+                "the log there, or give it a cold_url that both reach"
+            )
+        return super().for_log(config)
+
+    def open(self, name: SegmentName, *, from_disk: bool = False) -> SegmentView:
+        aside = "/" in name.directory  # proxies serve readers no such file
+        return _DiskView(self._questions, name) if from_disk or aside else super().open(name)
+
+    def create_log(self, directory: str) -> None:
+        self._ask_of(wire.CREATE_LOG, directory)
+
+    def delete_log(self, directory: str) -> None:
+        self._ask_of(wire.DELETE_LOG, directory)
+
+    def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
+        address = self._questions.delivery.proxy_for(name.directory)  # all of a log at one, while that runs
+        handle = self._handles.setdefault(name, uuid.uuid4().hex)
+        request = wire.about_segment(wire.CREATE, name, handle=handle, fsync=fsync)
+        self._questions.send_to(address, request)
+        self._handles.pop(name, None)
+        return _AppenderElsewhere(self._questions, name, handle, address)
+
+    def fence(self, name: SegmentName) -> None:
+        self._ask(wire.FENCE, name)
+
+    def make_durable(self, name: SegmentName) -> None:
+        self._ask(wire.MAKE_DURABLE, name)
+
+    def save_index(self, name: SegmentName, index: bytes, kind: IndexKind = "positions") -> bool:
+        if name.place:
+            return False
+        request = replace(wire.about_segment(wire.SAVE_INDEX, name, kind=kind), data=pa.py_buffer(index))
+        try:
+            return bool(self._questions.send(str(name), request).said["kept"])
+        except ScribenginError:  # it is a hint
+            return False
+
+    def names(self, directory: str) -> list[SegmentName]:
+        return [wire.segment_named(*name) for name in self._ask_of(wire.NAMES, directory).said["names"]]
+
+    def announce(self, name: SegmentName) -> None:
+        self._ask(wire.ANNOUNCE, name)
+
+    def announced(self, directory: str) -> Announced:
+        return Announced(*self._ask_of(wire.ANNOUNCED, directory).said["announced"])
+
+    def remove(self, name: SegmentName) -> int:
+        if not name.place:
+            return int(self._ask(wire.REMOVE, name).said["size"])
+        if name.place.startswith("/"):
+            raise LogWriteFailed(f"{name} is on the machine of the logs: run `scribengin log purge` there")
+        return remove_cold(name)
+
+    def move(self, name: SegmentName, to: SegmentName) -> None:
+        self._ask(wire.MOVE, name, to=list(to[:4]))
+
+    def repair(self, name: SegmentName) -> int:
+        return 0  # a directory has one copy
+
+    def _ask(self, op: str, name: SegmentName, **fields: object) -> AskDone:
+        return self._questions.ask(op, name, **fields)
+
+    def _ask_of(self, op: str, directory: str) -> AskDone:
+        return self._questions.send(directory, wire.about_directory(op, directory))
+
+
+class _AppenderElsewhere(SegmentAppender):
+    """Writes a segment that a proxy has open, at that one."""
+
+    def __init__(self, questions: SegmentQuestions, name: SegmentName, handle: str, address: str) -> None:
+        self._questions = questions
+        self._name = name
+        self._handle = handle
+        self._address = address
+        self._step = 0
+        self._closed = False
+
+    def write(self, entries: Sequence[PlacedEntry]) -> None:
+        for offset, data in wire.entries_sent(entries):
+            self._do(wire.APPEND, data, offset=offset)
+
+    def sync(self) -> None:
+        self._do(wire.SYNC)
+
+    def make_durable(self) -> None:
+        self._do(wire.SETTLE)
+
+    def publish(self, tail: Tail) -> None:
+        self._do(wire.SHOW, **wire.told_tail(tail))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(ScribenginError):  # then the proxy closes it once the log has another owner, or with itself
+            self._questions.send_to(self._address, self._asked(wire.CLOSE), patience_s=0.0)
+
+    def _do(self, op: str, data: pa.Buffer | None = None, **fields: object) -> None:
+        if self._closed:
+            raise LogClosed(f"segment {self._name} is closed; open a new writer")
+        self._step += 1
+        request = replace(self._asked(op, step=self._step, **fields), data=data)
+        self._questions.send_to(self._address, request)
+
+    def _asked(self, op: str, **fields: object) -> AskRequest:
+        return wire.about_segment(op, self._name, handle=self._handle, **fields)
+
+
+class _DiskView(SegmentView):
+    """A segment as it is on the disk of its machine, read past the cache there."""
+
+    def __init__(self, questions: SegmentQuestions, name: SegmentName) -> None:
+        self._questions = questions
+        self._name = name
+        self._window = pa.py_buffer(b"")
+        self._window_start = 0
+        self._looked()  # raises LogNotFound
+
+    def tail(self) -> Tail | None:
+        return wire.heard_tail(self._looked())
+
+    def watch_tail(self, moved: Event) -> None:
+        return None
+
+    def size(self) -> int:
+        return int(self._looked()["size"])
+
+    def read(self, offset: int, length: int) -> pa.Buffer:
+        at = offset - self._window_start
+        if not 0 <= at <= at + length <= self._window.size:
+            self._window = self._fetched(offset, max(length, _DISK_BYTES_MIN))
+            self._window_start = offset
+            at = 0
+        return self._window.slice(at, min(length, self._window.size - at))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _looked(self) -> JsonObject:
+        return self._questions.ask(wire.DISK_SIZE, self._name).said
+
+    def _fetched(self, offset: int, length: int) -> pa.Buffer:
+        parts: list[pa.Buffer] = []
+        while length > 0:
+            part = self._questions.data(wire.DISK_BYTES, self._name, offset=offset, length=length)
+            if not part.size:
+                break
+            parts.append(part)
+            offset += part.size
+            length -= part.size
+        return parts[0] if len(parts) == 1 else pa.py_buffer(b"".join(map(memoryview, parts)))

@@ -1,0 +1,285 @@
+"""Logs in a directory of another machine, as a source and as a sink, through the proxies that run there: both pass
+their suites, and what happens to proxies and messages in a round loses and doubles nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.base.process.machine import MACHINE_VARIABLE
+from scribengin.connectors import Environment, open_sink, open_source
+from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter, Source
+from scribengin.connectors.log.reaching import open_namespace
+from scribengin.connectors.log.sink import LogSinkConfig
+from scribengin.connectors.log.source import LogSourceConfig
+from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.errors import AccessDenied, ConfigInvalid, Fenced, LogWriteFailed, ProxyUnreachable, StoreElsewhere
+from scribengin.log import LogConfig, LogNamespace
+from scribengin.proxy import AccessConfig, NamespaceElsewhere, ProxyClientConfig, ProxyConfig, ProxyServer
+from scribengin.proxy.client import elsewhere
+from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
+from scribengin.proxy.config import TOKEN_VARIABLE
+from scribengin.testing import check_sink, check_source
+from scribengin.testing.log_samples import payloads_read
+from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.waiting import wait_until
+from tests.contract.direct_transport import DirectTransport
+
+_T = TypeVar("_T")
+PATH, OUT = "/logs", "out/0"
+COMMIT_LOG = "/scribengin/locks/commit-log"
+
+
+@dataclass
+class TwoMachines:
+    """A directory on alpha, which proxies serve. The test is on beta."""
+
+    stack: ExitStack
+    ensemble: MemoryEnsemble
+    monkeypatch: pytest.MonkeyPatch
+
+    def __post_init__(self) -> None:
+        self.registry = self.session()
+        self.environment = Environment(registry=self.registry, dataflow="conformance", nodes=STREAM_NODES)
+
+    def session(self) -> MemoryRegistry:
+        return self.stack.enter_context(self.ensemble.connect())
+
+    def on_alpha(self, do: Callable[[], _T]) -> _T:
+        """What that does there."""
+        self.monkeypatch.setenv(MACHINE_VARIABLE, "alpha")
+        try:
+            return do()
+        finally:
+            self.monkeypatch.setenv(MACHINE_VARIABLE, "beta")
+
+    def start_proxy(self, session: MemoryRegistry | None = None, **config: object) -> ProxyServer:
+        parsed = ProxyConfig.parse(config, source="a test")
+        return self.stack.enter_context(self.on_alpha(lambda: ProxyServer(PATH, session or self.session(), parsed)))
+
+    def there(self) -> LogNamespace:
+        """The namespace on its own machine."""
+        return self.stack.enter_context(self.on_alpha(lambda: LogNamespace.open(PATH, registry=self.session())))
+
+    def sink(self) -> Sink:
+        return open_sink("out", LogSinkConfig(kind="log", log="out"), self.environment)
+
+    def source(self) -> Source:
+        return open_source("in", LogSourceConfig(kind="log", logs="in/*"), self.environment)
+
+    def reached(self, transport: ProxyTransport | None = None, **client: object) -> LogNamespace:
+        """The namespace from beta."""
+        config = ProxyClientConfig.parse({"patience_s": 20, **client}, source="a test")
+        found = NamespaceElsewhere.find(PATH, self.session(), client=config, transport=transport)
+        assert found is not None
+        return self.stack.enter_context(found)
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoMachines]:
+    with ExitStack() as stack:
+        made = TwoMachines(stack, MemoryEnsemble(), monkeypatch)
+        made.on_alpha(lambda: LogNamespace.bind(PATH, tmp_path, registry=made.registry))
+        yield made
+
+
+class LossyTransport(ProxyTransport):
+    """Loses some requests, and some answers. Seeded."""
+
+    def __init__(self, seed: int) -> None:
+        self._real = FlightTransport()
+        self._chance = random.Random(seed)
+
+    def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+        self._lose("request")
+        answer = self._real.call(address, kind, body, timeout_s)
+        self._lose("answer")
+        return answer
+
+    def _lose(self, what: str) -> None:
+        if self._chance.randrange(100) < 20:
+            raise ProxyUnreachable(f"the {what} was lost")
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def commit(registry: MemoryRegistry, epoch: int, committed: CommitDescriptor | None) -> Attempt:
+    """The task is that owner's, and has committed that."""
+    log = CommitLog(
+        dataflow="flow", task="task-0", owner=f"owner-{epoch}", generation=1, epoch=epoch, round=1, committed=committed
+    )
+    if registry.find(COMMIT_LOG) is None:
+        registry.create(COMMIT_LOG, parents=True)
+    registry.set(COMMIT_LOG, log.to_bytes())
+    return Attempt(log.owner, epoch, COMMIT_LOG)
+
+
+def take(machines: TwoMachines, epoch: int, committed: CommitDescriptor | None = None) -> SinkStreamWriter:
+    """The writer of the first stream of a sink, recovered by another owner."""
+    sink = machines.stack.enter_context(closing(machines.sink()))
+    streams = sink.streams(1)
+    sink.create(streams)
+    writer = sink.open_writer(streams[0], commit(machines.registry, epoch, committed))
+    writer.recover(committed)
+    return writer
+
+
+def stage(writer: SinkStreamWriter, *payloads: str) -> CommitDescriptor:
+    writer.write(pa.record_batch({"payload": list(payloads)}))
+    prepared = writer.prepare_commit()
+    assert prepared is not None
+    return prepared
+
+
+def test_logs_of_another_machine_are_a_sink(machines: TwoMachines, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = machines.start_proxy()
+    direct = DirectTransport(proxy)  # an owner of the suite dies at a stop in there
+    monkeypatch.setattr(elsewhere, "FlightTransport", lambda _credentials: direct)
+    check_sink(machines.sink, machines.registry)
+
+
+def test_logs_of_another_machine_are_a_source(machines: TwoMachines) -> None:
+    machines.start_proxy()
+    there = machines.there()
+    logs = ["in/2", "in/10"]
+    for log in logs:
+        there.create(log, LogConfig(segment_bytes_max=4096))
+    with ExitStack() as writing:
+        writers = {log: writing.enter_context(there.open_writer(log)) for log in logs}
+
+        def append(stream: str, payloads: Sequence[bytes]) -> None:
+            for future in [writers[stream].write(payload) for payload in payloads]:
+                future.result(120)
+
+        check_source(machines.source, append, seal=lambda stream: writers[stream].mark_end_of_stream())
+
+
+def test_without_a_proxy_the_other_machine_is_named_with_the_ways_out(machines: TwoMachines) -> None:
+    for make in (machines.sink, machines.source, lambda: open_namespace(PATH, registry=machines.registry)):
+        with pytest.raises(StoreElsewhere, match=r"alpha.* beta: open it there through a proxy \(`scribengin proxy`\)"):
+            make()
+
+
+def test_a_proxy_that_ends_in_a_round_takes_what_was_not_committed_along_and_nothing_else(
+    machines: TwoMachines,
+) -> None:
+    first = machines.start_proxy()
+    writer = take(machines, 1)
+    writer.complete_commit(stage(writer, "1"))
+    committed = stage(writer, "2")
+    first.close()
+    commit(machines.registry, 1, committed)  # the round is decided; nobody was able to show it
+    with pytest.raises(LogWriteFailed):
+        writer.complete_commit(committed)
+    writer.close()
+    second = machines.start_proxy()
+    successor = take(machines, 2, committed)
+    stage(successor, "3")
+    second.close()
+    machines.start_proxy()
+    last = take(machines, 3, committed)
+    last.complete_commit(stage(last, "4"))
+    last.close()
+    assert payloads_read(machines.there(), OUT) == [b"1", b"2", b"4"]
+
+
+def test_who_was_succeeded_is_acknowledged_nothing_and_leaves_nothing_open(machines: TwoMachines) -> None:
+    proxy = machines.start_proxy()
+    stale = take(machines, 1)
+    stale.complete_commit(stage(stale, "1"))
+    stage(stale, "late")
+    successor = take(machines, 2)
+    with pytest.raises(Fenced):
+        stage(stale, "later")
+    successor.complete_commit(stage(successor, "2"))
+    assert proxy.service.writes.open_segments == 1
+    successor.close()
+    assert proxy.service.writes.open_segments == 0
+    assert payloads_read(machines.there(), OUT) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_requests_and_answers_lose_and_double_nothing(machines: TwoMachines, seed: int) -> None:
+    machines.start_proxy()
+    machines.start_proxy()
+    namespace = machines.reached(LossyTransport(seed))
+    namespace.create(OUT, LogConfig(segment_bytes_max=4096))
+    payloads = [b"%d" % n for n in range(120)]
+    with namespace.open_writer(OUT) as writer:
+        for payload in payloads:
+            writer.write(payload).result(120)
+    assert payloads_read(machines.there(), OUT) == payloads
+    assert payloads_read(namespace, OUT) == payloads
+    assert len(namespace.segments(OUT)) > 1, "it rolls"
+
+
+def test_a_late_step_is_refused_and_one_that_comes_again_is_not_done_again(machines: TwoMachines) -> None:
+    again: list[tuple[str, str, bytes]] = []
+
+    class Recording(FlightTransport):
+        def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+            if b"store_append" in body or b"store_show" in body:
+                again.append((address, kind, body))
+            return super().call(address, kind, body, timeout_s)
+
+    machines.start_proxy()
+    transport = Recording()
+    namespace = machines.reached(transport)
+    namespace.create(OUT)
+    with namespace.open_writer(OUT) as writer:
+        for payload in (b"1", b"2"):
+            writer.write(payload).result(120)
+        asked = list(again)
+        for request in asked:
+            answer = transport.call(*request, 60.0)
+            done = request is asked[-1]
+            assert bytes(answer[0])[:1] == (b"D" if done else b"R")
+        writer.write(b"3").result(120)
+    assert payloads_read(machines.there(), OUT) == [b"1", b"2", b"3"]
+
+
+def test_who_writes_a_log_from_another_machine_needs_all_three_rights(
+    machines: TwoMachines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rights = {"whole": ["read", "write", "administer"], "part": ["read", "write"]}
+    callers = {}
+    for name, all_rights in rights.items():
+        monkeypatch.setenv(f"TOKEN_OF_{name}", f"the-long-enough-token-of-{name}")
+        callers[name] = {"token": f"${{env:TOKEN_OF_{name}}}", "logs": {"*": all_rights}}
+    machines.start_proxy(access=AccessConfig.parse({"callers": callers}, source="a test").model_dump(mode="json"))
+    monkeypatch.setenv(TOKEN_VARIABLE, "${env:TOKEN_OF_whole}")
+    writer = take(machines, 1)
+    writer.complete_commit(stage(writer, "1"))
+    writer.close()
+    with pytest.raises(AccessDenied, match="caller 'part' may not administer it"):
+        machines.reached(token="${env:TOKEN_OF_part}").open_writer(OUT, steal=True)
+    assert payloads_read(machines.there(), OUT) == [b"1"]
+
+
+def test_what_is_cold_in_a_directory_there_is_not_looked_for_here(machines: TwoMachines, tmp_path: Path) -> None:
+    machines.start_proxy()
+    namespace = machines.reached()
+    cold = tmp_path / "cold"
+    namespace.create(OUT, LogConfig(segment_bytes_max=4096))
+    with namespace.open_writer(OUT) as writer:
+        machines.there().configure(OUT, LogConfig(cold_url=str(cold), segment_bytes_max=4096))
+        for _ in range(2):
+            writer.write(bytes(5000)).result(120)
+        wait_until(lambda: writer.maintenance_failure is not None, what="the writer has looked for cold storage")
+        assert "is a directory of the machine of the logs" in str(writer.maintenance_failure)
+    with pytest.raises(ConfigInvalid, match=r"cold_url .* is a directory of the machine of the logs"):
+        namespace.open_writer(OUT)
+    assert not cold.exists()
+    there = machines.there()
+    there.offload(OUT)
+    assert cold.exists()
+    assert payloads_read(namespace, OUT) == [bytes(5000)] * 2
