@@ -31,6 +31,7 @@ from tests.crash.recorded_registry import RecordedRegistry, RegistryTree
 
 STORE = "deep/store"
 _MACHINES = 4
+_STATES_AT_ONCE = 20
 AFTER = b"written after the power came back"
 
 
@@ -337,3 +338,17 @@ def record_of(disk: RecordedDisk) -> list[Operation]:
         model.apply(operation)
     assert model.whole() == tree_of(disk.root), "something changed the disk unseen"
     return list(disk.operations)
+
+
+def any_wrong(
+    directory: Path,
+    states: Sequence[CrashState],
+    make: Callable[[Path, Registry], Bootable] = Machine,
+) -> bool:
+    """Whether something is wrong with any of the states. Once it is, no further ones are tried."""
+    for first in range(0, len(states), _STATES_AT_ONCE):
+        part = directory / f"from-{first}"
+        part.mkdir()
+        if all_wrong(part, states[first : first + _STATES_AT_ONCE], make):
+            return True
+    return False

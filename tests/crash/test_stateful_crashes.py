@@ -296,6 +296,20 @@ def stops(case: Callable[[], Case]) -> list[Passing]:
     return passed_by(case())
 
 
+Thin = Callable[[list[Passing]], list[Passing]]
+
+
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.full)], ids=["first and last", "each"])
+def thin(request: pytest.FixtureRequest) -> Thin:
+    """Of stops that are passed in round after round: where they are passed first and last. In full runs, each time."""
+    return first_and_last if request.param else list
+
+
+def first_and_last(passed: list[Passing]) -> list[Passing]:
+    first, last = dict(reversed(passed)), dict(passed)
+    return [(stop, number) for stop, number in passed if number in (first[stop], last[stop])]
+
+
 def passed_by(first: Case) -> list[Passing]:
     """What an owner passes who takes over first, and ends."""
     with record_stops() as passed:
@@ -314,9 +328,9 @@ def numbered(passed: Sequence[str]) -> list[Passing]:
 
 
 def test_a_killed_owner_is_taken_over_from_wherever_it_stopped(
-    case: Callable[[], Case], stops: list[Passing], expected: list[str]
+    case: Callable[[], Case], stops: list[Passing], expected: list[str], thin: Thin
 ) -> None:
-    expect_taken_over(case, stops, expected)
+    expect_taken_over(case, thin(stops), expected)
 
 
 def test_a_task_that_is_given_back_is_taken_over_with_its_state_and_nothing_runs_again(
@@ -365,7 +379,7 @@ ON_TIME = ["a 1", "b 1", "b 2", "c 1", "d 1", "closed 5"]
 LATE = ["a not after c", "c not after c", "a not after d", "b not after d"]
 
 
-def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path) -> None:
+def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -376,7 +390,7 @@ def test_late_records_are_in_their_sink_once_whoever_dies(tmp_path: Path) -> Non
     expected = ["b 1", "a 1", "c 1", "closed 3", "a not after b"]
     assert first.delivered() == expected
     nothing_is_late_before = stops.index(("round.commit:after", 1))
-    expect_taken_over(case, stops[nothing_is_late_before:], expected)
+    expect_taken_over(case, thin(stops[nothing_is_late_before:]), expected)
 
 
 def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_watermark_is_by_then(
@@ -416,7 +430,7 @@ def test_late_records_are_counted_once_they_are_committed(tmp_path: Path) -> Non
             assert outcome is None
 
 
-def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path) -> None:
+def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path, thin: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -429,10 +443,10 @@ def test_the_beats_of_a_silent_source_are_the_same_whoever_dies(tmp_path: Path) 
     expected = undisturbed.delivered()
     records = len("".join(RECORDS))
     assert expected[-1] == f"closed {records}, silent up to {records}"
-    expect_taken_over(case, passed_by(case()), expected)
+    expect_taken_over(case, thin(passed_by(case())), expected)
 
 
-def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path) -> None:
+def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path: Path, thin: Thin) -> None:
     numbers = itertools.count()
 
     def case() -> Case:
@@ -442,9 +456,10 @@ def test_a_batch_that_nobody_has_offered_is_committed_once_whoever_dies(tmp_path
     stops = passed_by(first)
     expected = first.delivered()
     assert expected == ["a 1", "b 1", "closed 2", "a 2", "closed 3"], "the clock does not wait for all that there is"
-    expect_taken_over(case, stops, expected)
+    expect_taken_over(case, thin(stops), expected)
 
 
+@pytest.mark.parametrize("case", ["logs", "topics", pytest.param("hdfs", marks=pytest.mark.full)], indirect=True)
 def test_an_owner_that_is_killed_while_it_takes_over_from_a_killed_one_is_taken_over(
     case: Callable[[], Case], expected: list[str]
 ) -> None:
@@ -478,10 +493,10 @@ def test_a_commit_whose_reply_is_lost_happened_once_or_not_at_all(
 
 
 def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_taken_over(
-    case: Callable[[], Case], stops: list[Passing], expected: list[str]
+    case: Callable[[], Case], stops: list[Passing], expected: list[str], thin: Thin
 ) -> None:
     ends: dict[Passing, Remedy | None] = {}
-    for stop in stops:
+    for stop in thin(stops):
         place = case()
         ends[stop] = stalled(stop, place.own_to_the_end, 1)
         place.own_to_the_end(3)
@@ -490,7 +505,7 @@ def test_an_owner_that_stalls_anywhere_changes_nothing_once_another_one_has_take
     assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
 
 
-def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path) -> None:
+def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Path, thin: Thin) -> None:
     made = itertools.count()
 
     def case() -> Case:
@@ -500,12 +515,12 @@ def test_a_bad_record_takes_its_route_once_wherever_an_owner_stops(tmp_path: Pat
     stops = passed_by(first)
     expected = ["a 1", "b 1", "closed 2", *["! is bad: no key"] * 2]
     assert first.delivered() == expected
-    expect_taken_over(case, stops, expected)
+    expect_taken_over(case, thin(stops), expected)
 
 
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_died(
-    tmp_path: Path, again: bool
+    tmp_path: Path, again: bool, thin: Thin
 ) -> None:
     """Before the next owner, or before the one after that, who died where the first one had."""
     made = itertools.count()
@@ -514,7 +529,7 @@ def test_files_are_read_again_as_they_were_whatever_has_come_when_an_owner_has_d
         directory = tmp_path / str(next(made))
         return Case(directory, lambda registry: Files(registry, directory / "in"))
 
-    for stop in passed_by(case()):
+    for stop in thin(passed_by(case())):
         place = case()
         assert isinstance(place.places, Files)
         with at(stop, die), pytest.raises(Died):
@@ -545,7 +560,7 @@ def test_a_file_that_is_gone_when_a_batch_reads_it_again_is_named(tmp_path: Path
 
 
 @pytest.mark.long
-def test_each_of_two_tasks_counts_its_keys_once_wherever_an_owner_stops(tmp_path: Path) -> None:
+def test_each_of_two_tasks_counts_its_keys_once_wherever_an_owner_stops(tmp_path: Path, thin: Thin) -> None:
     made = itertools.count()
 
     def case() -> Case:
@@ -555,7 +570,7 @@ def test_each_of_two_tasks_counts_its_keys_once_wherever_an_owner_stops(tmp_path
     stops = passed_by(first)
     expected = ["a 1", "b 1", "a 2", "c 1", "b 2", "closed 5", "d 1", "f 1", "d 2", "f 2", "closed 4"]
     assert first.delivered() == expected
-    expect_taken_over(case, stops, expected)
+    expect_taken_over(case, thin(stops), expected)
 
 
 def test_a_key_in_a_wrong_stream_stops_its_task_before_it_is_counted(tmp_path: Path) -> None:

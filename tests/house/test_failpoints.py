@@ -40,6 +40,13 @@ def test_the_names_are_sorted_and_there() -> None:
     assert all(names)
 
 
+@pytest.mark.parametrize("beginning", ["log.copy_", "proxy.", "kafka."])
+def test_those_that_begin_so_are_found_where_few_files_are_parsed(beginning: str) -> None:
+    found = failpoint_names(beginning)
+    assert found
+    assert found == [name for name in failpoint_names() if name.startswith(beginning)]
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -67,11 +67,13 @@ def python_files() -> list[SourceFile]:
     return _source_files([path for path in text_files() if path.suffix == ".py"])
 
 
-def shipped_files() -> list[SourceFile]:
-    """What the wheel installs, and scribengin_dev. Nothing else is read: the crash tests ask for it too."""
+def shipped_files(text: str = "") -> list[SourceFile]:
+    """What the wheel installs, and scribengin_dev: the files with that text. Nothing else is parsed, as the crash tests
+    ask for it, too, some while tests are collected."""
     paths = [path for path in text_files() if path.suffix == ".py"]
     modules = {path: _module_name(path.relative_to(ROOT)) for path in paths}
-    return _source_files([path for path, module in modules.items() if module.split(".")[0] in CODE_ROOTS])
+    shipped = [path for path, module in modules.items() if module.split(".")[0] in CODE_ROOTS]
+    return _source_files([path for path in shipped if not text or text in path.read_text(encoding="utf-8")])
 
 
 def files_of_tests() -> list[SourceFile]:

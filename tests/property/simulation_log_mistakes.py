@@ -223,10 +223,9 @@ class Aim:
 
 
 LOG_MISTAKES: dict[Mistake, Aim] = {
-    never_fence_the_segment: Aim(75, ("stall", "log.segment_write:before")),
     acknowledge_before_sync: Aim(0, ("power off", "log.segment_sync:after")),
-    show_before_sync: Aim(0, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
-    new_names_are_not_synced: Aim(0, ("power off", "log.segment_sync:after")),
+    show_before_sync: Aim(6, ("power off", "log.tail_write:after"), ("power off", "log.segment_sync:before")),
+    new_names_are_not_synced: Aim(1, ("power off", "log.segment_sync:after")),
     complete_what_is_not_durable: Aim(
         2, ("power off", "log.recovery_complete:after"), ("kill", "log.segment_write:after")
     ),
@@ -238,10 +237,11 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
     keep_whatever_is_staged: Aim(0, ("kill", "round.commit:before")),
     guess_that_a_change_was_applied: Aim(0, ("lose request", "log.segment_roll:before")),
     guess_that_a_change_was_not_applied: Aim(0, ("lose reply", "log.segment_roll:before")),
-    change_without_the_epoch: Aim(5, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
 }
 
 RARE_LOG_MISTAKES: dict[Mistake, Aim] = {
+    never_fence_the_segment: Aim(75, ("stall", "log.segment_write:before")),
+    change_without_the_epoch: Aim(5, ("stall", "log.segment_roll:before"), ("stall", "log.metadata:before")),
     look_before_the_fence: Aim(
         7,
         ("zombie", "log.segment_write:before"),

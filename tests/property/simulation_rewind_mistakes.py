@@ -242,7 +242,7 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     rewind_stream_by_stream: RewindAim(0),
     rewind_the_sinks_too: RewindAim(4, ("kill", "round.commit:after")),
     rewind_to_what_is_gone: RewindAim(
-        11, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
+        5, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs"
     ),
     rewind_to_a_beginning_that_is_gone: RewindAim(
         9, ("stall", "rewind.looked:after"), ("stall", "rewind.commit:before"), storage="logs", to="earliest"

@@ -14,7 +14,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyspark
@@ -58,13 +58,21 @@ def using(path: Path) -> str:
 
 
 def mark(java: JavaRuntime) -> str:
-    """What an archive is good for: this Java and this Spark, in the class path that its home gives."""
+    """What an archive is good for: this Java and this Spark, in the class path that its home gives. Java takes the jars
+    for others once they were installed anew, though they are the same."""
     try:
         release = (java.home / "release").read_text()
     except OSError:
         release = ""
-    parts = (java.home, java.major, release, spark_home.cached(), pyspark.__version__)
+    parts = (java.home, java.major, release, spark_home.cached(), pyspark.__version__, *_installed_jars())
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+def _installed_jars() -> Iterator[tuple[str, int, int]]:
+    """What Java looks at: name, bytes, and when it was written."""
+    for path in sorted((spark_home.installed() / "jars").glob("*.jar")):
+        about = path.stat()
+        yield path.name, about.st_size, about.st_mtime_ns
 
 
 def make(path: Path, java: JavaRuntime, jvm_options: str = "", *, waits: bool = True) -> None:

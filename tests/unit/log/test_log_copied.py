@@ -20,7 +20,7 @@ from tests.dying import Died
 from tests.house.failpoints import failpoint_names
 
 SMALL = LogConfig(segment_bytes_max=4096)
-STOPS = [f"{name}:{side}" for name in failpoint_names() if name.startswith("log.copy_") for side in ("before", "after")]
+STOPS = [f"{name}:{side}" for name in failpoint_names("log.copy_") for side in ("before", "after")]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.house.failpoints import failpoint_names
 
 LOG = "flights/0"
 FIRST, SECOND = (ProxyDescriptor(name=name, address=f"grpc://{name}:1") for name in ("first", "second"))
-NAMES = [name for name in failpoint_names() if name.startswith("proxy.")]
+NAMES = failpoint_names("proxy.")
 STOPS = [f"{name}:{side}" for name in NAMES for side in ("before", "after")]
 
 

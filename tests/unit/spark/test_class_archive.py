@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from scribengin.spark.session import class_archive
+from scribengin.spark.session import class_archive, spark_home
 from scribengin_registry.java.runtime import JavaRuntime
 
 JAVA = JavaRuntime(Path("/nowhere/java"), Path("/nowhere/java/bin/java"), 17)
@@ -47,6 +48,18 @@ def test_one_that_is_there_is_used(makers: Makers, archive: Path) -> None:
     archive.write_bytes(b"classes")
     assert f"-XX:SharedArchiveFile={archive}" in class_archive.options(JAVA, "", {})
     assert not makers
+
+
+def test_one_of_jars_that_were_installed_anew_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same ones, of the same Spark: Java takes them for others, and does without the archive, without a word."""
+    jar = tmp_path / "pyspark" / "jars" / "spark.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"classes")
+    monkeypatch.setattr(spark_home, "installed", lambda: tmp_path / "pyspark")
+    before = class_archive.mark(JAVA)
+    assert class_archive.mark(JAVA) == before
+    os.utime(jar, (1_000_000_000, 1_000_000_000))
+    assert class_archive.mark(JAVA) != before
 
 
 def test_a_java_that_can_make_none_is_not_asked_again(makers: Makers, archive: Path) -> None:
