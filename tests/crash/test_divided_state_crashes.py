@@ -81,28 +81,46 @@ DESCRIBED: Passing = ("query.write:after", 4)
 """And once it is done but for the word of it."""
 
 
+def failed(place: Case, died_at: Passing, wanted: int | None) -> Case:
+    """An owner has died in the middle of dividing its state, and another number is wanted."""
+    place.want(2)
+    place.own_to_the_end(1)
+    place.want(5)
+    with at(died_at, die), pytest.raises(Died):
+        place.own_to_the_end(2)
+    place.want(wanted)
+    return place
+
+
+def stops_of_taking_back(place: Case, expected: list[str]) -> list[Passing]:
+    """What the next owner passes up to where it has taken back what was begun."""
+    with record_stops() as passed:
+        place.own_to_the_end(3)
+    assert (place.delivered(), divided(place)) == (expected, [2])
+    assert "state.divide:before" not in passed
+    removed = [number for number, stop in enumerate(passed) if stop == "files.remove:after"]
+    return numbered(passed)[: removed[-1] + 1]
+
+
+@pytest.mark.long
+def test_an_owner_that_stalls_while_it_takes_a_dividing_back_changes_nothing_that_counts(
+    case: Callable[[], Case], expected: list[str]
+) -> None:
+    ends: dict[Passing, Remedy | None] = {}
+    for stop in stops_of_taking_back(failed(case(), DESCRIBED, 2), expected):
+        place = failed(case(), DESCRIBED, 2)
+        ends[stop] = stalled(stop, place.own_to_the_end, 3)
+        place.own_to_the_end(5)
+        assert (place.delivered(), divided(place)) == (expected, [2]), stop
+    assert set(ends.values()) <= {None, Remedy.DROP, Remedy.RETRY, Remedy.PATIENT}, ends
+
+
 @pytest.mark.parametrize(("died_at", "wanted"), [(PLANNED, None), (DESCRIBED, 2)])
 def test_a_dividing_that_never_ends_is_taken_back_wherever_an_owner_stops(
     case: Callable[[], Case], expected: list[str], died_at: Passing, wanted: int | None
 ) -> None:
-    def failed() -> Case:
-        place = case()
-        place.want(2)
-        place.own_to_the_end(1)
-        place.want(5)
-        with at(died_at, die), pytest.raises(Died):
-            place.own_to_the_end(2)
-        place.want(wanted)
-        return place
-
-    first = failed()
-    with record_stops() as passed:
-        first.own_to_the_end(3)
-    assert (first.delivered(), divided(first)) == (expected, [2])
-    assert "state.divide:before" not in passed
-    removed = [number for number, stop in enumerate(passed) if stop == "files.remove:after"]
-    for stop in numbered(passed)[: removed[-1] + 1]:
-        place = failed()
+    for stop in stops_of_taking_back(failed(case(), died_at, wanted), expected):
+        place = failed(case(), died_at, wanted)
         with at(stop, die), pytest.raises(Died):
             place.own_to_the_end(3)
         place.own_to_the_end(4)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.integration.cli_runner import command
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
 from tests.integration.counted_windows import COUNTING, COUNTS, wait_for_windows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LAST = {"start": "1970-01-01T00:03:10.000Z", "end": "1970-01-01T00:03:20.000Z"}
 """The window that is open: five records are in it."""
 LAST_START = "1970-01-01 00:03:10"
@@ -59,7 +60,7 @@ def test_a_killed_workers_windows_are_counted_on_by_the_next_one(cluster: Cluste
 
 
 @pytest.mark.full
-def test_two_workers_share_the_keys_and_one_of_them_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(cluster: Cluster, tmp_path: Path) -> None:
     """A record's key is its log's name, and these names belong to these logs."""
     (tmp_path / "counts.py").write_text(COUNTS)
     for number in range(2):
@@ -91,12 +92,37 @@ def test_two_workers_share_the_keys_and_one_of_them_is_killed(cluster: Cluster, 
     refused = told(cluster, "config", "set", "sharing", "tasks=1")
     assert refused.returncode == 2
     assert "tasks stays 2: what is kept of a key cannot move" in refused.stderr
+    a_worker_stalls_longer_than_its_session(cluster, flow)
+    one_worker_has_the_tasks_of_both(cluster, flow)
     in_three_partitions_from_now_on(cluster, flow)
     assert told(cluster, "pause", "sharing").returncode == 0
     flow.wait_for_state("paused")
     rewound = told(cluster, "rewind", "sharing", "--to", "earliest", "--yes")
     assert rewound.returncode == 0, rewound.stderr
     assert not list((cluster.home / "state").glob("sharing/task-*/*")), "what both have kept is forgotten"
+
+
+def a_worker_stalls_longer_than_its_session(cluster: Cluster, flow: Flow) -> None:
+    """Its JVM does not, and has a batch run for it, which waits for its commit."""
+    flow.wait_for_workers(2)
+    victim = flow.ready_workers()[0]
+    pid = flow.view.worker(victim).pid
+    os.kill(pid, signal.SIGSTOP)
+    for number in range(2):
+        cluster.append(f"src/{number}", 100)
+    wait_for_windows(flow, 29, "src/0", "src/1")
+    with suppress(ProcessLookupError):  # the master has killed it for not leaving by itself
+        os.kill(pid, signal.SIGCONT)
+    flow.wait(lambda: victim not in [one.name for one in flow.containers()], "the stalled worker to be gone")
+
+
+def one_worker_has_the_tasks_of_both(cluster: Cluster, flow: Flow) -> None:
+    flow.wait_for_workers(2)
+    flow.edit(workers=1)
+    flow.wait(lambda: len(flow.ready_workers()) == 1, "one worker")
+    for number in range(2):
+        cluster.append(f"src/{number}", 100)
+    wait_for_windows(flow, 39, "src/0", "src/1")
 
 
 def in_three_partitions_from_now_on(cluster: Cluster, flow: Flow) -> None:
@@ -109,7 +135,7 @@ def in_three_partitions_from_now_on(cluster: Cluster, flow: Flow) -> None:
         assert ended.returncode == 0, ended.stderr
     for number in range(2):
         cluster.append(f"src/{number}", 100)
-    wait_for_windows(flow, 29, "src/0", "src/1")
+    wait_for_windows(flow, 49, "src/0", "src/1")
     listed = told(cluster, "state", "sharing", "--json")
     assert [(one["task"], one["partitions"]) for one in json.loads(listed.stdout)] == [("task-0", 3), ("task-1", 3)]
 

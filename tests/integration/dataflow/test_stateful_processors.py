@@ -100,19 +100,29 @@ BY_ARRIVAL = """
 from pyspark.sql import functions as F
 
 
+def noted(frames):
+    for frame in frames:
+        with open(NOTES, "a") as notes:
+            notes.write("x" * len(frame))
+        yield frame
+
+
 def transform(inputs, context):
-    seen = inputs["src"].select("who", F.current_timestamp().alias("seen")).withWatermark("seen", "0 seconds")
+    whose = inputs["src"].select("who").mapInPandas(noted, "who STRING")
+    seen = whose.withColumn("seen", F.current_timestamp()).withWatermark("seen", "0 seconds")
     windows = seen.groupBy(F.window("seen", "1 millisecond"), "who").agg(F.count("*").alias("many"))
     return windows.select(F.col("window.start").alias("start"), "who", "many")
 """
-"""Windows of processing time: of when records are read."""
+"""Windows of processing time: of when records are read. `NOTES` is the file where each is noted."""
 
 
 def test_windows_of_processing_time_have_each_record_once_by_the_time_of_its_batch_whoever_dies(
     memory_registry: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A batch that runs again has the time that it was planned with, though it is later by then."""
-    (tmp_path / "arrival.py").write_text(BY_ARRIVAL)
+    """A batch that runs again has the time that it was planned with, though it is later by then. It is executed once by
+    each owner: a second action would keep its state twice."""
+    notes = tmp_path / "notes"
+    (tmp_path / "arrival.py").write_text(f"NOTES = {str(notes)!r}\n{BY_ARRIVAL}")
     flow = StateFlow(memory_registry, spark, tmp_path, transformation="arrival:transform", state={"watermarks": {}})
     flow.append("in/0", [(10, "a", 1), (11, "b", 2), (12, "a", 3)])
     for stop in ("round.commit:before", "round.commit:after"):
@@ -126,6 +136,7 @@ def test_windows_of_processing_time_have_each_record_once_by_the_time_of_its_bat
     start = datetime.fromtimestamp(planned_ms(flow, 0) / 1000, UTC)
     told = [(datetime.fromisoformat(one["start"]), one["who"], one["many"]) for one in flow.delivered()]
     assert sorted(told) == [(start, "a", 2), (start, "b", 1)]
+    assert notes.stat().st_size == 3 * 3 + 1, "of three owners"
 
 
 def planned_ms(flow: StateFlow, batch: int) -> int:

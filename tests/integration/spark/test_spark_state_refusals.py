@@ -56,6 +56,30 @@ def test_what_keeps_state_is_named(spark: SparkSession) -> None:
     assert checked(spark, "SELECT n + 1 AS n FROM src").state == ()
 
 
+def test_state_is_on_disk_no_failed_batch_touches_it_and_its_memory_is_bounded(
+    spark: SparkSession, package: Callable[..., Path]
+) -> None:
+    """By the settings of its query. Spark's own are otherwise: all state in the heap, and files that are replaced."""
+    where = package(
+        settings_case="""
+        KEYS = (
+            "stateStore.providerClass",
+            "stateStore.rocksdb.changelogCheckpointing.enabled",
+            "stateStore.checkpointFormatVersion",
+            "stateStore.rocksdb.boundedMemoryUsage",
+            "stateStore.rocksdb.maxMemoryUsageMB",
+            "multipleWatermarkPolicy",
+        )
+
+        def transform(inputs, context):
+            get = inputs["src"].sparkSession.conf.get
+            raise ValueError(" ".join(get(f"spark.sql.streaming.{key}") for key in KEYS))
+        """
+    )
+    with pytest.raises(PackageInvalid, match=r"RocksDBStateStoreProvider true 2 true 64 min$"):
+        StatefulTransformation.load(stateful(function="settings_case:transform", package=where), spark).check()
+
+
 def late_to(output: OutputSpec, **given: object) -> TransformationSpec:
     made = stateful(**given)  # type: ignore[arg-type]
     assert made.state is not None
