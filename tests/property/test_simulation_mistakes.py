@@ -13,6 +13,7 @@ import pytest
 
 from scribengin.testing.simulation.plan import Plan, drawn
 from scribengin.testing.simulation.world import MakeSystem, simulate
+from tests.property.simulation_broker_mistakes import BROKER_MISTAKES
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
 from tests.property.simulation_lag_mistakes import LAG_MISTAKES
 from tests.property.simulation_log_mistakes import LOG_MISTAKES, RARE_LOG_MISTAKES, Aim, aimed
@@ -56,6 +57,12 @@ def test_a_mistake_about_a_server_that_lags_is_caught(mistake: Mistake) -> None:
 def test_a_mistake_of_a_source_or_a_merge_is_caught(mistake: Mistake) -> None:
     storage, aim = CONNECTOR_MISTAKES[mistake]
     _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where, storage))
+
+
+@pytest.mark.parametrize("mistake", BROKER_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_about_a_broker_that_fails_is_caught(mistake: Mistake) -> None:
+    aim = BROKER_MISTAKES[mistake]
+    assert re.search(aim.said, _check_caught(mistake, aim.seed, aim.plan))
 
 
 @pytest.mark.parametrize("mistake", SINK_MISTAKES, ids=lambda mistake: mistake.__name__)

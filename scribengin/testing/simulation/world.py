@@ -454,6 +454,8 @@ class World:
                 self.streams.lose_unsynced()
             case "system away":
                 self.streams.go_away(fault.seconds)
+            case "broker fails" | "broker fails unheard":
+                self.streams.fail_one(fault.seconds, unheard=fault.kind == "broker fails unheard")
             case "disk full":
                 self.streams.fill_up(fault.seconds)
 

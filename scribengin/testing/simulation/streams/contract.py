@@ -97,6 +97,10 @@ class SimulatedStreams(ABC):
     def go_away(self, seconds: float) -> None:  # noqa: B027  most systems are in everybody's own process
         """The system that is read and written answers nobody for so long."""
 
+    def fail_one(self, seconds: float, *, unheard: bool) -> None:  # noqa: B027  most systems are one
+        """One of the servers of that system fails for so long. `unheard`: it does what it is asked next, and nobody
+        hears of that."""
+
     @abstractmethod
     def lose_power(self) -> None:
         """All processes have just ended with the machine's power."""
