@@ -16,7 +16,7 @@ Role = str
 
 
 @dataclass(frozen=True, slots=True)
-class Leadership:
+class BrokerRole:
     """Who leads something; nobody before `from_s`, and not yet as the one before did until `settled_s`."""
 
     broker: int
@@ -38,17 +38,17 @@ class Brokers:
         self.moved: Callable[[Role], None] = lambda _role: None
         """Called with everything whose leader has just changed."""
         self._count = count
-        self._led: dict[Role, Leadership] = {}
+        self._led: dict[Role, BrokerRole] = {}
         self._failing: set[int] = set()
 
-    def leadership(self, role: Role) -> Leadership | None:
+    def leadership(self, role: Role) -> BrokerRole | None:
         """Who leads that, or is about to. None: no broker runs that could."""
         found = self._led.get(role)
         if found is None or found.broker not in self.running:
             first = self._first(role)
             if first is None:
                 return None
-            found = self._led[role] = Leadership(first)
+            found = self._led[role] = BrokerRole(first)
         return found
 
     def leads(self, role: Role, now_s: float) -> bool:
@@ -98,5 +98,5 @@ class Brokers:
             if first is not None:
                 from_s = now_s + self.elects_s(role)
                 gives_up = planned and self._led[role].broker in self.running
-                self._led[role] = Leadership(first, from_s, from_s + self.settles_s(role), gives_up)
+                self._led[role] = BrokerRole(first, from_s, from_s + self.settles_s(role), gives_up)
                 self.moved(role)
