@@ -24,6 +24,7 @@ from scribengin.testing.simulation.plan import (
 )
 from scribengin.testing.simulation.shrinking import shrunk
 from scribengin.testing.simulation.world import simulate
+from scribengin_dev import simulate as simulate_command
 from scribengin_dev.simulate import main, simulated, smallest_failing
 from tests.property import simulation_mistakes as mistakes
 from tests.property.simulation_rewind_mistakes import A_PURGE_LOSES_TO_A_REWIND
@@ -211,3 +212,17 @@ def test_the_command_runs_schedules_on_what_is_asked_for(capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("2 schedules, ")
     assert main(["--seed", "7", "--storage", "kafka"]) == 0
     assert "from a topic to a topic" in capsys.readouterr().out
+
+
+def test_the_command_prints_the_smallest_schedule_that_breaks_a_promise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Schedules run in processes of their own, where no mistake can be put in: the first is said to break one."""
+    said: Results = iter([(7, "nothing acknowledged is lost", 20.0)])
+    monkeypatch.setattr(simulate_command, "simulated", lambda _seeds, _storage: said)
+    monkeypatch.setattr(simulate_command, "smallest_failing", lambda seed, _storage: simulate(Plan(seed, records=1)))
+    assert main(["--seeds", "2", "--first", "7"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("seed 7 breaks a promise (nothing acknowledged is lost); it is made smaller")
+    assert "seed 7: 2 streams of 1 records" in told
+    assert told.endswith("the whole of it: tools/dev.py simulate --seed 7\n")

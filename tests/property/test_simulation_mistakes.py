@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,13 @@ from scribengin.testing.simulation.world import MakeSystem, simulate
 from tests.property.simulation_broker_mistakes import BROKER_MISTAKES
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
 from tests.property.simulation_lag_mistakes import LAG_MISTAKES
-from tests.property.simulation_log_mistakes import LOG_MISTAKES, RARE_LOG_MISTAKES, Aim, aimed
+from tests.property.simulation_log_mistakes import (
+    LOG_MISTAKES,
+    RARE_LOG_MISTAKES,
+    Aim,
+    aimed,
+    hold_back_for_the_fastest_reader,
+)
 from tests.property.simulation_mistakes import MISTAKES, Mistake
 from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
 from tests.property.simulation_sink_mistakes import SINK_MISTAKES
@@ -39,6 +46,11 @@ def test_a_mistake_is_caught(mistake: Mistake) -> None:
 )
 def test_a_mistake_of_the_log_is_caught(mistake: Mistake, aim: Aim) -> None:
     _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where))
+
+
+def test_a_mistake_about_several_readers_of_a_log_is_caught() -> None:
+    """Two dataflows read what a first one writes, and one of them falls behind."""
+    _check_caught(hold_back_for_the_fastest_reader, 2, lambda seed: replace(aimed(seed, ()), flows=3, fork=True))
 
 
 @pytest.mark.parametrize("mistake", REWIND_MISTAKES, ids=lambda mistake: mistake.__name__)

@@ -32,6 +32,9 @@ _LAGS = 0.25
 """In so many plans a server of the registry falls behind."""
 _RESTARTS = 0.15
 """In so many they all go, and come back."""
+_THREE = 0.1
+_THREE_OF_TWO = 0.6
+"""So many plans on logs have three dataflows: of one, and of two."""
 _BROKERS_FAIL = 0.7
 """In so many plans on Kafka single brokers fail."""
 _OF_BROKERS: tuple[BrokerFault, ...] = ("broker fails", "broker fails unheard")
@@ -187,6 +190,8 @@ class Plan:
     gives, from streams of the simulation's own."""
     flows: int = 1
     """How many dataflows, each reading what the one before writes. Of logs only."""
+    fork: bool = False
+    """Whether all later ones read what the first writes."""
     streams: int = 2
     records: int = 30
     """Of each stream."""
@@ -222,7 +227,8 @@ class Plan:
         size = f"{self.streams} streams of {self.records} records, {self.workers} workers of {self.executors} executors"
         lines = [f"seed {self.seed}: {size}, {self.standbys} standbys"]
         if self.storage == "logs":
-            lines.append(f"  on logs, {self.flows} dataflows")
+            fork = ", all later ones of which read what the first writes" if self.fork else ""
+            lines.append(f"  on logs, {self.flows} dataflows{fork}")
         if self.storage in _READ_AND_WRITTEN:
             lines.append(f"  {_READ_AND_WRITTEN[self.storage]}")
         lines += [f"  at {at_s:.2f} s: {what}" for at_s, what in self.edits]
@@ -242,7 +248,8 @@ def drawn(
     """The plan of a seed. Without `storage`, two of sixteen are on logs, one on Kafka and one on files, which all take
     longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given.
     `lagging`: in some a server of the registry falls behind. `added`: to some of these there comes what was thought of
-    later, drawn by itself, so that what a seed has else stays: servers that restart, brokers that fail."""
+    later, drawn by itself, so that what a seed has else stays: servers that restart, brokers that fail, a third
+    dataflow."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -262,7 +269,7 @@ def drawn(
     if not lagging:
         return plan
     plan = _with_lags(plan, chance) if chance.random() < _LAGS else plan
-    return _with_brokers(_with_restarts(plan)) if added else plan
+    return _with_third(_with_brokers(_with_restarts(plan))) if added else plan
 
 
 def _with_restarts(plan: Plan) -> Plan:
@@ -284,6 +291,15 @@ def _with_lags(plan: Plan, chance: random.Random) -> Plan:
     """The same, with a server that falls behind once or twice."""
     lags = tuple(_lag(chance, plan.storage) for _ in range(chance.choice((1, 1, 2))))
     return replace(plan, faults=(*plan.faults, *lags))
+
+
+def _with_third(plan: Plan) -> Plan:
+    """The same, or on logs with three dataflows."""
+    chance = random.Random(f"a third of {plan.seed}")
+    likely = _THREE_OF_TWO if plan.flows == 2 else _THREE
+    if plan.storage != "logs" or plan.rewinds_later or chance.random() >= likely:
+        return plan
+    return replace(plan, flows=3, fork=chance.random() < 0.5)
 
 
 def _with_brokers(plan: Plan) -> Plan:

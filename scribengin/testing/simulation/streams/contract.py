@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.testing.simulation.registry import SimulatedSession
     from scribengin.testing.simulation.world import World
 
-FLOWS = ("flow", "next")
+FLOWS = ("flow", "next", "third")
 """The dataflows of a chain, from its beginning on."""
 RECORDS_FOR_S = 10.0
 """For so long records are written."""
