@@ -104,6 +104,15 @@ def truncate_past_a_reader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RegisteredReaders, "slowest", lambda _self: None)
 
 
+def hold_back_for_the_fastest_reader(patch: pytest.MonkeyPatch) -> None:
+    """A log is kept for the reader that is furthest ahead, of several."""
+
+    def fastest(self: RegisteredReaders) -> Any:
+        return max(self.positions().items(), key=lambda item: item[1], default=None)
+
+    patch.setattr(RegisteredReaders, "slowest", fastest)
+
+
 def readers_stand_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
     """A log is held back only for what is not written yet, and not for what is not committed."""
 

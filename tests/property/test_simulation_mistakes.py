@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from scribengin.testing.simulation.plan import Plan, drawn, passing
 from scribengin.testing.simulation.world import MakeSystem, simulate
+from tests.property.simulation_broker_mistakes import BROKER_MISTAKES
 from tests.property.simulation_connector_mistakes import CONNECTOR_MISTAKES
 from tests.property.simulation_lag_mistakes import LAG_MISTAKES
-from tests.property.simulation_log_mistakes import LOG_MISTAKES, RARE_LOG_MISTAKES, Aim, aimed
+from tests.property.simulation_log_mistakes import (
+    LOG_MISTAKES,
+    RARE_LOG_MISTAKES,
+    Aim,
+    aimed,
+    hold_back_for_the_fastest_reader,
+)
 from tests.property.simulation_mistakes import MISTAKES, Mistake
 from tests.property.simulation_passing_mistakes import PASSING_MISTAKES
 from tests.property.simulation_rewind_mistakes import REWIND_MISTAKES
@@ -41,6 +49,11 @@ def test_a_mistake_of_the_log_is_caught(mistake: Mistake, aim: Aim) -> None:
     _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where))
 
 
+def test_a_mistake_about_several_readers_of_a_log_is_caught() -> None:
+    """Two dataflows read what a first one writes, and one of them falls behind."""
+    _check_caught(hold_back_for_the_fastest_reader, 2, lambda seed: replace(aimed(seed, ()), flows=3, fork=True))
+
+
 @pytest.mark.parametrize("mistake", REWIND_MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_mistake_about_rewinds_is_caught(mistake: Mistake) -> None:
     aim = REWIND_MISTAKES[mistake]
@@ -62,6 +75,12 @@ def test_a_mistake_about_a_server_that_lags_is_caught(mistake: Mistake) -> None:
 def test_a_mistake_of_a_source_or_a_merge_is_caught(mistake: Mistake) -> None:
     storage, aim = CONNECTOR_MISTAKES[mistake]
     _check_caught(mistake, aim.seed, lambda seed: aimed(seed, aim.where, storage))
+
+
+@pytest.mark.parametrize("mistake", BROKER_MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_about_a_broker_that_fails_is_caught(mistake: Mistake) -> None:
+    aim = BROKER_MISTAKES[mistake]
+    assert re.search(aim.said, _check_caught(mistake, aim.seed, aim.plan))
 
 
 @pytest.mark.parametrize("mistake", SINK_MISTAKES, ids=lambda mistake: mistake.__name__)

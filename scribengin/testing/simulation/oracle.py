@@ -154,6 +154,26 @@ class SeenAtTheEnd(SeenRecords):
         return sum(number in lap for lap in self._laps_of(source))
 
 
+class SeenAtSeveralEnds(SeenRecords):
+    """What readers have seen at each end of dataflows that read the same: everything has to come out of each."""
+
+    def __init__(self, ends: Sequence[str]) -> None:
+        super().__init__()
+        self._ends = {end: SeenRecords() for end in ends}
+
+    def rewound(self, source: str, read: int, first: int) -> None:
+        super().rewound(source, read, first)
+        for seen in self._ends.values():
+            seen.rewound(source, read, first)
+
+    def add(self, stream: str, payloads: Sequence[bytes]) -> None:
+        """Raises Violation."""
+        self._ends[stream.partition("/")[0]].add(stream, payloads)
+
+    def missing(self, acknowledged: Sequence[bytes]) -> list[bytes]:
+        return [payload for seen in self._ends.values() for payload in seen.missing(acknowledged)]
+
+
 _ENDLESS = 2**128
 _ONE_LAP = [range(_ENDLESS)]
 _READ_AT = b" of log "

@@ -13,7 +13,8 @@ from typing import Literal
 
 RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away", "server lags", "servers restart"]
 DiskFault = Literal["lose unsynced", "disk full"]
-FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault]
+BrokerFault = Literal["broker fails", "broker fails unheard"]
+FaultKind = Literal["kill", "stall", "zombie", "power off", "system away", RegistryFault, DiskFault, BrokerFault]
 Storage = Literal["memory", "logs", "kafka", "files", "sink"]
 RewindTo = Literal["earliest", "earlier", "latest", "anywhere"]
 
@@ -31,7 +32,16 @@ _LAGS = 0.25
 """In so many plans a server of the registry falls behind."""
 _RESTARTS = 0.15
 """In so many they all go, and come back."""
-_LASTING = ("stall", "cut off", "quorum away", "zombie", "disk full", "system away", "server lags", "servers restart")
+_THREE = 0.1
+_THREE_OF_TWO = 0.6
+"""So many plans on logs have three dataflows: of one, and of two."""
+_BROKERS_FAIL = 0.7
+"""In so many plans on Kafka single brokers fail."""
+_OF_BROKERS: tuple[BrokerFault, ...] = ("broker fails", "broker fails unheard")
+_LASTING = (
+    *("stall", "cut off", "quorum away", "zombie", "disk full", "system away", "server lags", "servers restart"),
+    *_OF_BROKERS,
+)
 
 _KINDS: tuple[FaultKind, ...] = (
     *("kill", "kill", "stall", "stall", "zombie", "zombie"),
@@ -65,7 +75,7 @@ _OF_A_SINK = (
 )
 _OF_A_LOG = (
     *("log.lock:after", "log.fence:after", "log.settle:after", "log.announce:after", "log.segment_create:after"),
-    *("log.recovery_complete:before", "log.recovery_complete:after", "log.commit_log_fence:after"),
+    *("log.recovery_complete:before", "log.recovery_complete:after", "log.control_sync:before"),
     *("log.segment_register:before", "log.segment_register:after", "log.segment_roll:before", "log.segment_roll:after"),
     *("log.segment_write:before", "log.segment_write:after", "log.segment_sync:before", "log.segment_sync:after"),
     *("log.tail_write:before", "log.tail_write:after", "log.segment_complete:before", "log.segment_complete:after"),
@@ -75,8 +85,18 @@ _OF_A_LOG = (
 )
 _OF_A_GIVEN_SINK = (
     *("sink.open_writer:after", "sink.recover:before", "sink.recover:after", "sink.write:after"),
-    *("sink.prepare_commit:before", "sink.prepare_commit:after", "sink.rollback:before", "sink.rollback:after"),
+    *("sink.prepare_commit:before", "sink.prepare_commit:after", "sink.create:before", "sink.create:after"),
     *("sink.complete_commit:before", "sink.complete_commit:after"),
+)
+_AROUND_A_DECISION = (
+    *("round.prepare:after", "sink.prepare:before", "sink.prepare:after", "sink.commit:before", "sink.commit:before"),
+    *(
+        "sink.commit:after",
+        "sink.recover_decision:before",
+        "sink.write:after",
+        "kafka.init:after",
+        "sink.recover:after",
+    ),
 )
 _OF_KAFKA = ("sink.prepare:after", "sink.commit:before", "sink.commit:after", "sink.establish:after")
 _OF_FILES = (
@@ -93,6 +113,8 @@ _SINK_CALLS = (
     *("sink.complete_commit:before", "sink.complete_commit:before", "sink.open_writer:before", "sink.create:before"),
     *("sink.commit:before", "sink.recover_decision:before"),
 )
+_FILE_CALLS = (*_SINK_CALLS[:-2], "sink.maintain:before", "sink.create:before")
+"""Files decide about nothing."""
 _KINDS_OF: dict[Storage, tuple[FaultKind, ...]] = {
     "memory": _KINDS,
     "logs": (*_KINDS, *_OF_A_DISK),
@@ -111,7 +133,7 @@ _WRITES_OF: dict[Storage, tuple[str, ...]] = {
     "memory": _WRITES,
     "logs": (*_WRITES, *_LOG_WRITES),
     "kafka": (*_WRITES, *_SINK_CALLS),
-    "files": (*_WRITES, *_SINK_CALLS),
+    "files": (*_WRITES, *_FILE_CALLS),
     "sink": (*_WRITES, *_SINK_CALLS),
 }
 """What may be lost on its way, or its answer."""
@@ -168,6 +190,8 @@ class Plan:
     gives, from streams of the simulation's own."""
     flows: int = 1
     """How many dataflows, each reading what the one before writes. Of logs only."""
+    fork: bool = False
+    """Whether all later ones read what the first writes."""
     streams: int = 2
     records: int = 30
     """Of each stream."""
@@ -187,6 +211,11 @@ class Plan:
         return any(fault.kind == "server lags" for fault in self.faults)
 
     @property
+    def fails_brokers(self) -> bool:
+        """Whether single brokers of Kafka fail."""
+        return any(fault.kind in _OF_BROKERS for fault in self.faults)
+
+    @property
     def harms_disks(self) -> bool:
         """Whether what readers have seen of a log may be hidden from them for a while."""
         return any(fault.kind in _OF_A_DISK for fault in self.faults)
@@ -200,7 +229,8 @@ class Plan:
         size = f"{self.streams} streams of {self.records} records, {self.workers} workers of {self.executors} executors"
         lines = [f"seed {self.seed}: {size}, {self.standbys} standbys"]
         if self.storage == "logs":
-            lines.append(f"  on logs, {self.flows} dataflows")
+            fork = ", all later ones of which read what the first writes" if self.fork else ""
+            lines.append(f"  on logs, {self.flows} dataflows{fork}")
         if self.passing:
             lines.append("  streams come and go")
         if self.storage in _READ_AND_WRITTEN:
@@ -217,10 +247,13 @@ def drawn(
     *,
     rewound: bool = True,
     lagging: bool = True,
+    added: bool = True,
 ) -> Plan:
     """The plan of a seed. Without `storage`, two of sixteen are on logs, one on Kafka and one on files, which all take
     longer. Faults happen at `stops`, too. `rewound`: some are rewound, but for those into a sink that is given.
-    `lagging`: in some a server of the registry falls behind, or all of them restart."""
+    `lagging`: in some a server of the registry falls behind. `added`: to some of these there comes what was thought of
+    later, drawn by itself, so that what a seed has else stays: servers that restart, brokers that fail, a third
+    dataflow."""
     chance = random.Random(seed)
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
@@ -239,11 +272,12 @@ def drawn(
     plan = _with_rewinds(plan, chance) if rewinds else plan
     if not lagging:
         return plan
-    return _with_restarts(_with_lags(plan, chance) if chance.random() < _LAGS else plan)
+    plan = _with_lags(plan, chance) if chance.random() < _LAGS else plan
+    return _with_third(_with_brokers(_with_restarts(plan))) if added else plan
 
 
 def _with_restarts(plan: Plan) -> Plan:
-    """The same, or with servers of the registry that restart. It is drawn by itself: what a seed has else stays."""
+    """The same, or with servers of the registry that restart."""
     chance = random.Random(f"restarts of {plan.seed}")
     if chance.random() >= _RESTARTS:
         return plan
@@ -257,10 +291,40 @@ def passing(seed: int) -> Plan:
     return replace(drawn(seed, "memory"), passing=True, streams=chance.randint(2, 7), records=chance.choice((6, 15)))
 
 
+def planned_stops(storage: Storage) -> set[str]:
+    """The stops at which plans have faults, rewinds apart: each has to be passed, or those never happen."""
+    around = _AROUND_A_DECISION if storage == "kafka" else ()
+    return {*_STOPS_OF[storage], *_WRITES_OF[storage], *around, _ROUND_WRITE}
+
+
 def _with_lags(plan: Plan, chance: random.Random) -> Plan:
     """The same, with a server that falls behind once or twice."""
     lags = tuple(_lag(chance, plan.storage) for _ in range(chance.choice((1, 1, 2))))
     return replace(plan, faults=(*plan.faults, *lags))
+
+
+def _with_third(plan: Plan) -> Plan:
+    """The same, or on logs with three dataflows."""
+    chance = random.Random(f"a third of {plan.seed}")
+    likely = _THREE_OF_TWO if plan.flows == 2 else _THREE
+    if plan.storage != "logs" or plan.rewinds_later or chance.random() >= likely:
+        return plan
+    return replace(plan, flows=3, fork=chance.random() < 0.5)
+
+
+def _with_brokers(plan: Plan) -> Plan:
+    """The same, or on Kafka with brokers that fail."""
+    chance = random.Random(f"brokers of {plan.seed}")
+    if plan.storage != "kafka" or chance.random() >= _BROKERS_FAIL:
+        return plan
+    return replace(plan, faults=(*plan.faults, *(broker_fault(chance) for _ in range(chance.choice((1, 2, 3))))))
+
+
+def broker_fault(chance: random.Random) -> Fault:
+    """A broker fails, mostly when somebody is about to decide, or to find a decision."""
+    kind = chance.choice(_OF_BROKERS)
+    at, most = (chance.choice(_AROUND_A_DECISION), 12) if chance.random() < 0.8 else ("", 600)
+    return Fault(kind, at, _count(chance, most), _seconds(chance, kind))
 
 
 def _with_rewinds(plan: Plan, chance: random.Random) -> Plan:

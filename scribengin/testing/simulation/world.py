@@ -1,6 +1,6 @@
 """One simulated cluster: it is built from a plan, runs until all is done and everything has left, and is judged.
 
-A dataflow of some streams, or a chain of two, runs under faults; records come all the while. After that nothing is
+A dataflow of some streams, or a chain of some, runs under faults; records come all the while. After that nothing is
 disturbed any more, every record must come out in bounded time, and the dataflows are stopped and leave nothing.
 """
 
@@ -39,7 +39,7 @@ from scribengin.testing.simulation.scheduler import Scheduler, SimulatedProcess,
 from scribengin.testing.simulation.streams.connectors import batch_of
 from scribengin.testing.simulation.streams.contract import FLOWS, SimulatedStreams
 from scribengin.testing.simulation.streams.files import FilesInMemory, FileStreams
-from scribengin.testing.simulation.streams.logs import LogStreams
+from scribengin.testing.simulation.streams.logs import LogStreams, ends_of
 from scribengin.testing.simulation.streams.memory import MemoryStreams
 from scribengin.testing.simulation.streams.sinks import SinkStreams, SinkSystem
 from scribengin.testing.simulation.takeover import EPOCH_S, taken_over
@@ -177,11 +177,7 @@ class World:
         self.processes: list[SimulatedProcess] = []
         self.lines: list[Line] = []
         self.errors: list[BaseException] = []
-        self.seen = (
-            oracle.SeenAtTheEnd()
-            if plan.rewinds_later
-            else oracle.SeenRecords(of_all_streams=plan.storage in ("memory", "logs"))
-        )
+        self.seen = _seen_of(plan)
         self.machine = Machine(self)
         self.rewinding = Rewinding(self)
         self._views: list[DataflowView] = []
@@ -357,7 +353,7 @@ class World:
 
     def transform(self, dataflow: str) -> PassOn | TellWhere:
         """What a dataflow makes of its records."""
-        return TellWhere() if self.plan.rewinds_later and dataflow == FLOWS[-1] else PassOn()
+        return TellWhere() if self.plan.rewinds_later and dataflow == FLOWS[self.plan.flows - 1] else PassOn()
 
     def process(self, name: str) -> SimulatedProcess:
         """A new process."""
@@ -455,6 +451,8 @@ class World:
                 self.streams.lose_unsynced()
             case "system away":
                 self.streams.go_away(fault.seconds)
+            case "broker fails" | "broker fails unheard":
+                self.streams.fail_one(fault.seconds, unheard=fault.kind == "broker fails unheard")
             case "disk full":
                 self.streams.fill_up(fault.seconds)
 
@@ -519,6 +517,14 @@ class World:
             check()
         except oracle.Violation as violation:
             self.scheduler.fail(violation)
+
+
+def _seen_of(plan: Plan) -> oracle.SeenRecords:
+    if plan.fork:
+        return oracle.SeenAtSeveralEnds(ends_of(plan))
+    if plan.rewinds_later:
+        return oracle.SeenAtTheEnd()
+    return oracle.SeenRecords(of_all_streams=plan.storage in ("memory", "logs"))
 
 
 @contextmanager

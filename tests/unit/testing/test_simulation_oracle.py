@@ -41,6 +41,14 @@ def _between(*places: tuple[int, bytes]) -> oracle.SeenAtTheEnd:
     return seen
 
 
+def _at_two_ends(*seen: tuple[str, bytes]) -> oracle.SeenAtSeveralEnds:
+    """What is seen in logs of two ends."""
+    ends = oracle.SeenAtSeveralEnds(("end", "last"))
+    for log, payload in seen:
+        ends.add(log, [payload])
+    return ends
+
+
 def _nothing_missing(seen: oracle.SeenRecords, *acknowledged: bytes) -> None:
     oracle.check_nothing_lost(seen.missing(acknowledged))
 
@@ -50,6 +58,8 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     ("nothing is seen twice", lambda: _reread(b"in:1", b"in:1")),
     ("nothing is seen twice", lambda: _reread(b"in:0")),
     ("nothing is seen twice", lambda: _between((1, b"in:0"), (2, b"in:0"))),
+    ("nothing is seen twice", lambda: _at_two_ends(("end/0", b"in:0"), ("end/1", b"in:0"))),
+    ("nothing acknowledged is lost", lambda: _nothing_missing(_at_two_ends(("end/0", b"in:0")), b"in:0")),
     ("records keep their order", lambda: _seen(b"in:1", b"in:0")),
     ("records keep their order", lambda: _between((1, b"in:1"), (2, b"in:0")).check_between()),
     ("nothing acknowledged is lost", lambda: _nothing_missing(_seen(b"in:0"), b"in:0", b"in:1")),
@@ -83,6 +93,7 @@ KEPT: list[Callable[[], object]] = [
     lambda: _nothing_missing(_reread(b"in:1", b"in:2"), b"in:0", b"in:1", b"in:2"),
     lambda: _nothing_missing(_between((1, b"in:0"), (2, b"in:1")), b"in:0", b"in:1"),
     lambda: _between((1, b"in:0"), (2, b"in:1")).check_between(),
+    lambda: _nothing_missing(_at_two_ends(("end/0", b"in:0"), ("last/0", b"in:0")), b"in:0"),
     lambda: oracle.check_recovered("in", 2, 2),
     _becomes(),
     _becomes(epoch=4, owner="w-2", generation=3),

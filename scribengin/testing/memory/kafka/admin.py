@@ -93,7 +93,8 @@ class MemoryAdmin:
             if topic is None or partition.partition >= len(topic.partitions):
                 raise _unknown()
             place, log = (partition.topic, partition.partition), topic.partitions[partition.partition]
-            return Described(offset=_offset(place, log, spec, committed=committed))
+            self._cluster.expect_leader(place)
+            return Described(offset=self._offset(place, log, spec, committed=committed))
 
         return {
             partition: self._future(partial(find, partition, spec), request_timeout)
@@ -106,6 +107,7 @@ class MemoryAdmin:
         """Move the offsets of a group that nobody is a member of."""
 
         def alter(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+            self._cluster.expect_coordinator(request.group_id)
             offsets = {(p.topic, p.partition): (p.offset, p.metadata or "") for p in request.topic_partitions}
             self._cluster.commit_offsets(request.group_id, offsets)
             return request
@@ -138,6 +140,19 @@ class MemoryAdmin:
 
         return {each: self._future(partial(describe, each), request_timeout) for each in resources}
 
+    def _offset(self, place: Place, log: Partition, spec: OffsetSpec, *, committed: bool) -> int:
+        """Raises KafkaException, from a leader that does not know its end yet."""
+        shown = self._cluster.readable(place, committed=committed)
+        short = shown < log.limit(place, committed=committed) and not self._cluster.tells_short_ends
+        time_ms = getattr(spec, "timestamp", None)
+        if time_ms is None and type(spec) is type(OffsetSpec.earliest()):
+            return log.begin
+        records = ((e.offset, e.record.time_ms) for e in log.entries if e.record is not None and e.offset < shown)
+        found = None if time_ms is None else next((offset for offset, at_ms in records if at_ms >= time_ms), -1)
+        if short and (found is None or found < 0):
+            raise failed(KafkaError.OFFSET_NOT_AVAILABLE, "Broker: Leader high watermark is not caught up")
+        return shown if found is None else found
+
     def _future(self, ask: Callable[[], Any], timeout_s: float) -> Future[Any]:
         future: Future[Any] = Future()
         try:
@@ -145,15 +160,6 @@ class MemoryAdmin:
         except ClientError as error:
             future.set_exception(error)
         return future
-
-
-def _offset(place: Place, log: Partition, spec: OffsetSpec, *, committed: bool) -> int:
-    limit = log.limit(place, committed=committed)
-    time_ms = getattr(spec, "timestamp", None)
-    if time_ms is None:
-        return log.begin if type(spec) is type(OffsetSpec.earliest()) else limit
-    records = ((e.offset, e.record.time_ms) for e in log.entries if e.record is not None and e.offset < limit)
-    return next((offset for offset, at_ms in records if at_ms >= time_ms), -1)
 
 
 def _unknown() -> ClientError:

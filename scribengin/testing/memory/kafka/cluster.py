@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.connectors.kafka.client.client import made_by
+from scribengin.testing.memory.kafka.brokers import Brokers, Role
 from scribengin.testing.memory.kafka.state import (
     BROKER_DEFAULTS,
     GROUP,
@@ -25,10 +26,12 @@ from scribengin.testing.memory.kafka.state import (
     TransactionalId,
     failed,
     fenced,
+    role_of,
 )
 from scribengin.testing.memory.registry import Loss
 
 _T = TypeVar("_T")
+_EVER_S = 3e9
 _TRY_S = 0.05
 """How often somebody who waits looks again, should nobody have told that something changed."""
 
@@ -36,8 +39,16 @@ _TRY_S = 0.05
 class MemoryKafka:
     """A cluster. Thread-safe. While `serving` lasts, clients for its `bootstrap` are made of it."""
 
-    def __init__(self, bootstrap: str = "memory:9092", clock: Clock = SYSTEM_CLOCK, *, patience_s: float = 3e9) -> None:
-        """`patience_s`: no client waits longer for an answer, whatever limit it was given."""
+    def __init__(
+        self,
+        bootstrap: str = "memory:9092",
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        patience_s: float = _EVER_S,
+        brokers: int = 1,
+    ) -> None:
+        """`patience_s`: no client waits longer for an answer, whatever limit it was given, if any. `brokers`: how many
+        there are, each of which may `fail`."""
         self.bootstrap = bootstrap
         self.clock = clock
         self.patience_s = patience_s
@@ -51,14 +62,26 @@ class MemoryKafka:
         """How long after a decision its mark stands in a place (`topic/0`, or `group/name`)."""
         self.holds: Callable[[str], bool] = lambda _topic: False
         """Whether a record that was just produced waits in its client until that is flushed."""
+        self.brokers = Brokers(brokers)
+        self.brokers.moved = self._moved
+        self.forgets: Callable[[Role], int] = lambda _place: 0
+        """How many of the last offsets the new leader of a partition does not show before it has settled."""
+        self.tells_short_ends = False
+        """Whether such a leader says where it ends for now, as those before 2.2 do. Later ones say that they do not
+        know yet (KIP-207)."""
         self.settings = dict(BROKER_DEFAULTS)
         self.changed = threading.Condition(threading.RLock())
         """Held whenever the state is read or changed."""
         self.topics: dict[str, TopicLog] = {}
         self.groups: dict[str, dict[Place, tuple[int, str]]] = {}
         self._ids: dict[str, TransactionalId] = {}
-        self._written: dict[int, int] = {}
-        """Of each idempotent producer, by its number: which of its records it wrote last."""
+        self._producers = 0
+        self._written: dict[tuple[int, Place], int] = {}
+        """Of each idempotent producer, by its number, and each partition: which of its records it wrote last."""
+        self._shown: dict[Role, int] = {}
+        """Up to where the leader of a partition shows it that has not settled yet."""
+        self._served: list[Role] = []
+        """Whose leaders have to do what is asked just now."""
 
     @contextmanager
     def serving(self) -> Iterator[MemoryKafka]:
@@ -136,6 +159,27 @@ class MemoryKafka:
             log.entries = [entry for entry in log.entries if entry.offset >= before]
             log.begin = max(log.begin, min(before, end))
 
+    def fail(self, broker: int, *, after_next: bool = False) -> None:
+        """Let one broker end: others lead what it led. `after_next`: once it has done what it is asked next, and before
+        it says so."""
+        with self.changed:
+            if after_next:
+                self.brokers.fail_after_next(broker)
+            else:
+                self.brokers.fail(broker, self.clock.monotonic_s())
+            self.changed.notify_all()
+
+    def come_back(self, broker: int) -> None:
+        """Let one broker run again: it leads again what it led at first."""
+        with self.changed:
+            self.brokers.come_back(broker, self.clock.monotonic_s())
+            self.changed.notify_all()
+
+    def leads(self, place: Place) -> bool:
+        """Whether a broker leads a partition just now."""
+        with self.changed:
+            return self.brokers.leads(role_of(place), self.clock.monotonic_s())
+
     def write_marks(self) -> None:
         """Write all marks of what is decided, however late they would be."""
         with self.changed:
@@ -162,15 +206,17 @@ class MemoryKafka:
         loss = self.lose(act, name) if act else None
         if loss == "request":
             raise _late()
-        deadline_s = self.clock.monotonic_s() + min(timeout_s if timeout_s >= 0 else 3e9, self.patience_s)
+        deadline_s = self.clock.monotonic_s() + (min(timeout_s, self.patience_s) if timeout_s >= 0 else _EVER_S)
         with self.changed:
             while True:
                 try:
-                    if self.away:
+                    if self.away or not self.brokers.running:
                         raise Concurrent
                     self.tick()
+                    self._served.clear()
                     answer = ask()
-                    break
+                    if self.brokers.answers(tuple(self._served), self.clock.monotonic_s()):
+                        break
                 except Concurrent:
                     left_s = deadline_s - self.clock.monotonic_s()
                     if left_s <= 0:
@@ -186,14 +232,15 @@ class MemoryKafka:
         now_s = self.clock.monotonic_s()
         for transactional in self._ids.values():
             held_s = now_s - transactional.since_s
-            if transactional.is_undecided and held_s >= transactional.timeout_s:
+            if transactional.is_undecided and held_s >= transactional.timeout_s and self._knows(transactional.role):
                 transactional.epoch += 1
                 self._decide(transactional, "abort", "")
             self._mark(transactional, now_s)
 
     def init(self, transactional_id: str, timeout_s: float) -> int:
         """Fence whoever had the id, and end what it left: the epoch of the new producer. Raises Concurrent."""
-        transactional = self._ids.setdefault(transactional_id, TransactionalId())
+        transactional = self._ids.setdefault(transactional_id, TransactionalId(transactional_id))
+        self._wait_for(transactional.role)
         if transactional.is_undecided:
             transactional.epoch += 1
             self._decide(transactional, "abort", transactional_id)
@@ -208,8 +255,8 @@ class MemoryKafka:
     def next_producer(self) -> int:
         """A number for a producer whose records are told apart."""
         with self.changed:
-            self._written[len(self._written)] = -1
-            return len(self._written) - 1
+            self._producers += 1
+            return self._producers
 
     def write(
         self,
@@ -224,26 +271,27 @@ class MemoryKafka:
         transaction = None
         if transactional_id is not None:
             self._log(place)
-            transaction = self._opened(transactional_id, epoch)
-            transaction.unmarked.setdefault(place, float("inf"))
+            transaction = self._opened(transactional_id, epoch, place)
+        self._wait_for(role_of(place), only_led=True)
         producer, number = written_as
-        if producer is None or self._written[producer] < number:
+        if producer is None or self._written.get((producer, place), -1) < number:
             self._append(place, record, transaction)
         if producer is not None:
-            self._written[producer] = number
+            self._written[producer, place] = number
 
     def add_offsets(
         self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Place, tuple[int, str]]
     ) -> None:
         """Let the transaction move offsets of a group. Raises KafkaException, Concurrent."""
-        transaction = self._opened(transactional_id, epoch)
-        transaction.unmarked.setdefault((group, GROUP), float("inf"))
+        self._wait_for(role_of((group, GROUP)))
+        transaction = self._opened(transactional_id, epoch, (group, GROUP))
         transaction.offsets.setdefault((group, GROUP), {}).update(offsets)
 
     def decide(self, transactional_id: str, epoch: int, number: int, outcome: Literal["commit", "abort"]) -> None:
         """End the transaction: this is its decision, and its marks follow. `number`: which of its producer's it is; one
-        that never came here ends like another. Raises KafkaException."""
+        that never came here ends like another. Raises KafkaException, Concurrent."""
         transactional = self._current(transactional_id, epoch)
+        self._wait_for(transactional.role)
         if transactional.is_undecided:
             self._decide(transactional, outcome, transactional_id)
             transactional.last = (number, outcome)
@@ -252,7 +300,9 @@ class MemoryKafka:
             raise failed(KafkaError.INVALID_TXN_STATE, "Broker: Producer attempted a transactional operation")
 
     def committed(self, group: str, places: Sequence[Place], *, stable: bool) -> list[tuple[int, str] | None]:
-        """What a group has committed. `stable`: not while a transaction may still move it. Raises Concurrent."""
+        """What a group has committed. `stable`: not while a transaction may still move it. Raises Concurrent, and
+        KafkaException where its coordinator has just moved: the client waits only while it knows of none."""
+        self.expect_coordinator(group)
         for transactional in self._ids.values():
             moved = transactional.open.offsets.get((group, GROUP), {}) if transactional.open is not None else {}
             if stable and any(place in moved for place in places):
@@ -263,6 +313,48 @@ class MemoryKafka:
     def commit_offsets(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
         """Move a group's offsets, outside of any transaction."""
         self.groups.setdefault(group, {}).update(offsets)
+
+    # -- what they know of leaders, under the lock
+
+    def readable(self, place: Place, *, committed: bool) -> int:
+        """Up to where a partition's leader shows it to readers."""
+        limit = self._log(place).limit(place, committed=committed)
+        return limit if self._knows(role_of(place)) else min(limit, self._shown.get(role_of(place), limit))
+
+    def expect_leader(self, place: Place) -> None:
+        """Raises Concurrent while nobody leads a partition, and KafkaException where another one has begun to, and the
+        one before says so."""
+        led = self.brokers.leadership(role_of(place))
+        if led is not None and led.planned and not self.leads(place):
+            raise failed(KafkaError.NOT_LEADER_FOR_PARTITION, "Broker: Not leader for partition")
+        self._wait_for(role_of(place), only_led=True)
+
+    def expect_coordinator(self, group: str) -> None:
+        """Raises Concurrent while nobody coordinates a group, and KafkaException while the next one has not begun to,
+        or reads what the one before knew."""
+        place = (group, GROUP)
+        led = self.brokers.leadership(role_of(place))
+        if led is not None and led.planned and not self.leads(place):
+            raise failed(KafkaError.NOT_COORDINATOR, "Broker: Not coordinator")
+        self._wait_for(role_of(place), only_led=True)
+        if not self._knows(role_of(place)):
+            raise failed(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "Broker: Coordinator load in progress")
+
+    def _knows(self, role: Role) -> bool:
+        return self.brokers.knows(role, self.clock.monotonic_s())
+
+    def _wait_for(self, role: Role, *, only_led: bool = False) -> None:
+        """Raises Concurrent until somebody leads that, and, if not `only_led`, knows it."""
+        now_s = self.clock.monotonic_s()
+        if not (self.brokers.leads if only_led else self.brokers.knows)(role, now_s):
+            raise Concurrent
+        self._served.append(role)
+
+    def _moved(self, role: Role) -> None:
+        topic, _, number = role.rpartition("/")
+        if topic in self.topics:
+            log = self.topics[topic].partitions[int(number)]
+            self._shown[role] = max(log.begin, log.end - self.forgets(role))
 
     # -- under the lock
 
@@ -283,13 +375,17 @@ class MemoryKafka:
             raise fenced()
         return transactional
 
-    def _opened(self, transactional_id: str, epoch: int) -> Transaction:
+    def _opened(self, transactional_id: str, epoch: int, place: Place) -> Transaction:
+        """The open transaction, of which that place is a part from now on. Raises KafkaException, Concurrent."""
         transactional = self._current(transactional_id, epoch)
+        if transactional.open is None or place not in transactional.open.unmarked:
+            self._wait_for(transactional.role)
         if transactional.open is None:
             transactional.open = Transaction()
             transactional.since_s = self.clock.monotonic_s()
         if transactional.open.outcome is not None:
             raise Concurrent
+        transactional.open.unmarked.setdefault(place, float("inf"))
         return transactional.open
 
     def _decide(self, transactional: TransactionalId, outcome: Literal["commit", "abort"], name: str) -> None:
@@ -297,14 +393,15 @@ class MemoryKafka:
         assert transaction is not None
         transaction.outcome = outcome
         for place in transaction.unmarked:
-            text = f"group/{place[0]}" if place[1] == GROUP else f"{place[0]}/{place[1]}"
-            transaction.unmarked[place] = now_s + self.mark_after_s(name, text)
+            transaction.unmarked[place] = now_s + self.mark_after_s(name, role_of(place))
 
     def _mark(self, transactional: TransactionalId, now_s: float) -> None:
         transaction = transactional.open
         if transaction is None or transaction.outcome is None:
             return
-        due = [place for place, due_s in transaction.unmarked.items() if due_s <= now_s]
+        due = [p for p, due_s in transaction.unmarked.items() if due_s <= now_s and self._knows(role_of(p))]
+        if not self._knows(transactional.role):
+            due = []  # who comes next finds the decision, and writes them
         if not due and transaction.unmarked:
             return  # nothing has changed: who waits is not woken to look, and to wake others
         for place in due:

@@ -11,6 +11,7 @@ from confluent_kafka import (
     OFFSET_END,
     OFFSET_INVALID,
     KafkaError,
+    KafkaException,
     Message,
     TopicPartition,
 )
@@ -104,7 +105,7 @@ class MemoryConsumer:
     ) -> tuple[int, int]:
         """Where the partition begins and ends, whatever the isolation."""
         log = self._cluster.topics[partition.topic].partitions[partition.partition]
-        return log.begin, log.end
+        return log.begin, self._cluster.readable((partition.topic, partition.partition), committed=False)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -113,7 +114,7 @@ class MemoryConsumer:
     # -- under the lock
 
     def _next(self, count: int) -> list[Message]:
-        if self._cluster.away:
+        if self._cluster.away or not self._cluster.brokers.running:
             return []
         self._cluster.tick()
         found: list[Message] = []
@@ -129,21 +130,26 @@ class MemoryConsumer:
         if topic is None or place[1] >= len(topic.partitions):
             return [self._lost(place, assigned, KafkaError.UNKNOWN_TOPIC_OR_PART)]
         log = topic.partitions[place[1]]
+        if not self._cluster.leads(place):
+            return []
         self._resolve(place, assigned, log)
         if not log.begin <= assigned.at <= log.end:
             if self._reset == "error":
                 return [self._lost(place, assigned, KafkaError._AUTO_OFFSET_RESET)]
             assigned.at = log.begin if self._reset in ("earliest", "smallest", "beginning") else log.end
         found = []
-        for entry in log.records(place, assigned.at, committed=self._committed):
+        shown = self._cluster.readable(place, committed=self._committed)
+        for entry in log.records(place, assigned.at, committed=self._committed, shown=shown):
             found.append(_message(place, entry))
             assigned.at = entry.offset + 1
             if len(found) == count:
                 return found
-        return found + self._ended(place, assigned, log)
+        return found + self._ended(place, assigned, log, shown)
 
-    def _ended(self, place: Place, assigned: _Assigned, log: Partition) -> list[Message]:
-        assigned.at = max(assigned.at, log.limit(place, committed=self._committed))
+    def _ended(self, place: Place, assigned: _Assigned, log: Partition, shown: int) -> list[Message]:
+        if shown < assigned.at and shown < log.limit(place, committed=self._committed):
+            return []  # it has read what the new leader does not show yet
+        assigned.at = max(assigned.at, shown)
         if not self._tells_ends or assigned.told_end == assigned.at:
             return []
         assigned.told_end = assigned.at
@@ -153,11 +159,11 @@ class MemoryConsumer:
         if assigned.at == OFFSET_BEGINNING:
             assigned.at = log.begin
         elif assigned.at == OFFSET_END:
-            assigned.at = log.limit(place, committed=self._committed)
+            assigned.at = self._cluster.readable(place, committed=self._committed)
         elif assigned.at == OFFSET_INVALID:
             try:
                 (found,) = self._cluster.committed(self._group, [place], stable=self._committed)
-            except Concurrent:
+            except (Concurrent, KafkaException):
                 return
             assigned.at = found[0] if found is not None else -1
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from scribengin.testing.memory.kafka.state import ProducedRecord, failed
+from scribengin.testing.memory.kafka.state import Place, ProducedRecord, failed
 
 if TYPE_CHECKING:
     from scribengin.testing.memory.kafka.cluster import MemoryKafka
@@ -27,11 +27,12 @@ class MemoryProducer:
         self._timeout_s = float(conf.get("transaction.timeout.ms", 60_000)) / 1000
         self._told = conf.get("on_delivery")
         self._queue_max = int(conf.get("queue.buffering.max.messages", _QUEUE_MAX))
-        self._queue: deque[tuple[str, int, ProducedRecord]] = deque()
+        self._queue: deque[tuple[Place, int, ProducedRecord]] = deque()
+        """Where each goes, and which of this producer's records it is."""
         self._epoch = 0
         idempotent = self._id is not None or bool(conf.get("enable.idempotence", False))
         self._number = cluster.next_producer() if idempotent else None
-        self._sent = 0
+        self._taken = 0
         self._state = "new" if self._id is not None else "plain"
         self._fatal: KafkaException | None = None
         self._untold: KafkaException | None = None
@@ -75,7 +76,9 @@ class MemoryProducer:
             raise BufferError("Local: Queue full")
         pairs = list(headers.items() if isinstance(headers, dict) else headers or ())
         record = ProducedRecord(_bytes(key), _bytes(value), pairs, timestamp)
-        self._queue.append((topic, self._partition(topic, record.key) if partition < 0 else partition, record))
+        place = (topic, self._partition(topic, record.key) if partition < 0 else partition)
+        self._queue.append((place, self._taken, record))
+        self._taken += 1
         if not self._cluster.holds(topic):
             self._send(0.0)
 
@@ -116,7 +119,6 @@ class MemoryProducer:
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop what waits, and decide."""
         self._expect("open")
-        self._sent += len(self._queue)
         self._queue.clear()
         if self._wrote:
             self._decide("abort", timeout)
@@ -130,26 +132,31 @@ class MemoryProducer:
     def _send(self, timeout_s: float) -> int:
         sent = 0
         while self._queue and self._fatal is None:
-            topic, partition, record = self._queue[0]
-            place, written_as = (topic, partition), (self._number, self._sent)
+            first = self._first()
+            place, number, record = self._queue[first]
+            written_as = (self._number, number)
             self._wrote = True
             try:
                 self._cluster.asked(
                     lambda: self._cluster.write(place, record, written_as, self._id, self._epoch),  # noqa: B023
                     timeout_s,
                     act="produce",
-                    name=self._id or topic,
+                    name=self._id or place[0],
                 )
             except KafkaException as error:
                 if error.args[0].code() == KafkaError._TIMED_OUT:
                     return sent
                 self._note_fatal(error)
                 self._failed = self._failed or error
-                self._deliver(error.args[0], topic, partition)
-            self._queue.popleft()
-            self._sent += 1
+                self._deliver(error.args[0], *place)
+            del self._queue[first]
             sent += 1
         return sent
+
+    def _first(self) -> int:
+        """Which of what waits is sent next: the first whose partition has a leader. Each has its own order."""
+        led = (number for number, (place, _, _) in enumerate(self._queue) if self._cluster.leads(place))
+        return next(led, 0)
 
     def _decide(self, outcome: Literal["commit", "abort"], timeout_s: float) -> None:
         self._ask(outcome, timeout_s, lambda: self._cluster.decide(self._name, self._epoch, self._began, outcome))

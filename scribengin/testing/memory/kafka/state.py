@@ -88,9 +88,9 @@ class Partition:
         """How far a reader may read."""
         return self.stable_end(place) if committed else self.end
 
-    def records(self, place: Place, start: int, *, committed: bool) -> Iterator[OffsetEntry]:
-        """What a reader gets from `start` on."""
-        limit = self.limit(place, committed=committed)
+    def records(self, place: Place, start: int, *, committed: bool, shown: int | None = None) -> Iterator[OffsetEntry]:
+        """What a reader gets from `start` on, where the leader shows it up to `shown` (None: all that it may)."""
+        limit = self.limit(place, committed=committed) if shown is None else shown
         for entry in self.entries:
             shown = not committed or entry.transaction is None or entry.transaction.outcome == "commit"
             if shown and start <= entry.offset < limit and entry.record is not None:
@@ -124,6 +124,7 @@ class TopicLog:
 class TransactionalId:
     """What the coordinator knows of a transactional id."""
 
+    name: str
     epoch: int = 0
     timeout_s: float = 60.0
     open: Transaction | None = None
@@ -133,13 +134,24 @@ class TransactionalId:
     """Which of its producer's transactions that one ended last, and how."""
 
     @property
+    def role(self) -> str:
+        """What its coordinator leads."""
+        return f"id/{self.name}"
+
+    @property
     def is_undecided(self) -> bool:
         """Whether a transaction is open that nobody has ended."""
         return self.open is not None and self.open.outcome is None
 
 
 class Concurrent(Exception):
-    """What the broker answers while marks of the last transaction are missing: the client asks again."""
+    """What the broker answers while marks of the last transaction are missing, or there is no broker to answer: the
+    client asks again."""
+
+
+def role_of(place: Place) -> str:
+    """What a partition, or a group, is called among what brokers lead."""
+    return f"group/{place[0]}" if place[1] == GROUP else f"{place[0]}/{place[1]}"
 
 
 def failed(code: int, text: str, *, fatal: bool = False) -> KafkaException:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.testing.simulation.registry import SimulatedSession
     from scribengin.testing.simulation.world import World
 
-FLOWS = ("flow", "next")
+FLOWS = ("flow", "next", "third")
 """The dataflows of a chain, from its beginning on."""
 RECORDS_FOR_S = 10.0
 """For so long records are written."""
@@ -96,6 +96,10 @@ class SimulatedStreams(ABC):
 
     def go_away(self, seconds: float) -> None:  # noqa: B027  most systems are in everybody's own process
         """The system that is read and written answers nobody for so long."""
+
+    def fail_one(self, seconds: float, *, unheard: bool) -> None:  # noqa: B027  most systems are one
+        """One of the servers of that system fails for so long. `unheard`: it does what it is asked next, and nobody
+        hears of that."""
 
     @abstractmethod
     def lose_power(self) -> None:

@@ -2,12 +2,13 @@
 
 Each input stream is a partition. Most of its records are sent as they come, others in transactions, which stay open for
 a while; some of these are aborted, and nobody may ever see what was in them. What is committed is given up now and
-then, as retention does. All brokers may be away.
+then, as retention does. All brokers may be away, or one of three: others lead then what it led.
 """
 
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -38,13 +39,20 @@ _IN_A_TRANSACTION = 0.3
 _ABORTED = 0.4
 _GIVEN_UP = 0.2
 """How often retention comes, at a record that is written."""
+_BROKERS = 3
+_PATIENCE_S = 1.0
+"""How long clients wait where a broker may be away for longer, in place of half a minute."""
+_ELECTED_S = (0.02, 0.3, 1.0)
+_SETTLED_S = (0.0, 0.3, 1.5)
+_FORGOTTEN_MAX = 4
+_LEADER_S = 0.05
 
 
 class KafkaInMemory(SinkSystem):
     """Our own sink of Kafka, whose transactions decide about rounds, on brokers whose marks come late."""
 
     def __init__(self) -> None:
-        self.kafka = MemoryKafka("in-memory:9")
+        self.kafka = MemoryKafka("in-memory:9", brokers=_BROKERS)
         delays_s = itertools.cycle((0.0, 0.02, 0.5))
         self.kafka.mark_after_s = lambda _id, _place: next(delays_s)
         self._opened = ExitStack()
@@ -74,6 +82,14 @@ class KafkaStreams(SinkStreams):
         super().__init__(world, system)
         self._kafka = system.kafka
         self._numbers = {name: number for number, name in enumerate(self.inputs)}
+        if world.plan.fails_brokers:
+            chance = random.Random(f"leaders of {world.plan.seed}")
+            brokers = self._kafka.brokers
+            brokers.elects_s = lambda _role: chance.choice(_ELECTED_S)
+            brokers.settles_s = lambda _role: chance.choice(_SETTLED_S)
+            self._kafka.forgets = lambda _place: chance.randrange(_FORGOTTEN_MAX)
+            self._kafka.tells_short_ends = chance.random() < 0.5
+            self._kafka.patience_s = _PATIENCE_S
 
     def begin(self, session: SimulatedSession) -> None:
         self._kafka.create(TOPIC, partitions=self.world.plan.streams)
@@ -108,6 +124,19 @@ class KafkaStreams(SinkStreams):
         self._kafka.away = True
         self.world.later(seconds, "brokers", partial(setattr, self._kafka, "away", False))
 
+    def fail_one(self, seconds: float, *, unheard: bool) -> None:
+        running = sorted(self._kafka.brokers.running)
+        if len(running) < _BROKERS:
+            return  # with another one less, no topic takes anything that is safe
+        broker = self.world.scheduler.random.choice(running)
+        self.world.tell(f"broker {broker} fails{' once it has done what it is asked next' if unheard else ''}")
+        self._kafka.fail(broker, after_next=unheard)
+        self.world.later(seconds, "brokers", partial(self._come_back, broker))
+
+    def _come_back(self, broker: int) -> None:
+        self._kafka.come_back(broker)
+        self.world.tell(f"broker {broker} is back")
+
     # -- who writes
 
     def _write(self, name: str, stream: InputStream) -> None:
@@ -116,6 +145,8 @@ class KafkaStreams(SinkStreams):
             if chance.random() < _IN_A_TRANSACTION:
                 self._write_at_once(name, first, min(first + chance.randint(1, 4), plan.records))
             else:
+                while not self._kafka.leads((TOPIC, self._numbers[name])):
+                    self.world.scheduler.pass_time(_LEADER_S)
                 self._kafka.send(TOPIC, [oracle.payload_of(name, first)], partition=self._numbers[name])
                 self._acknowledge(name, first)
             if not plan.rewinds and chance.random() < _GIVEN_UP:
@@ -135,9 +166,11 @@ class KafkaStreams(SinkStreams):
         if world.scheduler.random.random() < _ABORTED:
             producer.abort_transaction()
             return
-        producer.commit_transaction()
-        for number in range(first, end):
+        for number in range(
+            first, end
+        ):  # its client asks until it is committed, and readers may see it before it hears
             self._acknowledge(name, number)
+        producer.commit_transaction()
 
     def _acknowledge(self, name: str, number: int) -> None:
         payload = oracle.payload_of(name, number)

@@ -28,6 +28,7 @@ from scribengin.log.store.index import DamagePlace, EntryPlace, walk
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 from scribengin.testing.simulation import oracle
+from scribengin.testing.simulation.plan import Plan
 from scribengin.testing.simulation.streams.contract import RECORDS_FOR_S, SimulatedStreams
 from scribengin_registry.errors import RegistryError
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 NAMESPACE = "/logs"
 CLIENTS = "clients"
 """Stands for the dataflow of processes that belong to none."""
-_STAGES = ("in", "out", "end")
+_STAGES = ("in", "out", "end", "last")
 """What the logs are called that a chain reads and writes, from its beginning on."""
 _KEPT = LogConfig(segment_bytes_max=4096, segment_age_max_s=1.5)
 _SEGMENTS = _KEPT.model_copy(update={"retention_hours": 2 / 3600})
@@ -53,14 +54,15 @@ _TIDIED_EVERY_S = 1.5
 
 
 class LogStreams(SimulatedStreams):
-    """Logs `in/0` and so on, through a chain of dataflows, to `out/0` or `end/0` and so on."""
+    """Logs `in/0` and so on, through a chain of dataflows, to `out/0`, `end/0` or `last/0` and so on; or to each of the
+    last two."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.disk = MemoryDisk("simulated")
         self.disk.hook = lambda _operation: world.scheduler.refuse_ended()
         self._inputs = [f"in/{number}" for number in range(world.plan.streams)]
-        self._last = _STAGES[world.plan.flows]
+        self._ends = ends_of(world.plan)
         self._sure: dict[str, int] = dict.fromkeys(self._inputs, 0)
         """How many records of each log are acknowledged."""
         self._seen: dict[str, list[bytes]] = {}
@@ -77,7 +79,7 @@ class LogStreams(SimulatedStreams):
 
     def endpoints(self, flow: int) -> dict[str, Any]:
         return {
-            "sources": {"in": {"kind": "log", "logs": f"{_STAGES[flow]}/*", "namespace": NAMESPACE}},
+            "sources": {"in": {"kind": "log", "logs": f"{self._read_stage(flow)}/*", "namespace": NAMESPACE}},
             "sinks": {"out": {"kind": "log", "log": _STAGES[flow + 1], "namespace": NAMESPACE}},
         }
 
@@ -93,7 +95,7 @@ class LogStreams(SimulatedStreams):
         for log in self._inputs:
             self.logs.create(log, _SEGMENTS)
         for stage in _STAGES[1 : self.world.plan.flows + 1]:
-            self.logs.create(f"{stage}/0", _KEPT if stage == self._last else _SEGMENTS)
+            self.logs.create(f"{stage}/0", _KEPT if stage in self._ends else _SEGMENTS)
         for log in self._inputs:
             self.world.later(0.0, f"clients-{log}", partial(self._have_written, log, session.hosts))
         self.world.later(0.0, "readers", self._have_read)
@@ -133,7 +135,10 @@ class LogStreams(SimulatedStreams):
         if flow >= self.world.plan.flows:
             return []
         with self.world.scheduler.at_once():
-            return self.logs.matching(f"{_STAGES[flow]}/*")
+            return self.logs.matching(f"{self._read_stage(flow)}/*")
+
+    def _read_stage(self, flow: int) -> str:
+        return _STAGES[min(flow, 1) if self.world.plan.fork else flow]
 
     def _number_at(self, log: str, position: Position) -> int:
         """Records have the numbers that the log counts them by. The disk tells, and not the log's readers: after a
@@ -235,7 +240,7 @@ class LogStreams(SimulatedStreams):
 
     def _have_read(self) -> None:
         while True:
-            for log in self.logs.matching(f"{self._last}/*"):
+            for log in [log for end in self._ends for log in self.logs.matching(f"{end}/*")]:
                 if log not in self._seen:
                     self._seen[log] = []
                     self.world.later(0.0, f"reader-{log}", partial(self._follow, log))
@@ -270,7 +275,7 @@ class LogStreams(SimulatedStreams):
             self.world.scheduler.pass_time(self.world.scheduler.random.uniform(0.5, 2.0) * _TIDIED_EVERY_S)
 
     def _is_kept(self, log: str) -> bool:
-        return log.startswith(f"{self._last}/") or log in self._hidden
+        return log.partition("/")[0] in self._ends or log in self._hidden
 
     def _truncate(self, log: str) -> None:
         try:
@@ -327,6 +332,11 @@ class LogStreams(SimulatedStreams):
         named = {segment.file for segment in self.logs.segments(log)}
         store, directory = MemorySegmentStore(self.disk), self.logs.info(log).log.directory
         return [str(name) for name in store.names(directory) if name not in named and store.open(name).size()]
+
+
+def ends_of(plan: Plan) -> tuple[str, ...]:
+    """What the logs are called that no dataflow reads."""
+    return _STAGES[2 : plan.flows + 1] if plan.fork else (_STAGES[plan.flows],)
 
 
 def _dlsn(position: Position) -> DLSN:
