@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from scribengin.base.closing import ClosedAtExit
-from scribengin.base.threads import background
 from scribengin.errors import ConfigInvalid
 from scribengin.log import CommitThread, LogNamespace
 from scribengin.proxy.access import rules_of
@@ -44,7 +43,8 @@ class _TokenReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pya
 
 
 class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Carries requests to the service that it is given before the first of them can come."""
+    """Carries requests to the service that it is given before the first of them can come. It serves from when it is
+    made. Never call `serve`: that takes the process's signals, shuts down by itself, and tells nobody."""
 
     service: ProxyService
 
@@ -83,8 +83,6 @@ class ProxyServer(ClosedAtExit):
         proxy = ProxyDescriptor(name=uuid.uuid4().hex, address=self.address)
         self.service = ProxyService(self._namespace, registry, proxy, config, access=access)
         self._server.service = self.service
-        self._thread = background("proxy-server", self._server.serve)
-        self._thread.start()
         self.service.announce()
 
     def close(self) -> None:
@@ -93,7 +91,7 @@ class ProxyServer(ClosedAtExit):
             self.service.close()
         finally:
             self._server.shutdown()
-            self._thread.join()
+            self._server.wait()
             self._namespace.close()
             self._threads.close()
 

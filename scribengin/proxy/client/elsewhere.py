@@ -19,7 +19,7 @@ from scribengin.base.model import JsonObject
 from scribengin.errors import ConfigInvalid, LogClosed, LogWriteFailed, ScribenginError
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metadata.binding import bound, session_for
-from scribengin.log.store.cold import remove_cold
+from scribengin.log.store.cold import check_cold_url, remove_cold
 from scribengin.log.store.contract import (
     Announced,
     IndexKind,
@@ -97,6 +97,8 @@ class StoreElsewhereByProxies(ProxiedSegmentStore):
         """Of segments that may have been made without our having been told."""
 
     def for_log(self, config: LogConfig) -> SegmentStore:
+        if config.cold_url is not None:
+            check_cold_url(config.cold_url)
         if config.cold_url is not None and config.cold_url.startswith("/"):
             raise ConfigInvalid(
                 f"cold_url {config.cold_url} is a directory of the machine of the logs, and this is another one: write "

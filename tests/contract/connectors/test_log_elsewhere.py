@@ -278,6 +278,8 @@ def test_what_is_cold_in_a_directory_there_is_not_looked_for_here(machines: TwoM
         assert "is a directory of the machine of the logs" in str(writer.maintenance_failure)
     with pytest.raises(ConfigInvalid, match=r"cold_url .* is a directory of the machine of the logs"):
         namespace.open_writer(OUT)
+    with pytest.raises(ConfigInvalid, match=f"write it as {cold}"):
+        namespace.create("other", LogConfig(cold_url=f"file://{cold}"))
     assert not cold.exists()
     there = machines.there()
     there.offload(OUT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -9,9 +11,11 @@ import pytest
 
 from scribengin.errors import EndOfStream, LogExists, LogNotFound
 from scribengin.log import LogConfig
+from scribengin.proxy.client.transport import FlightTransport
 from scribengin.proxy.wire.answers import AskDone, TryAgain, decode_answer
 from scribengin.proxy.wire.requests import ASK, AskRequest, encode_ask
 from scribengin.testing.log_samples import payloads_read
+from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
 
 
@@ -101,3 +105,21 @@ def test_a_proxy_says_what_it_writes_and_what_it_does_not_know(place: ProxiedPla
         assert isinstance(server.service.answer(kind, pa.py_buffer(body)), TryAgain)
     bad = encode_ask(AskRequest("truncate", LOG, {"before": "x", "force": True}))
     assert isinstance(server.service.answer(ASK, pa.py_buffer(bad)), TryAgain)
+
+
+def test_signals_stay_those_of_the_process_that_has_the_proxy(place: ProxiedPlace) -> None:
+    """Flight would take them from whoever was to hand the logs over, and end the network without that."""
+    place.bound(LOG)
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+    client = place.stack.enter_context(FlightTransport())
+    try:
+        server = place.start()
+        request = (server.address, ASK, encode_ask(AskRequest("info")), 60.0)
+        assert client.call(*request)
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(lambda: told == [signal.SIGTERM], what="the process to hear of the signal")
+        for _ in range(20):
+            assert client.call(*request)
+    finally:
+        signal.signal(signal.SIGTERM, before)
