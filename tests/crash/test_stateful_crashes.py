@@ -23,7 +23,7 @@ from scribengin.connectors import Environment
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import DataflowError, RecordMisplaced, TooManyBadRecords
+from scribengin.errors import CheckpointMismatch, DataflowError, RecordMisplaced, TooManyBadRecords
 from scribengin.log import LogNamespace
 from scribengin.testing.failpoints import record_stops
 from scribengin.testing.memory.disk import MemoryDisk
@@ -557,6 +557,20 @@ def test_a_file_that_is_gone_when_a_batch_reads_it_again_is_named(tmp_path: Path
     (tmp_path / "kept").rename(tmp_path / "in/0.log")
     place.own_to_the_end(3)
     assert len(place.delivered()) == len("".join(RECORDS)) + 1
+
+
+def test_nothing_is_committed_once_the_checkpoint_is_gone(tmp_path: Path) -> None:
+    """The query makes its directory anew, and would go on until somebody starts it again."""
+
+    def lose() -> None:
+        [first] = tmp_path.glob("state/**/offsets/0")
+        first.unlink()
+
+    place = Case(tmp_path, Logs)
+    last_write_of_the_second_batch = ("query.write:after", 8)
+    with at(last_write_of_the_second_batch, lose), pytest.raises(CheckpointMismatch, match="offsets/0 is not there"):
+        place.own_to_the_end(1)
+    assert len(place.delivered()) == ROUND_RECORDS * len(RECORDS)
 
 
 @pytest.mark.long

@@ -498,7 +498,9 @@ class StatefulRunner(TaskRounds):
 
     def _range_of(self, batch: ExecutedBatch) -> tuple[Offsets, Mapping[str, PlannedRange]]:
         """Where the sources' ranges end in a batch, and the ranges. Raises CheckpointMismatch for a batch that nobody
-        here has offered."""
+        here has offered, or whose state would be in a directory that lacks what was before."""
+        if self._named.number >= 0:
+            self._log.refuse_lost(self._named.number)
         ends = self._log.offsets(batch.number)
         if batch.number == self._named.number + 1:
             if self._offered is not None and ends == self._offered.offsets:

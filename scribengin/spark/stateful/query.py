@@ -12,6 +12,7 @@ A batch is executed by one action, which reads all of it: two would keep state t
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -29,13 +30,15 @@ from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_causes
 from scribengin.spark.stateful.fitting import OTHER_COLUMNS, WAY_OUT
 from scribengin.spark.stateful.offers import BoundRange, Offset, QueryOffers
 from scribengin.spark.stateful.progress import QueryProgress
-from scribengin.spark.transform.output import OutputCollector, UnionedOutputs, outputs_of
+from scribengin.spark.transform.output import UnionedOutputs, outputs_of
 from scribengin.spark.transform.spec import StateReport
 
 # What foreachBatch raises reaches us as the query's failure. Py4J would write it down with all stacks at every stop.
 logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
 
 _POLL_S = 0.01
+_POLLS_PER_LOOK = 20
+"""After so many polls without a batch it is looked whether the query still runs."""
 _DOES_NOT_FIT = (*OTHER_COLUMNS, "STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
 _SETTLE_S = 10.0
 """So long a query that is stopped may take to write down that its last batch is done; else that is run again."""
@@ -61,18 +64,18 @@ class TransformationQuery:
     def __init__(
         self,
         unioned: UnionedOutputs,
-        collector: Callable[[DataFrame], OutputCollector],
+        collect: Callable[[DataFrame], Sequence[pa.RecordBatch]],
         offers: QueryOffers,
         checkpoint: str,
         doing: str,
         *,
         by_clock: bool = False,
     ) -> None:
-        """Starts it in the directory `checkpoint`. `collector` executes a batch; `doing` is for errors; `by_clock`:
-        it runs batches as time goes by, too, which nobody has offered."""
+        """Starts it in the directory `checkpoint`. `collect` executes a batch of the frame; `doing` is for errors;
+        `by_clock`: it runs batches as time goes by, too, which nobody has offered."""
         self.by_clock = by_clock
         self._outputs = unioned.outputs
-        self._collector = collector
+        self._collect = collect
         self._offers = offers
         self._doing = doing
         self._handed: queue.SimpleQueue[ExecutedBatch | Exception] = queue.SimpleQueue()
@@ -100,18 +103,26 @@ class TransformationQuery:
 
         Raises TransformationFailed, SparkUnavailable, CheckpointMismatch: then the query has ended.
         """
-        while (handed := self._next_handed()) is None:
-            try:
-                if not self._query.isActive:
-                    last = self._next_handed()  # it may have told just before it ended
-                    raise last if isinstance(last, Exception) else self._failure()
-            except SPARK_ERRORS as error:
-                raise failure(error, self._doing) from error
-            if self._offers.idle():
+        for polls in itertools.count():
+            if (handed := self._next_handed()) is not None:
+                break
+            idle = self._offers.idle()
+            if idle or polls % _POLLS_PER_LOOK == 0:  # a look is a call into the JVM, which has the batch to execute
+                self._refuse_ended()
+            if idle:
                 return None
         if isinstance(handed, Exception):
             raise handed
         return handed
+
+    def _refuse_ended(self) -> None:
+        """Raises as `next_batch` once the query has ended."""
+        try:
+            if not self._query.isActive:
+                last = self._next_handed()  # it may have told just before it ended
+                raise last if isinstance(last, Exception) else self._failure()
+        except SPARK_ERRORS as error:
+            raise failure(error, self._doing) from error
 
     def has_batch(self) -> bool:
         """Whether `next_batch` has something to return, or to raise, already."""
@@ -191,7 +202,7 @@ class TransformationQuery:
 
     def _execute(self, frame: DataFrame, number: int) -> None:
         try:
-            batches = self._collector(frame).execute()
+            batches = self._collect(frame)
         except SPARK_ERRORS as error:
             self._handed.put(failure(error, self._doing))
             raise

@@ -72,6 +72,12 @@ class QueryLog:
             found = [json.loads(line) for line in self._plan(number)[2:]]
             return {str(offset["source"]): offset for offset in found}
 
+    def refuse_lost(self, number: int) -> None:
+        """Raises CheckpointMismatch unless the plan of a batch is where it was. Where the directory was moved or is
+        gone, the query makes it anew, and goes on."""
+        with self._damage_named(number):
+            self._plan(number)
+
     def partitions(self, number: int) -> int:
         """Into how many state is divided in a batch. Raises as `offsets`."""
         with self._damage_named(number):

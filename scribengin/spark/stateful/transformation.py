@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.encoding import placed, prefix_beside
 from scribengin.spark.transform.input import WATERMARK, carried, spark_schema
-from scribengin.spark.transform.output import FileCollector, MemoryCollector, UnionedOutputs, unite
+from scribengin.spark.transform.output import MemoryCollector, UnionedOutputs, arrow_files, collected, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
 from scribengin.spark.transform.plan_pool import Shape
 from scribengin.spark.transform.screen import Screens
@@ -45,6 +46,8 @@ from scribengin.spark.transform.spec import (
     TransformationSpec,
 )
 from scribengin.spark.transform.transformation import Transformation
+
+_STREAMING = "spark.sql.streaming"
 
 
 def load_transformation(spec: TransformationSpec, session: SparkSession) -> Transformation | StatefulTransformation:
@@ -97,15 +100,17 @@ class StatefulTransformation:
         Raises as `check`.
         """
         directory = self._new_directory()
-        _, unioned, operators = self._built(directory)
+        _, unioned, operators = self._built(directory, checkpoint)
         output = directory / "output"
         output.mkdir()
         offers = QueryOffers(directory, initial, None if self._shape.through_files else self._portable)
         for one in bound:
             offers.bind(one)
+        if self._shape.through_files:  # writing them is part of the query's own plan: made once, and not a batch
+            unioned = replace(unioned, frame=arrow_files(unioned.frame, output))
         return TransformationQuery(
             unioned,
-            lambda frame: FileCollector(frame, output) if self._shape.through_files else MemoryCollector(frame),
+            lambda frame: collected(frame, output) if self._shape.through_files else MemoryCollector(frame).execute(),
             offers,
             checkpoint,
             f"running the transformation of {self.spec.dataflow}",
@@ -121,7 +126,7 @@ class StatefulTransformation:
         _, _, operators = self._built(self._new_directory())
         refuse_undividable(operators, checkpoint, partitions)
         assert self.spec.state is not None, "a transformation with state has it in its specification"
-        session = session_beside(self._session, _settings(self.spec.state))
+        session = session_beside(self._session, query_settings(self.spec.state, checkpoint))
         activate(session)
         try:
             session._streamingCheckpointManager.repartition(checkpoint, partitions)
@@ -152,12 +157,12 @@ class StatefulTransformation:
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=scratch_directory(), prefix="query-"))
 
-    def _built(self, directory: Path) -> tuple[Built, UnionedOutputs, tuple[StateOperator, ...]]:
+    def _built(self, directory: Path, checkpoint: str = "") -> tuple[Built, UnionedOutputs, tuple[StateOperator, ...]]:
         """The DataFrames, what one query runs for all of them, and what of that keeps state. Raises as `check`."""
         state = self.spec.state
         assert state is not None, "a transformation with state has it in its specification"
         with self._builder.planning():
-            session = session_beside(self._session, _settings(state))
+            session = session_beside(self._session, query_settings(state, checkpoint))
             activate(session)
             session.dataSource.register(OfferedSource)
             inputs = {
@@ -195,10 +200,25 @@ def _source_schema(spec: InputSpec, state: StateSpec) -> StructType:
     return schema if state.late_by(spec.name) is None else schema.add(WATERMARK, TimestampType())
 
 
-def _settings(state: StateSpec) -> dict[str, str]:
-    """What must not be as it is by default: see each. A checkpoint keeps its formats for ever."""
+_ON_LOCAL_DISKS = {
+    # For each file that a batch writes the default starts ten processes (`readlink`, `chmod`), and this one two. Both
+    # write a file beside its name, look that there is none of that name yet, and rename; neither syncs. On HDFS the
+    # default stays: there its rename is one transaction, and this one's is a look before it.
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Files on local disks have a checksum of Hadoop's beside them, which is compared wherever they are read. Spark's
+    # own would be one more file for each, and each of the two has that of Hadoop's.
+    f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
+}
+
+
+def query_settings(state: StateSpec, checkpoint: str) -> dict[str, str]:
+    """What must not be as it is by default: see each. A checkpoint keeps its formats for ever. `checkpoint` is the URL
+    of its directory, or nothing: then no query is started."""
     return {
         **STORED_AS,
+        **(_ON_LOCAL_DISKS if checkpoint.startswith("file:") else {}),
         # A bound for what of it is in memory: else it is unbounded, and native.
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
@@ -206,5 +226,5 @@ def _settings(state: StateSpec) -> dict[str, str]:
         # The earliest source counts, whatever `spark.conf` says: what is said of watermarks, and beats, go by that.
         # But a checkpoint keeps the policy that its first batch was planned with, and Spark takes that: one that began
         # with `max`, before this was set here, goes on with it. Its state begins anew with a rewind.
-        "spark.sql.streaming.multipleWatermarkPolicy": "min",
+        f"{_STREAMING}.multipleWatermarkPolicy": "min",
     }

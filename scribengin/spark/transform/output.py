@@ -63,12 +63,17 @@ class FileCollector:
         self._paths = arrow_files(frame, directory)
 
     def execute(self) -> list[pa.RecordBatch]:
-        try:
-            return [batch for row in self._paths.collect() for batch in mapped(Path(row["path"]))]
-        finally:
-            # Also what tasks of a failed job left; one that still writes keeps its file, without a name.
-            for left in self._directory.iterdir():
-                left.unlink(missing_ok=True)
+        return collected(self._paths, self._directory)
+
+
+def collected(paths: DataFrame, directory: Path) -> list[pa.RecordBatch]:
+    """Execute what `arrow_files` has made for `directory`, and return the rows in order. Leaves no file there."""
+    try:
+        return [batch for row in paths.collect() for batch in mapped(Path(row["path"]))]
+    finally:
+        # Also what tasks of a failed job left; one that still writes keeps its file, without a name.
+        for left in directory.iterdir():
+            left.unlink(missing_ok=True)
 
 
 def arrow_files(frame: DataFrame, directory: Path, schema: pa.Schema | None = None) -> DataFrame:

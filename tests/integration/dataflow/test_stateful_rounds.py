@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from scribengin.errors import CheckpointMismatch, StaleOwner, TransformationFailed
+from scribengin.errors import CheckpointMismatch, ScribenginError, StaleOwner, TransformationFailed
 from scribengin.testing.failpoints import at_failpoint
 from scribengin_registry.contract import Registry
 from tests.integration.state_flow import (
@@ -114,6 +114,27 @@ def test_windows_over_files_equal_one_computation_whoever_dies_and_whatever_come
 def append(path: Path, events: Sequence[Event]) -> None:
     with path.open("ab") as file:
         file.writelines(payload + b"\n" for payload in payloads_of(events))
+
+
+def test_a_file_of_a_checkpoint_that_is_not_as_its_checksum_says_is_refused(
+    memory_registry: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
+    """What comes of other state than was committed goes nowhere."""
+    flow = StateFlow(memory_registry, spark, tmp_path, sql=COUNTS)
+    flow.append("in/0", EVENTS[:4])
+    flow.run_to_the_end()
+    changes = max(flow.query_directory.glob("state/0/*/*.changelog"), key=lambda file: file.stat().st_size)
+    checksum = changes.with_name(f".{changes.name}.crc")
+    content = bytearray(checksum.read_bytes())
+    content[-1] ^= 1
+    checksum.write_bytes(content)
+    assert not changes.with_name(f"{changes.name}.crc").exists(), "Spark's own would be a second one"
+    flow.append("in/0", [*EVENTS[4:8], *END])
+    with flow.owner() as owner:
+        owner.take_over()
+        with pytest.raises(ScribenginError, match="CANNOT_LOAD_STATE_STORE"):
+            drain(owner)
+    assert flow.delivered() == []
 
 
 @pytest.mark.full
