@@ -249,10 +249,10 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     ),
     rewind_to_what_is_still_to_come: RewindAim(1, storage="logs", to="anywhere"),
     rewind_the_first_stream: RewindAim(0),
-    hold_back_for_no_rewind: RewindAim(4, storage="logs"),
+    hold_back_for_no_rewind: RewindAim(1, storage="logs"),
     rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
     rewind_to_an_end_that_readers_have_passed: RewindAim(
         35, ("power off", "log.segment_roll:after"), storage="logs", to="latest", flow=1
     ),
-    remove_files_of_a_purge_that_failed: AimAtAPurge(126),
+    remove_files_of_a_purge_that_failed: AimAtAPurge(28),
 }

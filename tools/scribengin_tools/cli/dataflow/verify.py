@@ -70,7 +70,7 @@ def verify(
         within_s = within_s if within_s is not None else (_WITHIN_S if count is not None else 0.0)
         with console(stderr=True).status("reading ..."):
             found = read_and_compare(session, ends, within_s)
-    if not found.chunks:
+    if not (found.chunks or found.unreachable):
         raise ConfigInvalid(f"'{name}' has no tracking records: `scribengin verify {name} --generate N` writes some")
     _show(found, as_json=as_json)
     if not found.good:
@@ -81,12 +81,13 @@ def _show(found: Verdict, *, as_json: bool) -> None:
     if as_json:
         print_json({"good": found.good, **found.model_dump(mode="json")})
         return
-    rows = [(c.stream, c.generator, c.sent, c.arrived, c.lost, c.duplicated, c.out_of_order) for c in found.chunks]
-    columns = ("STREAM", "GENERATOR", ">SENT", ">ARRIVED", ">LOST", ">DUPLICATED", ">OUT OF ORDER")
-    if found.unreachable:
-        rows = [(*row, chunk.unreachable) for row, chunk in zip(rows, found.chunks, strict=True)]
-        columns = (*columns, ">OUT OF REACH")
-    console().print(table(columns, rows))
+    columns = ["STREAM", "GENERATOR", ">SENT", ">ARRIVED", ">LOST", ">DUPLICATED", ">OUT OF ORDER", ">OUT OF REACH"]
+    rows = [
+        (c.stream, c.generator, c.sent, c.arrived, c.lost, c.duplicated, c.out_of_order, c.unreachable)
+        for c in found.chunks
+    ]
+    shown = len(columns) if found.unreachable else len(columns) - 1
+    console().print(table(columns[:shown], [row[:shown] for row in rows]))
     if left := found.unreachable:
         note(
             f"{many(left, 'record')} {which(left, 'was', 'were')} committed, and nobody who may have "
