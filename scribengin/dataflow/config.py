@@ -44,7 +44,7 @@ class ContainerConfig(Config):
 
     memory_mb: int = Field(default=2048, ge=256)
     """A worker that holds more is ended, and another one takes its place. Where logs lie on BookKeeper, the default is
-    512 a core more."""
+    512 a core more, and it is more with more than 256 for state, or with many cores beside state."""
     cores: int = Field(default=1, ge=1)
     """Processors. Spark gets as many local threads."""
 
@@ -159,7 +159,8 @@ class StateConfig(Config):
     """The names of operators (`explain` says them) whose state may grow for ever: a join without a time range, a
     processor without a TTL."""
     memory_mb: Annotated[int, ROLLING] = Field(default=256, ge=32)
-    """So much of the container's memory holds state; the rest of it is on the worker's disk."""
+    """So much of the container's memory RocksDB takes at most, for all partitions; all state is on the worker's disk.
+    `container.memory_mb` has to be 1,212 more, and 100 a core, or a worker with much state is ended."""
 
     @field_validator("checkpoints")
     @classmethod

@@ -24,7 +24,7 @@ from scribengin.dataflow.registry.edit_log import config_of_version, edited_sinc
 from scribengin.dataflow.registry.view import DataflowView, Versioned
 from scribengin.errors import ConfigInvalid, DataflowBusy
 from scribengin.operations.lifecycle import Change, author, refuse_without_master
-from scribengin.operations.submit.memory import with_cores_changed, with_room
+from scribengin.operations.submit.memory import with_other_needs, with_room
 from scribengin_registry.contract import Registry
 
 _VERDICT_S = 10.0
@@ -168,8 +168,9 @@ def with_values(registry: Registry, config: DataflowConfig, values: Mapping[str,
         else:
             node[last] = value
     made = with_room(registry, DataflowConfig.parse(edited, source="the edit"))
-    alone = "container.cores" in values and not {"container", "container.memory_mb"} & set(values)
-    return with_cores_changed(registry, made, config) if alone else made
+    needs = {"container.cores", "state.memory_mb"} & set(values)
+    alone = needs and not {"container", "container.memory_mb"} & set(values)
+    return with_other_needs(registry, made, config) if alone else made
 
 
 def shown_json(config: DataflowConfig, *, secrets: bool = False) -> dict[str, Any]:

@@ -20,13 +20,16 @@ def start(
     *,
     master: str = "local[2]",
     memory_mb: int | None = None,
+    beside_mb: int = 0,
     conf: Mapping[str, str] | None = None,
     log_path: Path | None = None,
     brief: bool = False,
 ) -> SparkSession:
     """Start this process's Spark session, as `scribengin.spark.session.start_session`, and offer its tables. Raises the
     same."""
-    session = start_session(name, master=master, memory_mb=memory_mb, conf=conf, log_path=log_path, brief=brief)
+    session = start_session(
+        name, master=master, memory_mb=memory_mb, beside_mb=beside_mb, conf=conf, log_path=log_path, brief=brief
+    )
     tables = scratch_directory() / "tables"
     tables.mkdir(mode=0o700)
     use_spark_tables(SessionTables(session, tables, files_are_shared=files_are_shared(master)))

@@ -14,6 +14,7 @@ from scribengin.dataflow.round.runner import RoundTransform
 from scribengin.dataflow.round.stateful import StreamTransform
 from scribengin.errors import NotNarrow, TransformationFailed
 from scribengin.spark import runtime
+from scribengin.spark.session.memory import beside_heap_mb
 from scribengin.spark.stateful.transformation import load_transformation
 from scribengin.spark.transform.transformation import Transformation
 
@@ -28,6 +29,7 @@ def start_spark(resources: OpenedDataflow, worker: str) -> AnyTransform:
         f"{config.name}-{worker}",
         master=config.spark.master or f"local[{config.container.cores}]",
         memory_mb=config.container.memory_mb,
+        beside_mb=0 if config.state is None else beside_heap_mb(config.state.memory_mb, config.container.cores),
         conf=config.spark.conf,
     )
     transformation = load_transformation(resources.transformation_spec(), session)

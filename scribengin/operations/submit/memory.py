@@ -1,12 +1,13 @@
-"""How much memory a worker gets where nobody has said it: by the stores that its logs lie on."""
+"""How much memory a worker gets where nobody has said it: by the stores that its logs lie on, and by its state."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from scribengin.connectors.log.source import NOUN as LOG
-from scribengin.dataflow.config import ContainerConfig, DataflowConfig
+from scribengin.dataflow.config import ContainerConfig, DataflowConfig, StateConfig
 from scribengin.log import NamespaceDescriptor, NamespaceUri
+from scribengin.spark.session.memory import memory_mb_min
 from scribengin_registry.contract import Registry
 
 JVM_MB = 512
@@ -16,20 +17,47 @@ more Spark's heap gets half. What the worker's own JVM takes the default has roo
 
 def planned(config: DataflowConfig, with_jvms: Collection[str]) -> DataflowConfig:
     """The config, with room in its containers for what its sources and sinks `with_jvms` need: a JVM in the worker, and
-    one in each Python process of its Spark, of which there is one a core. What the user has said stays."""
+    one in each Python process of its Spark, of which there is one a core. And for `state.memory_mb`, if that is more
+    than by default. What the user has said stays."""
     container = config.container
-    if not with_jvms or "memory_mb" in container.model_fields_set:
+    more_mb = _of_jvms_mb(config, with_jvms) + _of_state_mb(config)
+    if not more_mb or "memory_mb" in container.model_fields_set:
         return config
-    room_mb = container.memory_mb + JVM_MB * container.cores
+    room_mb = container.memory_mb + more_mb
     return config.model_copy(update={"container": container.model_copy(update={"memory_mb": room_mb})})
 
 
 def memory_note(config: DataflowConfig, with_jvms: Collection[str]) -> str:
-    """For people: why a worker's memory is what it is; "" where it is as the config says."""
+    """For people: why a worker's memory is what it is, or that it is too little; "" where it is as the config says."""
     if planned(config, with_jvms) is config:
+        return _too_little(config)
+    jvms, of_state = _of_jvms_mb(config, with_jvms), _of_state_mb(config)
+    takes = [f"{jvms:,} of them for the JVMs that {', '.join(with_jvms)} take"] if jvms else []
+    takes += [f"{of_state:,} of them for state"] if of_state else []
+    return f"{', '.join(takes)}; set container.memory_mb for another number"
+
+
+def _of_jvms_mb(config: DataflowConfig, with_jvms: Collection[str]) -> int:
+    return JVM_MB * config.container.cores if with_jvms else 0
+
+
+def _of_state_mb(config: DataflowConfig) -> int:
+    """What state takes beyond what the default of a container has room for."""
+    if config.state is None:
+        return 0
+    state_mb = config.state.memory_mb
+    missing_mb = memory_mb_min(state_mb, config.container.cores) - ContainerConfig().memory_mb
+    return max(state_mb - StateConfig().memory_mb, missing_mb, 0)
+
+
+def _too_little(config: DataflowConfig) -> str:
+    state, container = config.state, config.container
+    if state is None or container.memory_mb >= (least := memory_mb_min(state.memory_mb, container.cores)):
         return ""
-    more = JVM_MB * config.container.cores
-    return f"{more:,} of them for the JVMs that {', '.join(with_jvms)} take; set container.memory_mb for another number"
+    return (
+        f"and with {state.memory_mb:,} for state it will be ended for holding more once there is as much: set "
+        f"container.memory_mb to {least:,}, or less for state.memory_mb"
+    )
 
 
 def with_room(registry: Registry, config: DataflowConfig) -> DataflowConfig:
@@ -39,9 +67,9 @@ def with_room(registry: Registry, config: DataflowConfig) -> DataflowConfig:
     return config if said else planned(config, _on_jvms(registry, config))
 
 
-def with_cores_changed(registry: Registry, config: DataflowConfig, before: DataflowConfig) -> DataflowConfig:
-    """The config, which has other cores than `before`: who had the default of memory gets that of these cores. Raises
-    what the registry raises."""
+def with_other_needs(registry: Registry, config: DataflowConfig, before: DataflowConfig) -> DataflowConfig:
+    """The config, which has other cores than `before`, or another `state.memory_mb`: who had the default of memory gets
+    what it is now. Raises what the registry raises."""
     with_jvms = _on_jvms(registry, config)
     default_mb = planned(_unsaid(before), with_jvms).container.memory_mb
     return planned(_unsaid(config), with_jvms) if before.container.memory_mb == default_mb else config

@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from scribengin.errors import SparkUnavailable
 from scribengin.spark.session import class_archive
+from scribengin.spark.session.memory import heap_mb
 from scribengin.spark.session.scratch import ScratchDirectory
 from scribengin.spark.session.spark_home import installed, spark_home
 from scribengin.spark.session.spark_master import (
@@ -42,9 +43,6 @@ from scribengin_registry.java.process import LOOPBACK
 from scribengin_registry.java.runtime import JavaRuntime, find_java
 from scribengin_registry.references import resolved_all
 
-HEAP_MB_MIN = 512
-"""Spark refuses to start with less than 472 MB."""
-HEAP_MB_DEFAULT = 1024
 _SOCKET_PATH_MAX = 100
 _SOCKET_NAME = ".00000000-0000-0000-0000-000000000000.sock"
 _JVM_EXIT_TIMEOUT_S = 10.0
@@ -69,6 +67,8 @@ logger.python.level = off
 LIGHT = "-XX:TieredStopAtLevel=1"
 """For a JVM that ends before it would be compiled well."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_ARENAS = "MALLOC_ARENA_MAX"
+_ARENAS_MAX = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ def start_session(
     *,
     master: str = "local[2]",
     memory_mb: int | None = None,
+    beside_mb: int = 0,
     conf: Mapping[str, str] | None = None,
     log_path: Path | None = None,
     brief: bool = False,
@@ -94,9 +95,10 @@ def start_session(
     """Start this process's Spark session.
 
     `memory_mb` is what this process, its JVM and Spark's Python workers may use together: half of it becomes the heap
-    (default: a heap of 1 GiB). `conf` goes over what is set here; `${env:...}` and `${file:...}` in it are what they
-    name. Spark's own output goes to `log_path`, or to a file that is deleted with the session. A `brief` one is to live
-    for seconds: its JVM compiles lightly, and starts in less of the processor's time.
+    (default: a heap of 1 GiB), or less where `beside_mb` of it are wanted beside the heap. `conf` goes over what is set
+    here; `${env:...}` and `${file:...}` in it are what they name. Spark's own output goes to `log_path`, or to a file
+    that is deleted with the session. A `brief` one is to live for seconds: its JVM compiles lightly, and starts in less
+    of the processor's time.
 
     Raises SparkUnavailable (no Java, Spark does not start, there is a session already), ConfigInvalid (`master`),
     ReferenceMissing.
@@ -112,7 +114,8 @@ def start_session(
         scratch = _scratch()
         try:
             settings = _briefly(conf or {}) if brief else conf or {}
-            _running = _start(name, master, memory_mb, settings, java, scratch, log_path or scratch.path / "spark.log")
+            heap = heap_mb(memory_mb, beside_mb)
+            _running = _start(name, master, heap, settings, java, scratch, log_path or scratch.path / "spark.log")
         except BaseException:
             _forget_gateway()
             scratch.remove()
@@ -181,7 +184,7 @@ def _scratch() -> ScratchDirectory:
 def _start(
     name: str,
     master: str,
-    memory_mb: int | None,
+    heap: int,
     conf: Mapping[str, str],
     java: JavaRuntime,
     scratch: ScratchDirectory,
@@ -189,7 +192,7 @@ def _start(
 ) -> _Running:
     conf = settings_for(master, java) | resolved_all(dict(conf))
     archive = class_archive.options(java, conf.get(_JAVA_OPTIONS, ""))
-    spark_conf = _spark_conf(name, master, memory_mb, conf, scratch, archive)
+    spark_conf = _spark_conf(name, master, heap, conf, scratch, archive)
     properties = scratch.path / "spark.properties"
     properties.touch(mode=0o600)
     properties.write_text(_properties(spark_conf.getAll()))  # on a command line everybody could read it
@@ -211,9 +214,8 @@ def _briefly(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spark_conf(
-    name: str, master: str, memory_mb: int | None, conf: Mapping[str, str], scratch: ScratchDirectory, archive: str
+    name: str, master: str, heap: int, conf: Mapping[str, str], scratch: ScratchDirectory, archive: str
 ) -> SparkConf:
-    heap_mb = HEAP_MB_DEFAULT if memory_mb is None else max(memory_mb // 2, HEAP_MB_MIN)
     temp = scratch.subdirectory("tmp")
     log4j = scratch.path / "log4j2.properties"
     log4j.write_text(_LOG4J)
@@ -221,7 +223,7 @@ def _spark_conf(
     settings = {
         "spark.app.name": name,
         "spark.master": master,
-        "spark.driver.memory": f"{heap_mb}m",
+        "spark.driver.memory": f"{heap}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Nobody looks at what finished; kept, it costs heap and time.
@@ -276,6 +278,8 @@ def _environment(java: JavaRuntime, master: str, properties: Path, home: Path) -
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} --load-spark-defaults pyspark-shell",
         "PYTHONPATH": python_path(),
+        # RocksDB takes its memory by malloc, on many threads: glibc would keep what it gives back, in arenas of each.
+        _ARENAS: os.environ.get(_ARENAS) or _ARENAS_MAX,
         # Of the JVM that only makes the command line of the other one.
         "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS") or LIGHT,
     }

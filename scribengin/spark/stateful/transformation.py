@@ -48,6 +48,7 @@ from scribengin.spark.transform.spec import (
 from scribengin.spark.transform.transformation import Transformation
 
 _STREAMING = "spark.sql.streaming"
+_SNAPSHOTS_EVERY = "10s"
 
 
 def load_transformation(spec: TransformationSpec, session: SparkSession) -> Transformation | StatefulTransformation:
@@ -222,6 +223,9 @@ def query_settings(state: StateSpec, checkpoint: str) -> dict[str, str]:
         # A bound for what of it is in memory: else it is unbounded, and native.
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),
+        # Snapshots go into the checkpoint that often. What was changed since the last one is done again by the next
+        # owner, which takes it much longer than to load files.
+        f"{STATE_STORE}.maintenanceInterval": _SNAPSHOTS_EVERY,
         PARTITIONS: str(state.partitions),
         # The earliest source counts, whatever `spark.conf` says: what is said of watermarks, and beats, go by that.
         # But a checkpoint keeps the policy that its first batch was planned with, and Spark takes that: one that began

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from scribengin_dev.bench.dataflows.state_memory import CONTAINER_MB, tenths
+
 KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "guarantee"}
 LOG_BENCHMARKS = [
     "append-100B",
@@ -254,6 +256,20 @@ def test_a_restore_of_state_is_measured_until_the_next_output(tmp_path: Path) ->
     assert (row["unit"], row["peer"]) == ("ms", None)
     assert row["ours"] > 0
     assert "256 keys of 1024 bytes" in row["guarantee"]
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_the_memory_of_a_worker_with_state_is_measured_beside_its_containers(tmp_path: Path) -> None:
+    row = measured(tmp_path, "state-memory")["state-memory"]
+    assert row["peer"] == CONTAINER_MB
+    assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])
+    assert "860 keys of 4096 bytes" in row["guarantee"]
+
+
+def test_the_rate_of_the_first_tenth_begins_with_the_first_commit() -> None:
+    passed = [(0, 0), (9_000, 0), (10_000, 1), (11_000, 11), (20_000, 60), (30_000, 90), (32_000, 100)]
+    assert tenths(passed, 100) == (10.0, 5.0)
 
 
 @pytest.mark.full

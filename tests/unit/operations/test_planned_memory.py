@@ -21,14 +21,16 @@ from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE, MemoryKind
 
 
-def config_with(**container: int) -> DataflowConfig:
+def config_with(state_mb: int | None = None, **container: int) -> DataflowConfig:
     said: dict[str, Any] = {
         "name": "flow",
         "sources": {"in": {"kind": "log", "logs": "in/*"}},
         "sinks": {"out": {"kind": "log", "log": "out"}},
         "sql": "SELECT payload FROM in",
     }
-    return DataflowConfig.parse({**said, "container": container} if container else said, source="a test")
+    said |= {"container": container} if container else {}
+    said |= {} if state_mb is None else {"state": {"memory_mb": state_mb}}
+    return DataflowConfig.parse(said, source="a test")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,48 @@ def test_it_is_said_why() -> None:
     assert memory_note(config_with(), ["sources.in", "sinks.out"]) == (
         "512 of them for the JVMs that sources.in, sinks.out take; set container.memory_mb for another number"
     )
+
+
+@pytest.mark.parametrize(
+    ("state_mb", "container", "with_jvms", "memory_mb", "note"),
+    [
+        (64, {}, [], 2048, ""),
+        (256, {}, [], 2048, ""),
+        (1000, {}, [], 2792, "744 of them for state; set container.memory_mb for another number"),
+        (
+            1000,
+            {"cores": 2},
+            ["sources.in"],
+            3816,
+            "1,024 of them for the JVMs that sources.in take, 744 of them for state; set container.memory_mb for "
+            "another number",
+        ),
+        (256, {"cores": 8}, [], 2268, "220 of them for state; set container.memory_mb for another number"),
+        (256, {"memory_mb": 1568}, ["sources.in"], 1568, ""),
+        (
+            256,
+            {"memory_mb": 1567},
+            [],
+            1567,
+            "and with 256 for state it will be ended for holding more once there is as much: set container.memory_mb "
+            "to 1,568, or less for state.memory_mb",
+        ),
+    ],
+)
+def test_state_gets_room_and_who_gives_it_too_little_is_told(
+    state_mb: int, container: dict[str, int], with_jvms: list[str], memory_mb: int, note: str
+) -> None:
+    config = config_with(state_mb, **container)
+    assert planned(config, with_jvms).container.memory_mb == memory_mb
+    assert memory_note(config, with_jvms) == note
+
+
+def test_an_edit_of_the_memory_of_state_changes_what_was_planned_for_it() -> None:
+    with MemoryEnsemble().connect() as registry:
+        submitted = DataflowConfig.parse(planned(config_with(256), []).model_dump(mode="json"), source="x")
+        assert with_values(registry, submitted, {"state.memory_mb": "1000"}).container.memory_mb == 2792
+        own = config_with(256, memory_mb=4096)
+        assert with_values(registry, own, {"state.memory_mb": "1000"}).container.memory_mb == 4096
 
 
 def test_what_was_planned_is_not_raised_once_more() -> None:

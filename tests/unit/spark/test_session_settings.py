@@ -31,7 +31,7 @@ def test_a_brief_session_compiles_lightly_and_any_other_as_ever_and_the_users_wo
         conf, scratch = given[3], given[5]
         assert isinstance(conf, dict)
         assert isinstance(scratch, ScratchDirectory)
-        told.append(dict(session._spark_conf("x", "local[1]", None, conf, scratch, "").getAll())[OPTIONS])
+        told.append(dict(session._spark_conf("x", "local[1]", 512, conf, scratch, "").getAll())[OPTIONS])
         scratch.remove()
         raise KeyboardInterrupt
 

@@ -24,6 +24,7 @@ from scribengin_dev.bench.dataflows.nexmark import NEXMARK, NexmarkBench
 from scribengin_dev.bench.dataflows.planning import PLANS, plan
 from scribengin_dev.bench.dataflows.recovery import RECOVERIES, recovery
 from scribengin_dev.bench.dataflows.scaling import SCALING, scaling
+from scribengin_dev.bench.dataflows.state_memory import STATE_MEMORY, state_memory
 from scribengin_dev.bench.dataflows.state_restore import STATE_RESTORE, state_restore
 from scribengin_dev.bench.dataflows.state_tasks import STATE_TASKS, state_tasks
 from scribengin_dev.bench.logs import LOG_BENCHMARKS, LogBench
@@ -70,6 +71,7 @@ NAMES = tuple(
             SCALING,
             *RECOVERIES,
             STATE_RESTORE,
+            STATE_MEMORY,
         )
     )
 )
@@ -191,6 +193,8 @@ def _measure(console: Console, base: Path, chosen: Chosen, scale: Scale) -> tupl
                 rows += recovery(base, name, scale, SYSTEM_CLOCK)
             elif name == STATE_RESTORE:
                 rows.append(state_restore(flows))
+            elif name == STATE_MEMORY:
+                rows.append(state_memory(flows))
             elif name in ON_STORES:
                 rows += on_store(PeerBench(log, uri, peers, wanted), places, name)
             else:
