@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.testing.memory.kafka import MemoryKafka
 from scribengin_registry.contract import Registry
+from tests.crash.counting_query import CountingTransform
 from tests.crash.passings import Died, at, die
 from tests.crash.test_divided_state_crashes import begun, divided, stops_of_dividing
 from tests.crash.test_stateful_crashes import (
@@ -25,11 +26,13 @@ from tests.crash.test_stateful_crashes import (
     Case,
     Divided,
     Late,
+    LateOrBad,
     Logs,
     Topics,
     expect_taken_over,
     passed_by,
 )
+from tests.integration.owners import owners_with_state
 
 STATE = {"watermarks": {"src": {"column": "at"}}, "late": {"sink": "late"}}
 
@@ -147,3 +150,40 @@ def test_late_records_are_the_same_once_state_was_divided_anew_whoever_dies(tmp_
         place.own_to_the_end(3)
         assert place.delivered() == [*ON_TIME, *LATE], stop
         assert divided(place) == [2, 5], stop
+
+
+def test_a_batch_that_runs_again_takes_the_same_records_for_late_wherever_the_watermark_is_by_then(
+    tmp_path: Path,
+) -> None:
+    """The second batch is planned at c; whoever runs it again would say of its d, too, that it is late."""
+    for number, stop in enumerate(("log.stage_sync:before", "round.commit:before", "round.commit:after")):
+        place = Case(tmp_path / str(number), Late)
+        with at((stop, 2), die), pytest.raises(Died):
+            place.own_to_the_end(1)
+        place.own_to_the_end(2, ahead_ms=9)
+        assert place.delivered() == [*ON_TIME, *LATE[:2], "a not after m", "b not after m"], stop
+
+
+def test_a_batch_that_runs_again_without_bad_records_takes_the_same_records_for_late(tmp_path: Path) -> None:
+    for number, stop in enumerate((None, ("round.commit:before", 2), ("round.commit:after", 2))):
+        place = Case(tmp_path / str(number), LateOrBad, ("ba!a",))
+        if stop is not None:
+            with at(stop, die), pytest.raises(Died):
+                place.own_to_the_end(1)
+        place.own_to_the_end(2)
+        assert place.delivered() == ["b 1", "a 1", "closed 2", "a not after b"], stop
+
+
+def test_late_records_are_counted_once_they_are_committed(tmp_path: Path) -> None:
+    place = Case(tmp_path, Late)
+    with place.open() as resources:
+        [runner] = owners_with_state(place.registry, resources, CountingTransform(), 1)
+        with closing(runner):
+            runner.take_over()
+            counted = []
+            while (outcome := runner.run_round()) is not None:
+                kept = runner.state()
+                assert kept is not None
+                counted.append((outcome.written.get("late", 0), kept.late_routed))
+            assert counted == [(0, 0), (2, 2), (2, 4), (0, 4)]
+            assert outcome is None

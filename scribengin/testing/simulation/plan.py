@@ -190,13 +190,9 @@ class Plan:
     gives, from streams of the simulation's own."""
     flows: int = 1
     """How many dataflows, each reading what the one before writes. Of logs only."""
-    fork: bool = False
-    """Whether all later ones read what the first writes."""
     streams: int = 2
     records: int = 30
     """Of each stream."""
-    passing: bool = False
-    """Whether streams come one by one, go, come back for a while, and go for good. In memory only."""
     workers: int = 2
     executors: int = 1
     standbys: int = 1
@@ -204,6 +200,10 @@ class Plan:
     """When, and what of the config is changed: `workers=1`, `desired_state=paused`, `rebalance=1`."""
     rewinds: tuple[PlannedRewind, ...] = ()
     faults: tuple[Fault, ...] = ()
+    fork: bool = False
+    """Whether all dataflows but the first read what that writes."""
+    passing: bool = False
+    """Whether streams come one by one, go, come back for a while, and go for good. In memory only."""
 
     @property
     def lags(self) -> bool:

@@ -255,6 +255,9 @@ class WatchedSink(Sink):
     def committed(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         return self._inner.committed(stream)
 
+    def unreachable(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
+        return self._inner.unreachable(stream)
+
     def close(self) -> None:
         self._streams.world.scheduler.refuse_ended()
         self._inner.close()
