@@ -208,9 +208,6 @@ _ON_LOCAL_DISKS = {
     f"{_STREAMING}.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Files on local disks have a checksum of Hadoop's beside them, which is compared wherever they are read. Spark's
-    # own would be one more file for each, and each of the two has that of Hadoop's.
-    f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
 }
 
 
