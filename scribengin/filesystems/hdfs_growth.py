@@ -18,13 +18,15 @@ from typing import Any
 from scribengin.base.jvm import hadoop_configuration, java, java_error
 
 _BY_NAME = "dfs.client.use.datanode.hostname"
+_ANSWER_MS = 3000
 _SETTINGS = {
-    "ipc.client.connect.timeout": "3000",
+    "ipc.client.connect.timeout": str(_ANSWER_MS),
     "ipc.client.connect.max.retries": "0",
     "ipc.client.connect.max.retries.on.timeouts": "0",
-    "ipc.client.rpc-timeout.ms": "3000",
 }
 """A DataNode that does not answer is not waited for: the file has others."""
+_PROTOCOL = "org.apache.hadoop.hdfs.protocolPB.ClientDatanodeProtocolPB"
+_QUESTION = "org.apache.hadoop.hdfs.protocol.proto.ClientDatanodeProtocolProtos$GetReplicaVisibleLengthRequestProto"
 
 
 class FileEnd:
@@ -52,23 +54,36 @@ class FileEnd:
         self._fields[1].setLong(self._stream, length)
 
 
-class ReplicaLengths:
-    """Asks one DataNode of a block how much of it can be read. `close` it."""
+def data_nodes(block: Any) -> list[str]:
+    """The addresses of those that have the block, the nearest first."""
+    return [str(place.getXferAddr()) for place in block.getLocations()]
 
-    def __init__(self, block: Any, node: int) -> None:
-        """`node` counts them from the nearest on, round and round."""
+
+class ReplicaLengths:
+    """Asks one DataNode of a block how much of it can be read. `close` it.
+
+    Each question ends. Hadoop's own proxy, over a connection that stays, waits for ever for a DataNode that hangs."""
+
+    def __init__(self, block: Any, node: str) -> None:
+        """`node` is one of `data_nodes` of the block."""
         self._name = str(block.getBlock())
-        nodes = block.getLocations()
-        where = nodes[node % len(nodes)]
+        where = next(place for place in block.getLocations() if str(place.getXferAddr()) == node)
         settings = _settings()
         address = where.getIpcAddr(settings.getBoolean(_BY_NAME, False))
         user = java("org.apache.hadoop.security.UserGroupInformation").createRemoteUser(
             block.getBlock().getLocalBlock().toString()
         )
         user.addToken(block.getBlockToken())  # what a DataNode wants to see where tokens are asked for
-        net = java("org.apache.hadoop.net.NetUtils")
-        self._data_node = java("org.apache.hadoop.hdfs.DFSUtilClient").createClientDatanodeProtocolProxy(
-            net.createSocketAddr(address), user, settings, net.getDefaultSocketFactory(settings)
+        kind, rpc = java(_PROTOCOL).class_, java("org.apache.hadoop.ipc.RPC")
+        rpc.setProtocolEngine(settings, kind, java("org.apache.hadoop.ipc.ProtobufRpcEngine2").class_)
+        self._data_node = rpc.getProxy(
+            kind,
+            rpc.getProtocolVersion(kind),
+            java("org.apache.hadoop.net.NetUtils").createSocketAddr(address),
+            user,
+            settings,
+            _socket_factory(),
+            _ANSWER_MS,
         )
 
     def is_of(self, block: Any) -> bool:
@@ -78,7 +93,9 @@ class ReplicaLengths:
     def ask(self, block: Any) -> int:
         """Bytes of the block that every DataNode behind that one has as well. Negative: it has none that can be read,
         as where it was started again."""
-        return int(self._data_node.getReplicaVisibleLength(block.getBlock()))
+        named = java("org.apache.hadoop.hdfs.protocolPB.PBHelperClient").convert(block.getBlock())
+        question = java(_QUESTION).newBuilder().setBlock(named).build()
+        return int(self._data_node.getReplicaVisibleLength(None, question).getLength())
 
     def close(self) -> None:
         """Idempotent."""
@@ -97,6 +114,15 @@ def _fields_of_stream() -> tuple[Any, Any] | None:
     blocks.setAccessible(True)
     length.setAccessible(True)
     return blocks, length
+
+
+@cache
+def _socket_factory() -> Any:
+    """One that nothing else of Hadoop's client has here. Who shares one shares how long a connection may take to be
+    made, whatever the settings say. A cluster that is reached through a proxy has its own."""
+    factory = java("org.apache.hadoop.net.NetUtils").getDefaultSocketFactory(_settings())
+    plain = java("org.apache.hadoop.net.StandardSocketFactory")
+    return java("javax.net.SocketFactory").getDefault() if isinstance(factory, plain) else factory
 
 
 @cache

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
-from scribengin.base.jvm import hadoop_configuration, java, java_bytes, java_raising, java_reason, java_room, start_jvm
+from scribengin.base.jvm import (
+    hadoop_configuration,
+    java,
+    java_bytes,
+    java_error,
+    java_raising,
+    java_reason,
+    java_room,
+    start_jvm,
+)
 from scribengin.filesystems.hdfs import os_error
-from scribengin.filesystems.hdfs_growth import FileEnd, ReplicaLengths
+from scribengin.filesystems.hdfs_growth import FileEnd, ReplicaLengths, data_nodes
 
 _BUFFER_BYTES = 4096
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -92,15 +101,18 @@ class OpenFile:
 
 
 class OpenFileReader:
-    """What there is of a file up to now, whoever writes to it. `close` it. Not thread-safe."""
+    """What there is of a file up to now, whoever writes to it. Not thread-safe. `close` it, also after an error of
+    `read`: its stream may have taken another length from the cluster since, and never reads what it had before."""
 
     def __init__(self, path: str, stream: Any, block_bytes: int) -> None:
         self._path = path
         self._stream = stream
         self._block_bytes = block_bytes
         self._lengths: ReplicaLengths | None = None
-        self._node = 0
-        """Which DataNode is asked. Another one once that does not answer."""
+        self._node = ""
+        """Which DataNode is asked."""
+        self._silent: set[str] = set()
+        """Those that did not answer: others are asked."""
         with _plain_errors(path):
             self._end = FileEnd(stream)
             self.size = int(stream.getVisibleLength())
@@ -110,8 +122,8 @@ class OpenFileReader:
         """Let `size` be what there is now: one DataNode is asked, over a connection that stays, and no NameNode.
 
         False: this cannot tell whether there is more, so the file has to be opened anew. That is so where a block has
-        ended, and where the DataNode does not answer: another one is asked after that. One that the writer has left
-        behind tells of no growth, as if nothing came: open the file anew from time to time.
+        ended, and where the DataNode does not answer in time: another one is asked after that. One that the writer has
+        left behind tells of no growth, as if nothing came: open the file anew from time to time.
         """
         try:
             with _plain_errors(self._path):
@@ -120,6 +132,7 @@ class OpenFileReader:
                     return False
                 if self._lengths is None or not self._lengths.is_of(block):
                     self._leave_lengths()
+                    self._node = self._data_node(block)
                     self._lengths = ReplicaLengths(block, self._node)
                 length = self._lengths.ask(block)
                 if length >= 0:
@@ -127,8 +140,14 @@ class OpenFileReader:
         except OSError:  # as of a DataNode that is gone
             pass
         self._leave_lengths()
-        self._node += 1
+        self._silent.add(self._node)
         return False
+
+    def _data_node(self, block: Any) -> str:
+        nodes = data_nodes(block)
+        if self._silent.issuperset(nodes):
+            self._silent.clear()
+        return next(node for node in nodes if node not in self._silent)
 
     def extend(self, size: int) -> bool:
         """Whether the bytes before `size` can be read through this from here on. The caller knows that all DataNodes
@@ -158,6 +177,7 @@ class OpenFileReader:
         """Ask the DataNode that `before` has asked, over its connection, and close `before`. Raises OSError."""
         self._lengths = before._lengths
         self._node = before._node
+        self._silent = before._silent
         before._lengths = None
         before.close()
 
@@ -208,9 +228,14 @@ class OpenFiles:
     def open(self, path: str) -> OpenFileReader:
         """What there is of a file now."""
         with _plain_errors(path):
-            stream = self._files.open(self._path(path))
             block_bytes = int(self._files.getFileStatus(self._path(path)).getBlockSize())
-        return OpenFileReader(path, stream, block_bytes)
+            stream = self._files.open(self._path(path))
+        try:
+            return OpenFileReader(path, stream, block_bytes)
+        except BaseException:
+            with suppress(java_error()):
+                stream.close()
+            raise
 
     def is_closed(self, path: str) -> bool:
         """Whether nobody has it open, or it is gone."""

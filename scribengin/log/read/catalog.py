@@ -390,6 +390,9 @@ class LogCatalog:
             view = self.reader(segment).view
             tail = view.tail() if beyond is None else view.tail_beyond(beyond)
             return tail if tail is not None else Tail(0, 0, self.state().head.last_txid, segment.start_sequence)
+        followed = self._readers.get(segment.segment)
+        if followed is not None:
+            followed.view.leave_tail()
         return Tail(segment.file_bytes, segment.entries, segment.last_txid, segment.end_sequence)
 
     def end_sequence(self) -> int:

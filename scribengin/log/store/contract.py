@@ -145,6 +145,9 @@ class SegmentView(ABC):
         newest. It is to be asked for again until there is none."""
         return self.tail()
 
+    def leave_tail(self) -> None:  # noqa: B027 - most have nothing open for it
+        """Release what is open for the tail alone: the segment is complete. Idempotent. Does not fail."""
+
     @abstractmethod
     def watch_tail(self, moved: threading.Event) -> Callable[[], None] | None:
         """Set `moved` whenever the tail may have moved, until what this returns is called.

@@ -265,8 +265,7 @@ class HdfsSegmentStore(SegmentStore):
         try:
             view = HdfsView(self._files, _beside(self._path(name), INDEX_SUFFIXES[kind]))
             try:
-                index: bytes = view.read(0, view.size()).to_pybytes()
-                return index
+                return bytes(view.read(0, view.size()))
             finally:
                 view.close()
         except (LogNotFound, LogWriteFailed, OSError, DataflowError):
@@ -457,7 +456,7 @@ class HdfsView(SegmentView):
         self._tail_end = 0
         """So many bytes of its file are known."""
         self._looked_s = 0.0
-        """When its file was opened, or had news."""
+        """When its file was opened, or news was read of it."""
         self._anew_after_s = _ANEW_S_MIN
         self._window: pa.Buffer | None = None
         self._window_start = 0
@@ -477,20 +476,22 @@ class HdfsView(SegmentView):
             file = self._tail_now()
             end = 0 if file is None else file.size - file.size % SLOT_BYTES
             if file is not None and end > self._tail_end:
-                self._tail = read_tail(file.read(max(0, end - TAIL_BYTES), end)) or self._tail
+                self._tail = read_tail(self._read_of(file, max(0, end - TAIL_BYTES), end)) or self._tail
                 self._tail_end = end
+                self._anew_after_s = _ANEW_S_MIN
+                self._looked_s = SYSTEM_CLOCK.monotonic_s()
         return self._tail
+
+    def leave_tail(self) -> None:
+        if self._tails is not None:
+            self._drop(self._tails)
 
     def _tail_now(self) -> OpenFileReader | None:
         """The file of the tail with all that it has by now. None: there is none."""
         now_s = SYSTEM_CLOCK.monotonic_s()
-        file = self._tails
-        if file is not None and file.look():
-            if file.size > self._tail_end:
-                self._anew_after_s = _ANEW_S_MIN
-                self._looked_s = now_s
-            if now_s < self._looked_s + self._anew_after_s:
-                return file
+        file, anew_s = self._tails, self._looked_s + self._anew_after_s
+        if file is not None and file.look() and (file.size >= self._tail_end + SLOT_BYTES or now_s < anew_s):
+            return file
         try:
             opened = self._open_files.open(_beside(self._path, ".tail"))
         except FileNotFoundError:
@@ -523,11 +524,9 @@ class HdfsView(SegmentView):
     def close(self) -> None:
         self._open = False
         self._window = self._complete = None
-        opened = (self._opened, self._tails)
-        self._opened = self._tails = None
-        for file in opened:
+        for file in (self._opened, self._tails):
             if file is not None:
-                file.close()
+                self._drop(file)
 
     def _fetched(self, start: int, end: int, wanted_end: int) -> bytes:
         """The bytes [start, end), as many as there are; those before `wanted_end` also where they are new."""
@@ -537,7 +536,23 @@ class HdfsView(SegmentView):
             opened = self._opened
             if opened is None or not (opened.size >= wanted_end or self._shows(opened, wanted_end)):
                 opened = self._reopened()
-            return opened.read(start, end)
+            return self._read_of(opened, start, end)
+
+    def _read_of(self, file: OpenFileReader, start: int, end: int) -> bytes:
+        """Raises OSError: the file is opened anew then when it is read again."""
+        try:
+            return file.read(start, end)
+        except OSError:
+            self._drop(file)
+            raise
+
+    def _drop(self, file: OpenFileReader) -> None:
+        if file is self._opened:
+            self._opened = None
+        else:
+            self._tails = None
+        with suppress(OSError):
+            file.close()
 
     def _shows(self, opened: OpenFileReader, end: int) -> bool:
         """Let it read as far as the tail says, if that is far enough: so far every DataNode has the bytes."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import uuid
 
 import pytest
 
+from scribengin.base.jvm import is_java, java, java_error, start_jvm
 from scribengin.errors import ConfigInvalid, LogNotFound, LogWriteFailed, StoreNotMounted
-from scribengin.filesystems.hdfs_growth import ReplicaLengths
+from scribengin.filesystems.hdfs_growth import ReplicaLengths, data_nodes
 from scribengin.filesystems.hdfs_open import OpenFileReader, OpenFiles
 from scribengin.log.store import hdfs as hdfs_store
 from scribengin.log.store.contract import SegmentName
@@ -123,6 +125,22 @@ def test_a_tail_is_followed_where_the_data_node_that_was_asked_was_left_behind(
     for _ in range(3):
         writing.append(records_entry([b"another"]))
         assert view.tail() == writing.at
+
+
+def test_a_data_node_that_hangs_is_not_waited_for_without_an_end() -> None:
+    start_jvm()
+    with socket.create_server(("127.0.0.1", 0)) as hanging:  # it answers as a process does that was stopped
+        port = hanging.getsockname()[1]
+        node = java("org.apache.hadoop.hdfs.protocol.DatanodeID")("127.0.0.1", "localhost", "x", port, 0, 0, port)
+        info = java("org.apache.hadoop.hdfs.protocol.DatanodeInfo$DatanodeInfoBuilder")().setNodeID(node).build()
+        block = java("org.apache.hadoop.hdfs.protocol.LocatedBlock")(
+            java("org.apache.hadoop.hdfs.protocol.ExtendedBlock")("pool", 1), [info]
+        )
+        lengths = ReplicaLengths(block, data_nodes(block)[0])
+        with pytest.raises(java_error()) as raised:
+            lengths.ask(block)
+        assert is_java(raised.value, "SocketTimeoutException")
+        lengths.close()
 
 
 def test_a_place_is_sent_to_another_process(store: HdfsSegmentStore) -> None:

@@ -1,8 +1,10 @@
 """A DataNode that dies under files that are being written: an error soon, and the next file is written. A log waits for
-its second copy."""
+its second copy. Who follows a log goes round a DataNode that hangs."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -10,6 +12,7 @@ import pytest
 
 from scribengin.errors import StoreUnreachable, SystemUnreachable
 from scribengin.filesystems import hdfs
+from scribengin.filesystems.hdfs_growth import ReplicaLengths
 from scribengin.filesystems.paths import durable_file_system
 from scribengin.log.store.contract import SegmentName
 from scribengin.log.store.hdfs import HdfsSegmentStore
@@ -86,3 +89,40 @@ def test_what_has_one_copy_left_is_not_acknowledged_to_a_log(two_data_nodes: Hdf
     assert entries_in(store.open(first), acknowledged.end) == acknowledged.entries
     two_data_nodes.start_data_node(0)
     wait_until(another_is_written, 180, "a segment on both DataNodes")
+
+
+@pytest.mark.full
+def test_a_tail_is_followed_round_a_data_node_that_hangs(
+    own_hdfs: HdfsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    made = ReplicaLengths.__init__
+
+    def noted(lengths: ReplicaLengths, block: object, node: str) -> None:
+        asked.append(node)
+        made(lengths, block, node)
+
+    monkeypatch.setattr(ReplicaLengths, "__init__", noted)
+    name = SegmentName("followed", 1, 1)
+    store = HdfsSegmentStore(f"{own_hdfs.url}/logs")
+    store.create_log(name.directory)
+    writing = Writing(store.create(name, fsync=True))
+    view = store.open(name)
+    for count in range(2):
+        writing.append(records_entry([b"x"] * (count + 1)))
+        assert view.tail() == writing.at
+    writing.append(records_entry([b"shown by the other DataNode"]))
+    sites = {number: own_hdfs.folder / f"conf-datanode-{number}" / "hdfs-site.xml" for number in range(2)}
+    port = asked[0].rpartition(":")[2]
+    [number] = [number for number, site in sites.items() if f":{port}</value>" in site.read_text()]
+    process = own_hdfs.pids[f"datanode-{number}"]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert view.tail() == writing.at
+        assert entries_in(view, writing.at.end) == writing.at.entries
+        view.tail()
+        assert len(asked) == len(set(asked)) == 2
+    finally:
+        os.kill(process, signal.SIGCONT)
+        view.close()
+        own_hdfs.await_ready()
