@@ -52,6 +52,8 @@ OPEN_MAX = 1000
 IDLE_S = 600.0
 """A segment for which nothing was asked for so long may have lost its writer: the registry is asked."""
 _SWEEP_S = 60.0
+_SWEEP_AGAIN_S = 10.0
+"""Where there is no room, the registry is asked so often at most, however many writers ask for some."""
 _FENCED_KEPT = 1000
 _ADMINISTER: tuple[Right, ...] = ("administer",)
 Doing = Callable[[AskRequest], AskDone]
@@ -112,6 +114,7 @@ class SegmentWrites(ClosedAtExit):
         self._fenced: OrderedDict[str, None] = OrderedDict()
         """Handles of the last segments that were closed as somebody had fenced or removed them."""
         self._closed = False
+        self._swept_s = float("-inf")
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         doings: dict[str, tuple[tuple[Right, ...], Doing]] = {
@@ -165,8 +168,10 @@ class SegmentWrites(ClosedAtExit):
 
     def sweep(self) -> None:
         """Close what has had no step for IDLE_S, and has no writer by the registry. Raises what that raises."""
-        since_s = self._clock.monotonic_s() - IDLE_S
+        now_s = self._clock.monotonic_s()
+        since_s = now_s - IDLE_S
         with self._lock:
+            self._swept_s = now_s
             idle = {handle: one.name for handle, one in self._open.items() if one.used_s <= since_s}
         heads = {log: self._head(log) for log in {wire.log_of(name) for name in idle.values()}}
         with self._lock:
@@ -211,11 +216,13 @@ class SegmentWrites(ClosedAtExit):
         name, handle = _segment(request), str(request.fields["handle"])
         fsync = bool(request.fields["fsync"])
         self._check_epoch(name)
+        now_s = self._clock.monotonic_s()
         with self._lock:
             full = handle not in self._open and len(self._open) >= OPEN_MAX
-        if full:
+            sweep = full and now_s - self._swept_s >= _SWEEP_AGAIN_S
+        if sweep:
             self.sweep()
-        segment = _WrittenSegment(name, self._clock.monotonic_s())
+        segment = _WrittenSegment(name, now_s)
         with segment.using():
             known = self._reserved(handle, segment)
             if known is segment:
