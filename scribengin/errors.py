@@ -24,7 +24,8 @@ ScribenginError
 │   ├── TransactionIdOutOfOrder · RecordTooLarge
 │   ├── SenderUnknown          which of a sender's records are in the log is not known any more
 │   ├── OverCapacity           too many records are unacknowledged; nothing was queued
-│   │   └── WrittenTooFast     a proxy's hard rate is used up
+│   │   ├── WrittenTooFast     a proxy's hard rate is used up
+│   │   └── WritersTooMany     a proxy has too many segments open; StoreUnreachable, too: tried again and again
 │   ├── MessageInvalid         what came over the wire is no request of a proxy's client, or no answer to one
 │   ├── ProxyUnreachable       no proxy has done what was asked in time; SystemUnreachable, too
 │   ├── AccessDenied           a proxy's rules do not let the caller do that to the log        exit code 2
@@ -365,6 +366,10 @@ class SystemUnreachable(ScribenginError):
 
 class StoreUnreachable(LogWriteFailed, SystemUnreachable):
     """The system that keeps a log's segments does not answer. As any LogWriteFailed, but it is worth waiting for."""
+
+
+class WritersTooMany(OverCapacity, StoreUnreachable):
+    """A proxy has as many segments open for writers elsewhere as it may. Nothing was made: it is worth waiting for."""
 
 
 class ProxyUnreachable(LogError, SystemUnreachable):

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from scribengin.base.closing import ClosedAtExit
-from scribengin.errors import ConfigInvalid
+from scribengin.errors import ConfigInvalid, LogClosed
 from scribengin.log import CommitThread, LogNamespace
 from scribengin.proxy.access import rules_of
 from scribengin.proxy.config import ProxyConfig, TlsConfig
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
-from scribengin.proxy.wire.bundles import WRITES
+from scribengin.proxy.wire.answers import TryAgain, encode_answer
+from scribengin.proxy.wire.bundles import OF_ALL, WRITES
 from scribengin.proxy.wire.requests import TLS_SCHEME, TOKEN_HEADER
 from scribengin_registry.contract import Registry
 
@@ -43,18 +44,22 @@ class _TokenReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pya
 
 
 class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Carries requests to the service that it is given before the first of them can come. It serves from when it is
-    made. Never call `serve`: that takes the process's signals, shuts down by itself, and tells nobody."""
+    """Carries requests to the service that it is given. It serves from when it is made: who comes before that is told
+    to ask again. Never call `serve`: that takes the process's signals, shuts down by itself, and tells nobody."""
 
-    service: ProxyService
+    service: ProxyService | None = None
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[object] | list[object]:
         """Called by Flight, on a thread for each call that is under way."""
         sent = context.get_middleware(TOKEN_HEADER)
         token = None if sent is None else sent.token
+        service = self.service
+        if service is None:
+            not_yet = encode_answer(TryAgain(LogClosed("the proxy is starting; ask again in a moment")))
+            return [b"".join((OF_ALL, *not_yet))] if action.type == WRITES else list(not_yet)
         if action.type == WRITES:
-            return self.service.answer_bundle(action.body, token)
-        return list(self.service.handle(action.type, action.body, token))
+            return service.answer_bundle(action.body, token)
+        return list(service.handle(action.type, action.body, token))
 
 
 class ProxyServer(ClosedAtExit):

@@ -131,18 +131,18 @@ class ProxyService(ClosedAtExit):
         self._handed_over = 0
         self.balancer = LogBalancer(proxy, self._nodes, self._loads, self._hand_over)
         self.reads = SegmentReads(registry, namespace, self._config)
-        self.writes = SegmentWrites(namespace, proxy.address)
-        self._done_to_logs: dict[str, tuple[Right, Callable[[AskRequest], Answer]]] = {
-            "open": ("write", self._open),
-            "create": ("administer", self._create),
-            "delete": ("administer", self._delete),
-            "truncate": ("administer", self._truncate),
-            "seal": ("administer", self._seal),
-            "release": ("administer", self._release),
-            **{op: ("read", do) for op, do in self.reads.asked.items()},
+        self.writes = SegmentWrites(namespace, proxy.address, clock)
+        self._done_to_logs: dict[str, tuple[tuple[Right, ...], Callable[[AskRequest], Answer]]] = {
+            "open": (("write",), self._open),
+            "create": (("administer",), self._create),
+            "delete": (("administer",), self._delete),
+            "truncate": (("administer",), self._truncate),
+            "seal": (("administer",), self._seal),
+            "release": (("administer",), self._release),
+            **{op: (("read",), do) for op, do in self.reads.asked.items()},
             **self.writes.asked,
         }
-        """What `ask` may ask for, and which right to the log it takes."""
+        """What `ask` may ask for, and which rights to the log it takes."""
         self._told: dict[str, Callable[[AskRequest, Caller], Answer]] = {"names": self._names, "info": self._info}
         """What every caller may ask for, and is told of the logs that it may read."""
 
@@ -161,6 +161,7 @@ class ProxyService(ClosedAtExit):
         self._nodes.announce(self._proxy)
         self._announced = self._registry.session_id
         self._registry.on_session(self._on_session)
+        self.writes.start()
         if self._config.balance_s:
             self.balancer.start(self._config.balance_s)
 
@@ -285,8 +286,9 @@ class ProxyService(ClosedAtExit):
                 return tell(request, caller)
             if request.op not in self._done_to_logs:
                 raise MessageInvalid(f"a proxy knows nothing of '{request.op}'; use a client of its version")
-            right, do = self._done_to_logs[request.op]
-            caller.check(request.log, right)
+            rights, do = self._done_to_logs[request.op]
+            for right in rights:
+                caller.check(request.log, right)
             return do(request)
         except (KeyError, ValueError, TypeError) as error:
             raise MessageInvalid(f"'{request.op}' says {request.fields}: {error!r}") from None

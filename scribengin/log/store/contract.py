@@ -164,6 +164,10 @@ class SegmentView(ABC):
     def read(self, offset: int, length: int) -> pa.Buffer:
         """The bytes [offset, offset + length), fewer at the end of the segment. No copy where the store can."""
 
+    def read_once(self, offset: int, length: int) -> pa.Buffer:
+        """As `read`, for who reads nothing near it after that: no more is fetched."""
+        return self.read(offset, length)
+
     @abstractmethod
     def close(self) -> None:
         """Release everything. Idempotent."""

@@ -415,6 +415,15 @@ class DiskView(FileView):
                 raise
             self._direct = -1
 
+    def read_once(self, offset: int, length: int) -> pa.Buffer:
+        end = min(self.size(), offset + length)
+        start = offset // _ALIGNED_BYTES * _ALIGNED_BYTES
+        if end <= offset:
+            return pa.py_buffer(b"")
+        part = self._part(start, end)
+        at = min(offset - start, part.size)
+        return part.slice(at, min(end - offset, part.size - at))
+
     def close(self) -> None:
         direct, self._direct = self._direct, -1
         try:

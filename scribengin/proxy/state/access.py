@@ -7,7 +7,8 @@ patterns that fit a log are the caller's. None of the three rights brings anothe
 |---|---|
 | read | open, read and follow segments; be told that the log is there |
 | write | open a writer; single records, batches, atomic ones |
-| administer | create, delete, truncate, seal, release |
+| administer | create, delete, truncate, seal, release; look at files and remove them |
+| all three | write files of segments, as a writer elsewhere does |
 """
 
 from __future__ import annotations

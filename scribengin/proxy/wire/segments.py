@@ -17,7 +17,8 @@ where files are set aside below it.
 | `store_create_log`, `store_delete_log` | `directory` | nothing |
 | `store_create` | `fsync`, `handle` | nothing: it is open here; the same handle again is the same segment |
 | `store_append` | `handle`, `step`, `offset`; entries, as data | nothing |
-| `store_sync`, `store_settle`, `store_close` | `handle`, `step` | nothing |
+| `store_sync`, `store_settle` | `handle`, `step` | nothing |
+| `store_close` | `handle` | nothing, also where it is not open |
 | `store_show` | `handle`, `step`, `tail` | nothing |
 | `store_fence`, `store_make_durable`, `store_announce` | | nothing |
 | `store_disk_size` | | `size` and `tail` of a segment, read past the cache |
@@ -37,13 +38,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import pyarrow as pa
 
 from scribengin.base.model import JsonObject, from_node_name
 from scribengin.errors import MessageInvalid
 from scribengin.log.format.entry import Damage, EntryHeader, read_header, stored_entry
-from scribengin.log.store.contract import PlacedEntry, SegmentName, Tail
+from scribengin.log.store.contract import SEGMENT_MAX, PlacedEntry, SegmentName, Tail
 from scribengin.proxy.wire.requests import AskRequest
 
 OPEN = "segment_open"
@@ -73,6 +75,8 @@ MOVE = "store_move"
 
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 """No answer holds more bytes of a segment."""
+EPOCH_MAX = 2**63 - 1
+"""No writer has a higher epoch: the next one, too, is to fit into the entries' headers."""
 _APPEND_BYTES = 4 * 1024 * 1024
 _DIRECTORY = re.compile(r"[^./][^/]*-[0-9a-z]+(/aside)?")
 _COPY = re.compile(r"[0-9A-Za-z-]*")
@@ -105,11 +109,15 @@ def segment_asked(request: AskRequest, field: str = "segment") -> SegmentName:
 
 def segment_named(directory: object, segment: object, epoch: object, copy: object) -> SegmentName:
     """The name that somebody says. It leads nowhere but to that directory. Raises TypeError, ValueError."""
-    if not isinstance(segment, int) or not isinstance(epoch, int) or min(segment, epoch) < 0:
+    if not _is_up_to(segment, SEGMENT_MAX) or not _is_up_to(epoch, EPOCH_MAX):
         raise ValueError(f"no segment is called {segment}-{epoch}")
     if not _COPY.fullmatch(str(copy)):
         raise ValueError(f"no copy is called {copy}")
     return SegmentName(str(directory), segment, epoch, str(copy))
+
+
+def _is_up_to(number: object, highest: int) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= highest
 
 
 def directory_asked(request: AskRequest, directory: object = None) -> str:

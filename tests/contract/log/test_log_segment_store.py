@@ -84,6 +84,28 @@ def test_what_is_read_from_the_disk_is_what_was_written(store: FileSegmentStore,
     assert read.to_pybytes() == whole
 
 
+def test_what_is_read_once_takes_no_more_of_the_disk_than_was_asked_for(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(NAME, fsync=True).close()
+    size = 9_000_001
+    whole = (bytes(range(256)) * (size // 256 + 1))[:size]
+    Path(store.path(NAME)).write_bytes(whole)
+    asked: list[int] = []
+    read = os.preadv
+
+    def counted(file: int, buffers: list[memoryview], offset: int) -> int:
+        asked.append(sum(map(len, buffers)))
+        return read(file, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", counted)
+    view = store.open(NAME, from_disk=True)
+    for offset, length in ((0, 100), (70_000, 1_000_000), (size - 5, 100), (size, 7), (size + 9, 7), (0, 0)):
+        asked.clear()
+        assert view.read_once(offset, length).to_pybytes() == whole[offset : offset + length]
+        assert sum(asked) <= length + 2 * 65_536
+
+
 def test_a_short_read_from_the_disk_goes_on(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create(NAME, fsync=True).close()
     whole = bytes(range(256)) * 400

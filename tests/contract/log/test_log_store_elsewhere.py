@@ -25,6 +25,7 @@ from tests.contract.direct_transport import DirectTransport
 
 LOG = "flights/0"
 PATH = "/logs"
+_EPOCHS = 3
 
 
 @dataclass
@@ -54,6 +55,8 @@ def elsewhere() -> Iterator[Elsewhere]:
         session = stack.enter_context(MemoryEnsemble().connect())
         disk = MemoryDisk("disk elsewhere")
         namespace = stack.enter_context(bound_namespace(session, disk.name, LOG, store=MEMORY_STORE))
+        for _ in range(_EPOCHS):  # the suite makes segments under these, which the log must have had
+            namespace.open_writer(LOG).close()
         server = stack.enter_context(ProxyServer(PATH, session))
         yield Elsewhere(stack, disk, namespace, server, namespace._metadata(LOG).descriptor().directory)
 

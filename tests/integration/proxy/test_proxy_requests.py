@@ -11,9 +11,11 @@ import pytest
 
 from scribengin.errors import EndOfStream, LogExists, LogNotFound
 from scribengin.log import LogConfig
+from scribengin.proxy import ProxyConfig
 from scribengin.proxy.client.transport import FlightTransport
+from scribengin.proxy.server import _listening
 from scribengin.proxy.wire.answers import AskDone, TryAgain, decode_answer
-from scribengin.proxy.wire.requests import ASK, AskRequest, encode_ask
+from scribengin.proxy.wire.requests import ASK, WRITE, AskRequest, encode_ask
 from scribengin.testing.log_samples import payloads_read
 from scribengin.testing.waiting import wait_until
 from tests.integration.proxy.proxied import LOG, ProxiedPlace, proxied_place
@@ -105,6 +107,21 @@ def test_a_proxy_says_what_it_writes_and_what_it_does_not_know(place: ProxiedPla
         assert isinstance(server.service.answer(kind, pa.py_buffer(body)), TryAgain)
     bad = encode_ask(AskRequest("truncate", LOG, {"before": "x", "force": True}))
     assert isinstance(server.service.answer(ASK, pa.py_buffer(bad)), TryAgain)
+
+
+def test_who_comes_before_a_proxy_has_started_is_told_to_ask_again() -> None:
+    """It listens from when its port is taken, and a client may know the port."""
+    server = _listening(ProxyConfig())
+    client = FlightTransport()
+    try:
+        for kind, body in ((ASK, encode_ask(AskRequest("info"))), (WRITE, b"records")):
+            answer = decode_answer(client.call(f"grpc://127.0.0.1:{server.port}", kind, body, 60.0))
+            assert isinstance(answer, TryAgain)
+            assert "is starting" in str(answer.why)
+    finally:
+        client.close()
+        server.shutdown()
+        server.wait()
 
 
 def test_signals_stay_those_of_the_process_that_has_the_proxy(place: ProxiedPlace) -> None:

@@ -33,31 +33,23 @@ from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin_registry.errors import ReferenceMissing
 
 LOG, OTHER, PATH = "orders/eu", "flights/0", "/logs"
-RIGHT_OF: dict[str, Right] = {
-    "write": "write",
-    "open": "write",
-    "create": "administer",
-    "delete": "administer",
-    "truncate": "administer",
-    "seal": "administer",
-    "release": "administer",
-    "segment_open": "read",
-    "segment_bytes": "read",
-    "segment_tail": "read",
-    "segment_size": "read",
-    "segment_index": "read",
-    "store_disk_size": "read",
-    "store_disk_bytes": "read",
-    **dict.fromkeys(("store_create", "store_append", "store_sync", "store_settle", "store_show"), "write"),
-    **dict.fromkeys(("store_close", "store_save_index"), "write"),
-    **dict.fromkeys(("store_create_log", "store_delete_log", "store_fence", "store_make_durable"), "administer"),
-    **dict.fromkeys(("store_announce", "store_names", "store_announced", "store_remove"), "administer"),
-    "store_move": "administer",
+ALL_THREE = ("store_create", "store_append", "store_sync", "store_settle", "store_show", "store_close")
+ALL_THREE += ("store_save_index", "store_fence", "store_make_durable", "store_announce", "store_move")
+RIGHTS_OF: dict[str, tuple[Right, ...]] = {
+    **dict.fromkeys(("write", "open"), ("write",)),
+    **dict.fromkeys(("create", "delete", "truncate", "seal", "release"), ("administer",)),
+    **dict.fromkeys(("segment_open", "segment_bytes", "segment_tail", "segment_size", "segment_index"), ("read",)),
+    **dict.fromkeys(("store_create_log", "store_delete_log", "store_remove"), ("administer",)),
+    **dict.fromkeys(("store_names", "store_announced", "store_disk_size", "store_disk_bytes"), ("administer",)),
+    **dict.fromkeys(ALL_THREE, RIGHTS),
 }
-"""What a proxy can be asked to do to a log, and the right that takes."""
+"""What a proxy can be asked to do to a log, and the rights that takes."""
 WITH_DATA = (wire.APPEND, wire.SAVE_INDEX)
 TOKENS = {right: f"the-token-of-who-may-{right}" for right in RIGHTS}
 """A caller for each right, who has it to logs of orders, and no other one."""
+TOKENS_BUT = {right: f"the-token-of-who-may-all-but-{right}" for right in RIGHTS}
+"""A caller for each right, who has the two others."""
+WHOLE = "the-token-of-who-may-all-of-it"
 SECRET = "0123456789-is-a-secret"
 
 
@@ -96,6 +88,9 @@ class Place:
             token_digest(token): Caller(f"the {right}r", {"orders/*": frozenset([right])})
             for right, token in TOKENS.items()
         }
+        for name, token, missing in ((f"but {right}", token, {right}) for right, token in TOKENS_BUT.items()):
+            callers[token_digest(token)] = Caller(name, {"orders/*": frozenset(RIGHTS) - missing})
+        callers[token_digest(WHOLE)] = Caller("whole", {"orders/*": frozenset(RIGHTS)})
         proxy = ProxyDescriptor(name=address, address=address)
         service = ProxyService(namespace, registry, proxy, access=AccessRules(callers))
         self.services[address] = self._stack.enter_context(service)
@@ -156,16 +151,16 @@ def refusal(answer: Answer) -> ScribenginError:
 
 def test_the_table_names_all_that_can_be_asked(place: Place) -> None:
     service = place.start()
-    assert {op: right for op, (right, _do) in service._done_to_logs.items()} | {"write": "write"} == RIGHT_OF
+    assert {op: rights for op, (rights, _do) in service._done_to_logs.items()} | {"write": ("write",)} == RIGHTS_OF
 
 
-@pytest.mark.parametrize("op", RIGHT_OF)
+@pytest.mark.parametrize("op", RIGHTS_OF)
 @pytest.mark.parametrize("right", RIGHTS)
 def test_each_operation_takes_its_right_and_no_other(place: Place, op: str, right: Right) -> None:
     fill_log(place.namespace, LOG, 2, 1)
     service = place.start()
     answer = asked(service, op, LOG, place.namespace, TOKENS[right])
-    if right == RIGHT_OF[op]:
+    if RIGHTS_OF[op] == (right,):
         assert isinstance(answer, Written | AskDone) or isinstance(refusal(answer), LogError)
         assert not (isinstance(answer, Refused) and isinstance(answer.error, AccessDenied))
         return
@@ -174,7 +169,7 @@ def test_each_operation_takes_its_right_and_no_other(place: Place, op: str, righ
     for word in (
         f"log '{LOG}'",
         f"caller 'the {right}r'",
-        f"may not {RIGHT_OF[op]} it",
+        f"may not {next(one for one in RIGHTS_OF[op] if one != right)} it",
         f"only {right} it",
         "`access`",
     ):
@@ -182,11 +177,23 @@ def test_each_operation_takes_its_right_and_no_other(place: Place, op: str, righ
     assert len(payloads_read(place.namespace, LOG)) == 2
 
 
-@pytest.mark.parametrize("op", RIGHT_OF)
+@pytest.mark.parametrize("op", ALL_THREE)
+def test_what_only_a_writer_elsewhere_does_takes_all_three_rights(place: Place, op: str) -> None:
+    fill_log(place.namespace, LOG, 2, 1)
+    service = place.start()
+    for missing, token in TOKENS_BUT.items():
+        error = refusal(asked(service, op, LOG, place.namespace, token))
+        assert type(error) is AccessDenied
+        assert f"may not {missing} it" in str(error)
+    answer = asked(service, op, LOG, place.namespace, WHOLE)
+    assert isinstance(answer, AskDone) or type(refusal(answer)) is not AccessDenied
+
+
+@pytest.mark.parametrize("op", RIGHTS_OF)
 def test_a_right_to_some_logs_is_none_to_others_and_strangers_have_none(place: Place, op: str) -> None:
     payloads = fill_log(place.namespace, OTHER, 2, 1)
     service = place.start()
-    error = refusal(asked(service, op, OTHER, place.namespace, TOKENS[RIGHT_OF[op]]))
+    error = refusal(asked(service, op, OTHER, place.namespace, TOKENS[RIGHTS_OF[op][0]]))
     assert type(error) is AccessDenied
     assert f"log '{OTHER}'" in str(error)
     assert "only" not in str(error)

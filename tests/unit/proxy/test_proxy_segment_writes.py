@@ -1,0 +1,228 @@
+"""What a proxy does for writers elsewhere: which segments it makes, and when it closes what they have left open."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from scribengin.base.threads import background
+from scribengin.errors import Fenced, LogWriteFailed, StoreUnreachable, WritersTooMany
+from scribengin.log.store.contract import SEGMENT_MAX, SegmentName
+from scribengin.proxy.wire import segments as wire
+from scribengin.proxy.wire.answers import Answer, AskDone, Refused
+from scribengin.proxy.writing import segments as writing
+from scribengin.proxy.writing.segments import IDLE_S, SegmentWrites
+from scribengin.testing.clocks import ManualClock
+from scribengin.testing.failpoints import at_failpoint
+from scribengin.testing.log_samples import bound_namespace, payloads_read
+from scribengin.testing.memory.disk import MemoryDisk
+from scribengin.testing.memory.registry import MemoryEnsemble
+from scribengin.testing.memory.segments import MEMORY_STORE
+
+LOG, OTHER = "orders/eu", "flights/0"
+
+
+class Place:
+    """A proxy's writes over a namespace in memory. Its logs have had one owner."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.clock = ManualClock()
+        registry = stack.enter_context(MemoryEnsemble().connect())
+        disk = MemoryDisk(f"disk {id(self)}")
+        self.namespace = stack.enter_context(bound_namespace(registry, disk.name, LOG, OTHER, store=MEMORY_STORE))
+        self.take(LOG, OTHER)
+        self.writes = stack.enter_context(SegmentWrites(self.namespace, "a proxy", self.clock))
+
+    def take(self, *logs: str) -> None:
+        """Logs get another owner, who does nothing."""
+        for log in logs:
+            self.namespace.open_writer(log).close()
+
+    def named(self, segment: int = 1, epoch: int = 1, log: str = LOG) -> SegmentName:
+        return SegmentName(self.namespace._metadata(log).descriptor().directory, segment, epoch)
+
+    def ask(self, op: str, name: SegmentName, **fields: object) -> Answer:
+        request = wire.about_segment(op, name, **{"handle": "a", "fsync": True, **fields})
+        if op in (wire.APPEND, wire.SAVE_INDEX):
+            request = replace(request, data=pa.py_buffer(b""))
+        return self.writes.asked[op][1](request)
+
+    def done(self, op: str, name: SegmentName, **fields: object) -> None:
+        assert isinstance(self.ask(op, name, **fields), AskDone)
+
+    def refused(self, op: str, name: SegmentName, **fields: object) -> Exception:
+        answer = self.ask(op, name, **fields)
+        assert isinstance(answer, Refused), answer
+        return answer.error
+
+    def sweep(self) -> int:
+        """Long after the last step. How many segments are open then."""
+        self.clock.advance_s(IDLE_S)
+        self.writes.sweep()
+        return self.writes.open_segments
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(stack)
+
+
+@pytest.mark.parametrize("epoch", [2, wire.EPOCH_MAX])
+@pytest.mark.parametrize("op", [wire.CREATE, wire.ANNOUNCE])
+def test_no_segment_has_an_epoch_that_the_registry_has_not_given(place: Place, op: str, epoch: int) -> None:
+    """Who came after that would have no epoch left, and nobody could write the log any more."""
+    assert "no writer of log 'orders/eu' has had its epoch" in str(place.refused(op, place.named(7, epoch)))
+    assert isinstance(place.refused(op, place.named(7, epoch).copied("zstd-0")), LogWriteFailed)
+    assert place.writes.open_segments == 0
+    with place.namespace.open_writer(LOG) as writer:
+        writer.write(b"1").result(120)
+    assert payloads_read(place.namespace, LOG) == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("segment", "epoch"), [(True, 1), (1, True), (SEGMENT_MAX + 1, 1), (1, 2**63), (1, 2**64 - 1), (-1, 1), (1, 1.0)]
+)
+def test_a_number_that_no_segment_has_names_none(segment: object, epoch: object) -> None:
+    with pytest.raises(ValueError, match="no segment is called"):
+        wire.segment_named("log-0", segment, epoch, "")
+    assert wire.segment_named("log-0", SEGMENT_MAX, wire.EPOCH_MAX, "").epoch == wire.EPOCH_MAX
+
+
+def test_a_log_that_no_node_names_yet_may_have_segments_of_any_epoch(place: Place) -> None:
+    """As one that is being copied from another namespace."""
+    name = SegmentName(place.named().directory.rpartition("-")[0] + "-0a1b", 4, 9)
+    place.namespace._store.create_log(name.directory)
+    place.done(wire.CREATE, name)
+
+
+@pytest.mark.parametrize("op", [wire.FENCE, wire.REMOVE, wire.MOVE, wire.DELETE_LOG])
+def test_what_takes_a_segment_away_closes_it(place: Place, op: str) -> None:
+    name, other = place.named(), place.named(log=OTHER)
+    place.done(wire.CREATE, name)
+    place.done(wire.CREATE, other, handle="b")
+    aside = [f"{name.directory}/aside", *name[1:4]]
+    place.done(op, name, directory=name.directory, to=aside)
+    assert place.writes.open_segments == 1
+    assert type(place.refused(wire.SYNC, name, step=1)) is Fenced
+    place.done(wire.SYNC, other, handle="b", step=1)
+
+
+def test_a_fence_does_not_wait_for_the_disk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = place.named()
+    place.done(wire.CREATE, name)
+    segment = place.writes._open["a"]
+    closed: list[str] = []
+    monkeypatch.setattr(segment.appender, "close", lambda: closed.append("the segment"))
+
+    def fence(_stop: str) -> None:
+        place.done(wire.FENCE, name)
+        assert not closed, "its sync is under way"
+
+    with at_failpoint("log.segment_sync:before", fence):
+        assert type(place.refused(wire.SYNC, name, step=1)) is Fenced
+    assert closed == ["the segment"]
+    assert not segment.lock.locked()
+
+
+def test_segments_of_writers_that_are_gone_are_closed_and_no_others(place: Place) -> None:
+    place.done(wire.CREATE, place.named(), handle="a")
+    place.done(wire.CREATE, place.named().copied("zstd-0"), handle="copy")
+    place.done(wire.CREATE, place.named(log=OTHER), handle="other")
+    place.writes.sweep()
+    assert place.writes.open_segments == 3, "all of them were used a moment ago"
+    assert place.sweep() == 2, "whoever makes a copy does something all the time"
+    place.take(LOG)
+    assert place.sweep() == 1
+    assert "is not open at the proxy a proxy" in str(place.refused(wire.SYNC, place.named(), step=1))
+    place.done(wire.SYNC, place.named(log=OTHER), handle="other", step=1)
+    place.namespace.delete(OTHER)
+    assert place.sweep() == 0
+
+
+def test_a_segment_that_was_completed_is_closed_though_nobody_said_so(place: Place) -> None:
+    name = place.named(1, 2)
+    with place.namespace.open_writer(LOG) as writer:
+        writer.write(b"1").result(120)
+        place.done(wire.CREATE, place.named(2, 2), handle="spare")
+        place.done(wire.CREATE, name.copied("lz4-0"), handle="x")
+        place.done(wire.CLOSE, name.copied("lz4-0"), handle="x")
+        assert place.sweep() == 1, "it is to be the next segment"
+    place.namespace._store.remove(name)
+    place.done(wire.CREATE, name, handle="b")
+    assert place.sweep() == 1
+    assert "b" not in place.writes._open
+
+
+def test_more_segments_than_a_proxy_has_room_for_take_none_away(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "OPEN_MAX", 2)
+    place.done(wire.CREATE, place.named(), handle="a")
+    place.done(wire.CREATE, place.named(2), handle="b")
+    error = place.refused(wire.CREATE, place.named(log=OTHER), handle="c")
+    assert isinstance(error, WritersTooMany)
+    assert isinstance(error, StoreUnreachable), "a dataflow waits, and a roll is put off"
+    place.done(wire.CREATE, place.named(2), handle="b")
+    for handle, name in (("a", place.named()), ("b", place.named(2))):
+        place.done(wire.SYNC, name, handle=handle, step=1)
+    place.take(LOG)
+    place.clock.advance_s(IDLE_S)
+    place.done(wire.CREATE, place.named(log=OTHER), handle="c")
+    assert place.writes.open_segments == 1
+
+
+def test_a_segment_that_is_asked_for_again_while_it_is_made_is_made_once(place: Place) -> None:
+    name = place.named()
+    answers: list[Answer] = []
+    again = background("again", lambda: answers.append(place.ask(wire.CREATE, name)))
+    waiting = threading.Event()
+    reserved = place.writes._reserved
+
+    def asked_again(handle: str, segment: writing._WrittenSegment) -> writing._WrittenSegment:
+        found = reserved(handle, segment)
+        if found is not segment:
+            waiting.set()
+        return found
+
+    def ask_again(_stop: str) -> None:
+        again.start()
+        assert waiting.wait(60), "it knows of the first attempt"
+        assert not answers, "and waits for it"
+
+    place.writes._reserved = asked_again  # type: ignore[method-assign]
+    with at_failpoint("log.segment_create:before", ask_again):
+        place.done(wire.CREATE, name)
+    again.join(60)
+    assert answers == [AskDone()]
+    place.done(wire.SYNC, name, step=1)
+
+
+def test_a_segment_that_cannot_be_made_leaves_nothing_and_may_be_tried_again(place: Place) -> None:
+    def refuse(_stop: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with at_failpoint("log.segment_create:before", refuse):
+        assert isinstance(place.refused(wire.CREATE, place.named()), LogWriteFailed)
+    assert place.writes.open_segments == 0
+    place.done(wire.CREATE, place.named())
+
+
+def test_a_segment_that_is_made_as_the_proxy_ends_is_taken_away_again(place: Place) -> None:
+    with at_failpoint("log.segment_create:after", lambda _stop: place.writes.close()):
+        assert "the proxy ends" in str(place.refused(wire.CREATE, place.named()))
+    assert place.namespace._store.names(place.named().directory) == []
+
+
+def test_only_the_writer_of_a_segment_closes_it(place: Place) -> None:
+    place.done(wire.CREATE, place.named())
+    place.done(wire.CLOSE, place.named(2))
+    place.done(wire.CLOSE, place.named(), handle="nobody's")
+    place.done(wire.SYNC, place.named(), step=1)
+    with pytest.raises(ValueError, match="is the handle of"):
+        place.ask(wire.CREATE, place.named(2))
+    place.done(wire.CLOSE, place.named())
+    assert place.writes.open_segments == 0
