@@ -27,7 +27,7 @@ from scribengin.errors import (
 )
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metadata.binding import bound, session_for
-from scribengin.log.metadata.segments import SegmentsHead
+from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.store.cold import check_cold_url, remove_cold
 from scribengin.log.store.contract import (
     Announced,
@@ -120,21 +120,39 @@ class NamespaceElsewhere(LogNamespace):
 
     def delete(self, name: str, *, force: bool = False) -> None:
         """As LogNamespace.delete. Raises ConfigInvalid, too: what is cold in a directory is deleted where that is."""
-        metadata = self._metadata(name)
-        node = metadata.registry.find(metadata.segments_path)
-        places = () if node is None else SegmentsHead.from_bytes(node.data, path=metadata.segments_path).cold_places
-        there = next((place for place in places if place.startswith("/")), None)
-        if there is not None:
-            raise ConfigInvalid(
-                f"log '{name}' has cold segments in {there}, a directory of the machine of the logs: delete it there"
-            )
+        _check_cold(self._metadata(name), "delete")
         super().delete(name, force=force)
+
+    def _owned(
+        self,
+        metadata: LogMetadata,
+        timeout_s: float,
+        *,
+        steal: bool,
+        cancel: Event | None = None,
+        thorough: bool = False,
+    ) -> WriterEpoch:
+        self._store.for_log(metadata.descriptor().config)
+        _check_cold(metadata, "write")  # recovery looks for segments there, and gives up what it does not find
+        return super()._owned(metadata, timeout_s, steal=steal, cancel=cancel, thorough=thorough)
 
     def close(self) -> None:
         """As LogNamespace.close."""
         self.questions.close()
         self.questions.delivery.close()
         super().close()
+
+
+def _check_cold(metadata: LogMetadata, doing: str) -> None:
+    """Raises ConfigInvalid for a log that has, or had, cold segments in a directory: here it is another one."""
+    node = metadata.registry.find(metadata.segments_path)
+    places = () if node is None else SegmentsHead.from_bytes(node.data, path=metadata.segments_path).cold_places
+    there = next((place for place in places if place.startswith("/")), None)
+    if there is not None:
+        raise ConfigInvalid(
+            f"log '{metadata.log}' has cold segments in {there}, a directory of the machine of the logs: {doing} it "
+            "there"
+        )
 
 
 class StoreElsewhereByProxies(ProxiedSegmentStore):

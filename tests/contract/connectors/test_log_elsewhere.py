@@ -238,9 +238,13 @@ def test_a_deletion_that_was_cut_short_is_ended_on_the_machine_of_the_logs(
     with there.open_writer(OUT) as writer:
         for _ in range(2):
             writer.write(bytes(5000)).result(120)
-    there.offload(OUT)
+        there.offload(OUT)
     with pytest.raises(ConfigInvalid, match="a directory of the machine of the logs: delete it there"):
         machines.reached().delete(OUT)
+    there.configure(OUT, LogConfig(segment_bytes_max=4096))
+    for take_it in (machines.reached().open_writer, machines.reached().recover):
+        with pytest.raises(ConfigInvalid, match="a directory of the machine of the logs: write it there"):
+            take_it(OUT)
     assert payloads_read(there, OUT) == [bytes(5000)] * 2
     with at_failpoint("log.cold_remove:before", die), pytest.raises(Died):
         there.delete(OUT)
