@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,9 @@ from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter, Sour
 from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.sink import LogSinkConfig
 from scribengin.connectors.log.source import LogSourceConfig
+from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.paths import STREAM_NODES
+from scribengin.dataflow.registry.view import DataflowView
 from scribengin.errors import (
     AccessDenied,
     ConfigInvalid,
@@ -45,6 +47,8 @@ from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
 from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.testing.waiting import wait_until
 from scribengin.worker.failures import Remedy, remedy_for
+from scribengin.worker.host import WorkerHost
+from scribengin.worker.process import WorkerProcess, WorkerSettings
 from tests.contract.direct_transport import DirectTransport
 from tests.dying import Died, die
 
@@ -213,6 +217,29 @@ def test_who_runs_a_dataflow_that_was_submitted_waits_for_the_next_proxy(machine
         writer.recover(None)
         writer.complete_commit(stage(writer, "1"))
     assert payloads_read(machines.there(), OUT) == [b"1"]
+
+
+def test_a_worker_that_starts_while_no_proxy_runs_opens_its_dataflow(machines: TwoMachines) -> None:
+    config = load_config(
+        {
+            "name": "flow",
+            "sources": {"in": {"kind": "log", "logs": "in/*"}},
+            "sinks": {"out": {"kind": "log", "log": "out"}},
+            "sql": "SELECT payload FROM in",
+        }
+    )
+    DataflowView(machines.registry, "flow").submit(config, ["log:/logs/out"], now_ms=1)
+
+    class Opened(Exception):
+        """The worker has its sources and sinks, and goes on."""
+
+    def start(_opened: object, _name: str) -> NoReturn:
+        raise Opened
+
+    host = WorkerHost(start_transform=start, on_termination=lambda _told: None)
+    worker = WorkerProcess(machines.session(), WorkerSettings("flow", "worker-1", "worker-1"), SYSTEM_CLOCK, host)
+    with pytest.raises(Opened):
+        worker.run()
 
 
 def test_what_the_directory_is_called_here_is_not_looked_at(machines: TwoMachines, tmp_path: Path) -> None:
