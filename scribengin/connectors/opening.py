@@ -41,6 +41,9 @@ class Environment:
     """Whether the dataflow was split into tasks already: streams that are found now have come later."""
     looking: bool = False
     """Opened to look at what is there, and not on the dataflow's behalf: nothing is held back for it."""
+    submitted: bool = False
+    """Opened to run the dataflow, which was found to be in order when it was submitted: what is away by now comes
+    back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def _namespaces(registry: Registry, config: DataflowConfig) -> Iterator[LogNames
     read = [source.endpoint() for source in config.sources.values()]
     for uri in sorted({thing.system for thing in read if thing.noun == LOG}):
         try:
-            namespace = open_namespace(uri, registry=registry)
+            namespace = open_namespace(uri, registry=registry, awaited=True)  # holds are the registry's alone
         except NamespaceNotBound:
             continue
         with namespace:

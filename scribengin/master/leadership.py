@@ -252,6 +252,7 @@ class Leadership:
             has_tasks=lambda: (
                 bool(self._state.tasks) or self._state.head.next_generation > self._state.head.first_generation
             ),
+            submitted=True,
         )
 
         def open_resources() -> OpenedDataflow:

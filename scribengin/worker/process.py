@@ -135,7 +135,11 @@ class WorkerProcess:
 
     def _environment(self) -> Environment:
         return Environment(
-            registry=self._registry, clock=self._clock, dataflow=self._settings.dataflow, nodes=STREAM_NODES
+            registry=self._registry,
+            clock=self._clock,
+            dataflow=self._settings.dataflow,
+            nodes=STREAM_NODES,
+            submitted=True,
         )
 
     def _start_executors(self, resources: OpenedDataflow, transform: AnyTransform) -> None:

@@ -20,8 +20,8 @@ def _open_sink(name: str, config: DafkaSinkConfig, environment: Environment) -> 
     require_sockets()
     from scribengin.connectors.dafka.sink import DafkaSink
 
-    holds = Holds(environment.nodes)
-    return DafkaSink(name, config, environment.registry, environment.clock, holds, looking=environment.looking)
+    opened = (environment.registry, environment.clock, Holds(environment.nodes))
+    return DafkaSink(name, config, *opened, looking=environment.looking, awaited=environment.submitted)
 
 
 DAFKA = Kind(DafkaSourceConfig, DafkaSinkConfig, _open_source, _open_sink, packages=("zmq",))

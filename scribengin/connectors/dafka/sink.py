@@ -65,8 +65,12 @@ class DafkaSink(Sink):
         publisher: Callable[[str, DafkaSinkConfig], RoundPublisher] = DafkaPublisher,
         *,
         looking: bool = False,
+        awaited: bool = False,
     ) -> None:
-        """`looking`: as of Environment. Raises ConfigInvalid, NamespaceNotBound, InvalidLogName."""
+        """`looking`: as of Environment. `awaited`: as of `open_namespace`.
+
+        Raises ConfigInvalid, NamespaceNotBound, InvalidLogName.
+        """
         self._looking = looking
         self._unreached: dict[str, range] = {}
         """By stream, the sequences that were committed, and that nobody has sent to who has read it."""
@@ -74,8 +78,8 @@ class DafkaSink(Sink):
         self._config = config
         self._publisher = publisher
         said = LogSinkConfig(kind="log", log=config.waiting_log, namespace=config.namespace)
-        self._rounds = LogSink(name, said, registry, clock, holds)
-        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock)
+        self._rounds = LogSink(name, said, registry, clock, holds, awaited=awaited)
+        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock, awaited=awaited)
 
     @property
     def resource(self) -> str:

@@ -21,11 +21,13 @@ def _open_source(name: str, config: LogSourceConfig, environment: Environment) -
     if config.retention_hold and not environment.looking:
         held_by = [RetentionHold(dataflow=environment.dataflow, source=name, pattern=config.logs)]
         hold_log = partial(Holds(environment.nodes).hold_for, readers=held_by)
-    return LogSource(name, config, environment.registry, environment.clock, environment.has_tasks, hold_log)
+    opened = (environment.registry, environment.clock, environment.has_tasks, hold_log)
+    return LogSource(name, config, *opened, awaited=environment.submitted)
 
 
 def _open_sink(name: str, config: LogSinkConfig, environment: Environment) -> LogSink:
-    return LogSink(name, config, environment.registry, environment.clock, Holds(environment.nodes))
+    holds = Holds(environment.nodes)
+    return LogSink(name, config, environment.registry, environment.clock, holds, awaited=environment.submitted)
 
 
 def _append(registry: Registry, config: LogSourceConfig, log: str, batches: Iterable[pa.RecordBatch]) -> None:

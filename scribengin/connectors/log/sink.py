@@ -87,8 +87,17 @@ class LogSinkConfig(SinkConfig):
 class LogSink(Sink):
     """Logs below one name."""
 
-    def __init__(self, name: str, config: LogSinkConfig, registry: Registry, clock: Clock, holds: Holds) -> None:
-        """`holds`: holds further streams back as the first one.
+    def __init__(
+        self,
+        name: str,
+        config: LogSinkConfig,
+        registry: Registry,
+        clock: Clock,
+        holds: Holds,
+        *,
+        awaited: bool = False,
+    ) -> None:
+        """`holds`: holds further streams back as the first one. `awaited`: as of `open_namespace`.
 
         Raises ConfigInvalid, NamespaceNotBound, InvalidLogName.
         """
@@ -96,7 +105,7 @@ class LogSink(Sink):
         self._config = config
         self._registry = registry
         self._holds = holds
-        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock)
+        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock, awaited=awaited)
         self._namespace.exists(self._log("0"))  # raises for a name that no log can have
 
     @property

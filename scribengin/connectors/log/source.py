@@ -120,16 +120,19 @@ class LogSource(Source):
         clock: Clock,
         has_tasks: Callable[[], bool] = lambda: False,
         hold_log: Callable[[LogNamespace, str], None] | None = None,
+        *,
+        awaited: bool = False,
     ) -> None:
         """`has_tasks`: whether the dataflow has been split already: what is found now is new. `hold_log`: has a log
-        keep what the dataflow has not committed; None: nobody does. Raises ConfigInvalid, NamespaceNotBound."""
+        keep what the dataflow has not committed; None: nobody does. `awaited`: as of `open_namespace`. Raises
+        ConfigInvalid, NamespaceNotBound."""
         self._name = name
         self._hold_log = hold_log
         self._config = config
         self._has_tasks = has_tasks
         self._found: frozenset[str] = frozenset()
         """What the last look has found. A master looks every few seconds: that must not cost a read a log."""
-        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock)
+        self._namespace = open_namespace(config.namespace, registry=registry, clock=clock, awaited=awaited)
 
     @property
     def jvm_a_process(self) -> bool:

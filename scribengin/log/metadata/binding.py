@@ -71,6 +71,11 @@ class NamespaceDescriptor(Descriptor):
         return Path(self.location) if self.store == DEFAULT_STORE else None
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether the store is a directory of another machine. What is called so on this one may be anybody's."""
+        return self.machine is not None and not self.shared and not self.machine.is_this()
+
+    @property
     def jvm_a_process(self) -> bool:
         """Whether each process that reads or writes logs has a JVM that takes room, as on BookKeeper."""
         return store_kind(self.store).jvm_a_process
@@ -121,7 +126,7 @@ def bound(registry: Registry, path: str, uri: str, *, anywhere: bool = False) ->
 def check_machine(descriptor: NamespaceDescriptor, path: str) -> None:
     """Whether it is a shared directory that this machine sees is told by its mark. Raises StoreElsewhere."""
     machine = descriptor.machine
-    if machine is None or descriptor.shared or machine.is_this():
+    if machine is None or not descriptor.is_elsewhere:
         return
     raise StoreElsewhere(
         f"{path} keeps its logs in {descriptor.location} on the machine {machine.name}, and this is "

@@ -184,7 +184,7 @@ def _remove_checkpoint(registry: Registry, found: FoundCheckpoint) -> None:
 
 
 def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now_s: float) -> Iterator[Leftover]:
-    store = bound.directory
+    store = None if bound.is_elsewhere else bound.directory
     directories = sorted(entry for entry in store.glob("*") if entry.is_dir()) if store is not None else []
     with open_namespace(path, registry=registry) as namespace:
         holds = [(log, hold) for log in namespace.names() for hold in _holds(namespace, log)]
@@ -198,7 +198,10 @@ def _of_namespace(registry: Registry, path: str, bound: NamespaceDescriptor, now
         named.add(log_descriptor.directory)
         if log_descriptor.deleting and now_s - modified_s >= SETTLED_S:  # else it is, or is made as a copy, just now
             what = f"the deletion of '{log_descriptor.name}' of {path} was cut short"
-            yield Leftover("log", what, partial(_end_deletion, registry, path, log_descriptor.name))
+            if bound.is_elsewhere:  # its cold storage may be a directory there, too
+                yield Leftover("log", what, next_step=f"end it on the machine of {bound.location} by the same command")
+            else:
+                yield Leftover("log", what, partial(_end_deletion, registry, path, log_descriptor.name))
     for directory in directories:
         if directory.name not in named:
             yield from _stray_directory(directory, now_s)

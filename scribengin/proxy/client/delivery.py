@@ -33,6 +33,8 @@ _SERVERS_KNOWN_S = 2.0
 _ATTEMPT_MIN_S = 5.0
 """The last attempt to write, too, has so long, if a call has: whoever is in a hurry shall not miss an answer on its
 way."""
+_LEFT_MIN_S = 0.1
+"""The last call to a proxy of an address has so long, at the least."""
 _NEARLY = 0.9
 """Of the limit of a call: timers may be a little early."""
 _NO_PROXY = "no proxy of this namespace runs: start one with `scribengin proxy`"
@@ -165,7 +167,9 @@ class ProxyDelivery:
         until_s = self.clock.monotonic_s() + (self.config.patience_s if patience_s is None else patience_s)
         body = encode_ask(request)
         for failures in count():
-            answer = self._call_at(address, request.kind, body, self.config.call_timeout_s, self._transport.call)
+            left_s = max(until_s - self.clock.monotonic_s(), _LEFT_MIN_S)
+            limit_s = min(self.config.call_timeout_s, left_s)
+            answer = self._call_at(address, request.kind, body, limit_s, self._transport.call)
             match answer:
                 case AskDone():
                     return answer
@@ -175,19 +179,23 @@ class ProxyDelivery:
                     pass
                 case MovedTo() | Written():
                     raise MessageInvalid(f"a proxy has answered '{request.op}' with what is no answer to it")
-            if self.clock.monotonic_s() >= until_s or not self._runs(address) or pause(_pause_s(failures)):
+            if self.clock.monotonic_s() >= until_s or not self.runs(address) or pause(_pause_s(failures)):
                 raise StoreUnreachable(str(why)) from why
         raise AssertionError("it is asked until there is an answer")
 
-    def proxy_for(self, key: str) -> str:
-        """The address of the proxy that is chosen for the key just now. Raises StoreUnreachable, and what the registry
-        raises."""
-        address = self._address(key)
-        if address is None:
-            raise StoreUnreachable(_NO_PROXY)
-        return address
+    def proxy_for(self, key: str, *, pause: Pause = wait_a_while) -> str:
+        """The address of the proxy that is chosen for the key, as soon as one runs. Raises StoreUnreachable when none
+        has come for as long as the client has patience, and what the registry raises."""
+        until_s = self.clock.monotonic_s() + self.config.patience_s
+        for failures in count():
+            address = self._address(key)
+            if address is not None:
+                return address
+            if self.clock.monotonic_s() >= until_s or pause(_pause_s(failures)):
+                raise StoreUnreachable(_NO_PROXY)
+        raise AssertionError("it is waited for until one runs")
 
-    def _runs(self, address: str) -> bool:
+    def runs(self, address: str) -> bool:
         """Whether the registry knows of a proxy there: also if nobody can tell just now."""
         try:
             return any(one.address == address for one in self._nodes.servers())

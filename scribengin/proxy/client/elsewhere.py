@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event
 
 import pyarrow as pa
 
 from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.model import JsonObject
-from scribengin.errors import ConfigInvalid, LogClosed, LogWriteFailed, ScribenginError
+from scribengin.errors import (
+    ConfigInvalid,
+    LogClosed,
+    LogNotFound,
+    LogWriteFailed,
+    ScribenginError,
+    StoreUnreachable,
+)
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metadata.binding import bound, session_for
+from scribengin.log.metadata.segments import LogMetadata, SegmentsHead, WriterEpoch
 from scribengin.log.store.cold import check_cold_url, remove_cold
 from scribengin.log.store.contract import (
     Announced,
@@ -30,6 +39,7 @@ from scribengin.log.store.contract import (
     SegmentView,
     Tail,
 )
+from scribengin.log.store.opening import store_kind
 from scribengin.proxy.client.credentials import ProxyCredentials
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.segments import ProxiedSegmentStore, SegmentQuestions
@@ -41,8 +51,16 @@ from scribengin.proxy.wire.answers import AskDone
 from scribengin.proxy.wire.requests import AskRequest
 from scribengin_registry.contract import Registry
 
-_DISK_BYTES_MIN = 1024 * 1024
-"""A scan reads from one end to the other: so much at once, at the least."""
+_CLOSE_S = 2.0
+"""So long a proxy is asked to close a segment: it does so later in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A segment that may have been made, under that handle, by the proxy of that address."""
+
+    handle: str
+    address: str
 
 
 class NamespaceElsewhere(LogNamespace):
@@ -56,30 +74,67 @@ class NamespaceElsewhere(LogNamespace):
         clock: Clock = SYSTEM_CLOCK,
         client: ProxyClientConfig | None = None,
         transport: ProxyTransport | None = None,
+        *,
+        awaited: bool = False,
     ) -> NamespaceElsewhere | None:
-        """The namespace, as `LogNamespace.open` has it; None: no proxy of it runs. `transport` carries what proxies are
-        asked (None: Arrow Flight). Raises ConfigInvalid, ReferenceMissing, RegistryUnreachable, NamespaceNotBound."""
+        """The namespace, as `LogNamespace.open` has it; None: no proxy of it runs. `awaited`: it is opened all the
+        same, and what needs a proxy raises StoreUnreachable once none has come. `transport` carries what proxies are
+        asked (None: Arrow Flight).
+
+        Raises ConfigInvalid (also for a store that every machine reaches), ReferenceMissing, RegistryUnreachable,
+        NamespaceNotBound.
+        """
         client = client or ProxyClientConfig()
         session, path, own = session_for(uri, registry)
-        try:
-            descriptor = bound(session, path, uri, anywhere=True)
-            nodes = ProxyNodes(session, path)
-            if nodes.servers():
-                transport = transport or FlightTransport(ProxyCredentials.of(client))
-                questions = SegmentQuestions(ProxyDelivery(nodes, transport, client, clock))
-                store = StoreElsewhereByProxies(questions, descriptor.store, client)
-                opened = cls(session, path, descriptor, LogConfig(), clock, own=own, store=store)
-                opened.questions = questions
-                return opened
-        except BaseException:
+        with ExitStack() as undo:
             if own:
-                session.close()
-            raise
-        if own:
-            session.close()
-        return None
+                undo.callback(session.close)
+            descriptor = bound(session, path, uri, anywhere=True)
+            if not store_kind(descriptor.store).on_one_machine:
+                raise ConfigInvalid(
+                    f"{uri} keeps its logs in {descriptor.location}, which is on no machine alone: open it with "
+                    "LogNamespace"
+                )
+            nodes = ProxyNodes(session, path)
+            if not awaited and not nodes.servers():
+                return None
+            if transport is None:
+                transport = FlightTransport(ProxyCredentials.of(client))
+                undo.callback(transport.close)
+            questions = SegmentQuestions(ProxyDelivery(nodes, transport, client, clock))
+            store = StoreElsewhereByProxies(questions, descriptor.store, client)
+            opened = cls(session, path, descriptor, LogConfig(), clock, own=own, store=store)
+            opened.questions = questions
+            undo.pop_all()
+            return opened
 
     questions: SegmentQuestions
+
+    @property
+    def local_directory(self) -> Path:
+        """There is none: raises ConfigInvalid."""
+        raise ConfigInvalid(
+            f"{self.path} keeps its logs in {self.descriptor.location} of another machine, and this needs a directory "
+            "of its own there: do it on that machine"
+        )
+
+    def delete(self, name: str, *, force: bool = False) -> None:
+        """As LogNamespace.delete. Raises ConfigInvalid, too: what is cold in a directory is deleted where that is."""
+        _check_cold(self._metadata(name), "delete")
+        super().delete(name, force=force)
+
+    def _owned(
+        self,
+        metadata: LogMetadata,
+        timeout_s: float,
+        *,
+        steal: bool,
+        cancel: Event | None = None,
+        thorough: bool = False,
+    ) -> WriterEpoch:
+        self._store.for_log(metadata.descriptor().config)
+        _check_cold(metadata, "write")  # recovery looks for segments there, and gives up what it does not find
+        return super()._owned(metadata, timeout_s, steal=steal, cancel=cancel, thorough=thorough)
 
     def close(self) -> None:
         """As LogNamespace.close."""
@@ -88,13 +143,25 @@ class NamespaceElsewhere(LogNamespace):
         super().close()
 
 
+def _check_cold(metadata: LogMetadata, doing: str) -> None:
+    """Raises ConfigInvalid for a log that has, or had, cold segments in a directory: here it is another one."""
+    node = metadata.registry.find(metadata.segments_path)
+    places = () if node is None else SegmentsHead.from_bytes(node.data, path=metadata.segments_path).cold_places
+    there = next((place for place in places if place.startswith("/")), None)
+    if there is not None:
+        raise ConfigInvalid(
+            f"log '{metadata.log}' has cold segments in {there}, a directory of the machine of the logs: {doing} it "
+            "there"
+        )
+
+
 class StoreElsewhereByProxies(ProxiedSegmentStore):
     """A store of another machine, all of it. Raises what that raises, and StoreUnreachable."""
 
     def __init__(self, questions: SegmentQuestions, kind: str, client: ProxyClientConfig) -> None:
         super().__init__(questions, kind, client)
-        self._handles: dict[SegmentName, str] = {}
-        """Of segments that may have been made without our having been told."""
+        self._begun: dict[SegmentName, _Begun] = {}
+        """Segments that may have been made without our having been told."""
 
     def for_log(self, config: LogConfig) -> SegmentStore:
         if config.cold_url is not None:
@@ -117,12 +184,33 @@ class StoreElsewhereByProxies(ProxiedSegmentStore):
         self._ask_of(wire.DELETE_LOG, directory)
 
     def create(self, name: SegmentName, *, fsync: bool) -> SegmentAppender:
-        address = self._questions.delivery.proxy_for(name.directory)  # all of a log at one, while that runs
-        handle = self._handles.setdefault(name, uuid.uuid4().hex)
-        request = wire.about_segment(wire.CREATE, name, handle=handle, fsync=fsync)
-        self._questions.send_to(address, request)
-        self._handles.pop(name, None)
-        return _AppenderElsewhere(self._questions, name, handle, address)
+        before = self._begun.get(name)
+        if before is not None and self._questions.delivery.runs(before.address):
+            begun = before  # it knows the handle
+        else:
+            handle = uuid.uuid4().hex if before is None else before.handle
+            begun = _Begun(handle, self._questions.proxy_for(name.directory))  # all of a log at one, while that runs
+        self._begun[name] = begun
+        request = wire.about_segment(wire.CREATE, name, handle=begun.handle, fsync=fsync)
+        try:
+            self._questions.send_to(begun.address, request)
+        except StoreUnreachable:
+            raise
+        except LogWriteFailed:
+            if before is None or not self._is_left_empty(name):
+                raise
+            self.remove(name)
+            self._questions.send_to(begun.address, request)
+        self._begun.pop(name, None)
+        return _AppenderElsewhere(self._questions, name, begun.handle, begun.address)
+
+    def _is_left_empty(self, name: SegmentName) -> bool:
+        """Whether the proxy that was asked to make the segment before has made it, and nobody has written into it: no
+        registry names it yet. Of copies, empty ones may be somebody's sign."""
+        try:
+            return not name.copy and self._ask(wire.DISK_SIZE, name).said["size"] == 0
+        except LogNotFound:
+            return False
 
     def fence(self, name: SegmentName) -> None:
         self._ask(wire.FENCE, name)
@@ -197,7 +285,7 @@ class _AppenderElsewhere(SegmentAppender):
             return
         self._closed = True
         with suppress(ScribenginError):  # then the proxy closes it once the log has another owner, or with itself
-            self._questions.send_to(self._address, self._asked(wire.CLOSE), patience_s=0.0)
+            self._questions.send_to(self._address, self._asked(wire.CLOSE), patience_s=_CLOSE_S)
 
     def _do(self, op: str, data: pa.Buffer | None = None, **fields: object) -> None:
         if self._closed:
@@ -232,7 +320,7 @@ class _DiskView(SegmentView):
     def read(self, offset: int, length: int) -> pa.Buffer:
         at = offset - self._window_start
         if not 0 <= at <= at + length <= self._window.size:
-            self._window = self._fetched(offset, max(length, _DISK_BYTES_MIN))
+            self._window = self._fetched(offset, max(length, wire.ANSWER_BYTES_MAX))  # scans go on
             self._window_start = offset
             at = 0
         return self._window.slice(at, min(length, self._window.size - at))

@@ -60,6 +60,11 @@ class SegmentQuestions:
         self._check_open(request.log)
         return self.delivery.ask_at(address, request, pause=self._ending.wait, patience_s=patience_s)
 
+    def proxy_for(self, key: str) -> str:
+        """As ProxyDelivery.proxy_for. Raises as `ask`, and what the registry raises."""
+        self._check_open(key)
+        return self.delivery.proxy_for(key, pause=self._ending.wait)
+
     def _check_open(self, what: str) -> None:
         if self._ending.is_set():
             raise LogClosed(f"{what} is not asked for any more: the namespace was closed; open it again")

@@ -223,9 +223,11 @@ def writer_id(options: LogWriteOptions) -> str:
 def prepared(options: LogWriteOptions, folder: str) -> TaskFiles:
     """Where tasks put their rows, in that folder, once the logs are there.
 
-    Raises LogNotFound (with `create` false), NamespaceNotBound, InvalidLogName, RegistryUnreachable.
+    Raises ConfigInvalid (the store is no directory of this machine), LogNotFound (with `create` false),
+    NamespaceNotBound, InvalidLogName, RegistryUnreachable.
     """
     with open_namespace(options.namespace) as namespace:
+        folders = namespace.local_directory / ".spark"
         for log in options.logs:
             if namespace.exists(log):
                 continue
@@ -235,7 +237,6 @@ def prepared(options: LogWriteOptions, folder: str) -> TaskFiles:
                 )
             with suppress(LogExists):  # somebody else has just done the same
                 namespace.create(log)
-        folders = namespace.local_directory / ".spark"
     (folders / folder).mkdir(parents=True, exist_ok=True)
     remove_abandoned(folders, SYSTEM_CLOCK)
     return TaskFiles(str(folders / folder), len(options.logs))

@@ -6,13 +6,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 import pytest
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
 from scribengin.base.process.machine import MACHINE_VARIABLE
 from scribengin.connectors import Environment, open_sink, open_source
@@ -20,22 +21,50 @@ from scribengin.connectors.contract import Attempt, Sink, SinkStreamWriter, Sour
 from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.sink import LogSinkConfig
 from scribengin.connectors.log.source import LogSourceConfig
+from scribengin.dataflow.config import load_config
 from scribengin.dataflow.registry.paths import STREAM_NODES
-from scribengin.errors import AccessDenied, ConfigInvalid, Fenced, LogWriteFailed, ProxyUnreachable, StoreElsewhere
+from scribengin.dataflow.registry.view import DataflowView
+from scribengin.errors import (
+    AccessDenied,
+    ConfigInvalid,
+    Fenced,
+    LogWriteFailed,
+    ProxyUnreachable,
+    StoreElsewhere,
+    StoreUnreachable,
+)
 from scribengin.log import LogConfig, LogNamespace
+from scribengin.operations.registry.leftovers import SETTLED_S, leftovers
 from scribengin.proxy import AccessConfig, NamespaceElsewhere, ProxyClientConfig, ProxyConfig, ProxyServer
 from scribengin.proxy.client import elsewhere
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.config import TOKEN_VARIABLE
 from scribengin.testing import check_sink, check_source
+from scribengin.testing.failpoints import at_failpoint
 from scribengin.testing.log_samples import payloads_read
+from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble, MemoryRegistry
+from scribengin.testing.memory.segments import MEMORY_STORE
 from scribengin.testing.waiting import wait_until
+from scribengin.worker.failures import Remedy, remedy_for
+from scribengin.worker.host import WorkerHost
+from scribengin.worker.process import WorkerProcess, WorkerSettings
 from tests.contract.direct_transport import DirectTransport
+from tests.dying import Died, die
 
 _T = TypeVar("_T")
 PATH, OUT = "/logs", "out/0"
 COMMIT_LOG = "/scribengin/locks/commit-log"
+
+
+class Later:
+    """What was made just now has settled by this clock."""
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() + int(SETTLED_S * 1000) + 60_000
+
+    def monotonic_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s()
 
 
 @dataclass
@@ -92,7 +121,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoMac
 
 
 class LossyTransport(ProxyTransport):
-    """Loses some requests, and some answers. Seeded."""
+    """Loses some requests, and some answers. Which ones, the threads that ask decide as well as the seed."""
 
     def __init__(self, seed: int) -> None:
         self._real = FlightTransport()
@@ -167,6 +196,112 @@ def test_without_a_proxy_the_other_machine_is_named_with_the_ways_out(machines: 
     for make in (machines.sink, machines.source, lambda: open_namespace(PATH, registry=machines.registry)):
         with pytest.raises(StoreElsewhere, match=r"alpha.* beta: open it there through a proxy \(`scribengin proxy`\)"):
             make()
+
+
+def test_who_runs_a_dataflow_that_was_submitted_waits_for_the_next_proxy(machines: TwoMachines) -> None:
+    machines.start_proxy().close()
+    submitted = replace(machines.environment, submitted=True)
+    sink = machines.stack.enter_context(closing(open_sink("out", LogSinkConfig(kind="log", log="out"), submitted)))
+    machines.stack.enter_context(
+        closing(open_source("in", LogSourceConfig(kind="log", logs="in/*"), submitted))
+    )  # a worker that starts while none runs
+    found = NamespaceElsewhere.find(PATH, machines.session(), client=ProxyClientConfig(patience_s=0.05), awaited=True)
+    assert found is not None
+    with found, pytest.raises(StoreUnreachable, match="no proxy of this namespace runs") as away:
+        found.create("early")
+    assert remedy_for(away.value).remedy is Remedy.AWAY
+    machines.start_proxy()
+    [stream] = sink.streams(1)
+    sink.create([stream])
+    with closing(sink.open_writer(stream, commit(machines.registry, 1, None))) as writer:
+        writer.recover(None)
+        writer.complete_commit(stage(writer, "1"))
+    assert payloads_read(machines.there(), OUT) == [b"1"]
+
+
+def test_a_worker_that_starts_while_no_proxy_runs_opens_its_dataflow(machines: TwoMachines) -> None:
+    config = load_config(
+        {
+            "name": "flow",
+            "sources": {"in": {"kind": "log", "logs": "in/*"}},
+            "sinks": {"out": {"kind": "log", "log": "out"}},
+            "sql": "SELECT payload FROM in",
+        }
+    )
+    DataflowView(machines.registry, "flow").submit(config, ["log:/logs/out"], now_ms=1)
+
+    class Opened(Exception):
+        """The worker has its sources and sinks, and goes on."""
+
+    def start(_opened: object, _name: str) -> NoReturn:
+        raise Opened
+
+    host = WorkerHost(start_transform=start, on_termination=lambda _told: None)
+    worker = WorkerProcess(machines.session(), WorkerSettings("flow", "worker-1", "worker-1"), SYSTEM_CLOCK, host)
+    with pytest.raises(Opened):
+        worker.run()
+
+
+def test_what_the_directory_is_called_here_is_not_looked_at(machines: TwoMachines, tmp_path: Path) -> None:
+    machines.start_proxy()
+    machines.reached().create(OUT)
+    (tmp_path / "of somebody").mkdir()
+    for one in list(leftovers(machines.registry, tmp_path / "home", Later())):
+        if one.remove is not None:
+            one.remove()
+    assert (tmp_path / "of somebody").is_dir()
+    stray = machines.on_alpha(lambda: [one.line for one in leftovers(machines.registry, tmp_path / "home", Later())])
+    assert [line for line in stray if "of somebody" in line], "there it is a leftover"
+    with pytest.raises(ConfigInvalid, match="do it on that machine"):
+        _ = machines.reached().local_directory
+
+
+def test_a_deletion_that_was_cut_short_is_ended_on_the_machine_of_the_logs(
+    machines: TwoMachines, tmp_path: Path
+) -> None:
+    machines.start_proxy()
+    there = machines.there()
+    there.create(OUT, LogConfig(segment_bytes_max=4096, cold_url=str(tmp_path / "cold")))
+    with there.open_writer(OUT) as writer:
+        for _ in range(2):
+            writer.write(bytes(5000)).result(120)
+        there.offload(OUT)
+    with pytest.raises(ConfigInvalid, match="a directory of the machine of the logs: delete it there"):
+        machines.reached().delete(OUT)
+    there.configure(OUT, LogConfig(segment_bytes_max=4096))
+    for take_it in (machines.reached().open_writer, machines.reached().recover):
+        with pytest.raises(ConfigInvalid, match="a directory of the machine of the logs: write it there"):
+            take_it(OUT)
+    assert payloads_read(there, OUT) == [bytes(5000)] * 2
+    with at_failpoint("log.cold_remove:before", die), pytest.raises(Died):
+        there.delete(OUT)
+    [cut] = [one for one in leftovers(machines.registry, tmp_path / "home", Later()) if one.kind == "log"]
+    assert cut.remove is None
+    assert cut.next_step.startswith("end it on the machine of ")
+
+
+def test_only_a_directory_of_one_machine_is_reached_so_and_who_fails_leaves_nothing_open(
+    machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = MemoryDisk("a disk that all reach")
+    LogNamespace.bind("/shared", disk.name, registry=machines.registry, store=MEMORY_STORE)
+    with pytest.raises(ConfigInvalid, match="open it with LogNamespace"):
+        NamespaceElsewhere.find("/shared", machines.session(), awaited=True)
+    closed: list[str] = []
+
+    class Counting(FlightTransport):
+        def close(self) -> None:
+            closed.append("transport")
+            super().close()
+
+    def refuse(*_given: object) -> None:
+        raise ConfigInvalid("refused")
+
+    monkeypatch.setattr(elsewhere, "FlightTransport", Counting)
+    monkeypatch.setattr(elsewhere, "StoreElsewhereByProxies", refuse)
+    with pytest.raises(ConfigInvalid, match="refused"):
+        NamespaceElsewhere.find(PATH, machines.session(), awaited=True)
+    assert closed == ["transport"]
 
 
 def test_a_proxy_that_ends_in_a_round_takes_what_was_not_committed_along_and_nothing_else(

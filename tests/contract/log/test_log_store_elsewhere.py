@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 
+from scribengin.errors import LogWriteFailed, ProxyUnreachable, StoreUnreachable
 from scribengin.log import LogNamespace
+from scribengin.log.store.contract import SegmentName
 from scribengin.proxy import ProxyClientConfig
 from scribengin.proxy.client.delivery import ProxyDelivery
 from scribengin.proxy.client.elsewhere import StoreElsewhereByProxies
@@ -20,7 +23,7 @@ from scribengin.testing.conformance.segments import SEGMENT_STORE_CHECKS, Check,
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
-from scribengin.testing.memory.segments import MEMORY_STORE
+from scribengin.testing.memory.segments import MEMORY_STORE, MemorySegmentStore
 from tests.contract.direct_transport import DirectTransport
 
 LOG = "flights/0"
@@ -59,6 +62,62 @@ def elsewhere() -> Iterator[Elsewhere]:
             namespace.open_writer(LOG).close()
         server = stack.enter_context(ProxyServer(PATH, session))
         yield Elsewhere(stack, disk, namespace, server, namespace._metadata(LOG).descriptor().directory)
+
+
+class LastAnswerLost(ProxyTransport):
+    """The proxy that is asked first to make a segment makes it, and is gone before anybody hears of it."""
+
+    def __init__(self, servers: list[ProxyServer]) -> None:
+        self._servers = {server.address: server for server in servers}
+        self.gone: ProxyServer | None = None
+
+    def call(self, address: str, kind: str, body: bytes, timeout_s: float) -> list[pa.Buffer]:
+        asked = self._servers[address]
+        answer = DirectTransport(asked).call(address, kind, body, timeout_s)
+        if self.gone is None and b"store_create" in body:
+            self.gone = asked
+            asked.close()
+            raise ProxyUnreachable("the answer was lost")
+        return answer
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def two_proxies(elsewhere: Elsewhere) -> LastAnswerLost:
+    other = elsewhere.stack.enter_context(ProxyServer(PATH, elsewhere.namespace.registry))
+    return LastAnswerLost([elsewhere.server, other])
+
+
+def test_a_segment_that_a_proxy_has_made_and_not_told_of_is_made_anew_by_the_next_one(elsewhere: Elsewhere) -> None:
+    transport = two_proxies(elsewhere)
+    store, name = elsewhere.store(transport), SegmentName(elsewhere.directory, 1, 1)
+    with pytest.raises(StoreUnreachable):
+        store.create(name, fsync=True)
+    assert transport.gone is not None
+    assert store.names(elsewhere.directory) == [name], "the first has made it"
+    appender = store.create(name, fsync=True)
+    appender.sync()
+    appender.close()
+    assert store.names(elsewhere.directory) == [name]
+
+
+def test_a_segment_that_somebody_has_written_to_or_that_is_a_sign_is_not_made_anew(elsewhere: Elsewhere) -> None:
+    there = MemorySegmentStore(elsewhere.disk)
+    transport = two_proxies(elsewhere)
+    store, name = elsewhere.store(transport), SegmentName(elsewhere.directory, 1, 1)
+    sign = name.copied("sign")
+    with pytest.raises(StoreUnreachable):
+        store.create(name, fsync=True)
+    there.create(sign, fsync=True).close()
+    elsewhere.disk.open(f"{name}.log").write(b"somebody's")
+    for made in (name, sign):
+        for _attempt in range(2):
+            with pytest.raises(LogWriteFailed) as refused:
+                store.create(made, fsync=True)
+            assert type(refused.value) is LogWriteFailed
+    assert there.open(name).size() == len(b"somebody's")
+    assert there.open(sign).size() == 0
 
 
 @pytest.mark.parametrize("check", SEGMENT_STORE_CHECKS, ids=lambda check: check.__name__)

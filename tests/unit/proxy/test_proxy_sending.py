@@ -16,6 +16,7 @@ from scribengin.errors import (
     OverCapacity,
     ProxyUnreachable,
     ScribenginError,
+    StoreUnreachable,
     TransactionIdOutOfOrder,
     WrittenTooFast,
 )
@@ -114,10 +115,10 @@ class DeafTransport(ProxyTransport):
 
 class Servers:
     def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
+        self.names = names
 
     def servers(self) -> list[ProxyDescriptor]:
-        return [ProxyDescriptor(name=name, address=name) for name in self._names]
+        return [ProxyDescriptor(name=name, address=name) for name in self.names]
 
 
 def deaf(servers: tuple[str, ...] = ("deaf",), **config: object) -> tuple[DeafTransport, ProxyDelivery]:
@@ -437,3 +438,38 @@ def test_a_lone_record_does_not_wait_out_the_patience_of_all_before_it() -> None
     assert "nobody knows whether the records are in the log, and they may still come" in errors[0]
     assert all(error.endswith("the records are not in the log") for error in errors[1:])
     assert [error.count("given up") for error in errors] == [1] * len(writers)
+
+
+@pytest.mark.parametrize("patience_s", [60.0, 45.0, 2.0])
+def test_a_step_at_one_proxy_takes_no_longer_than_its_patience(patience_s: float) -> None:
+    transport, delivery = deaf()
+    transport.open.set()
+    began_s = delivery.clock.monotonic_s()
+    with pytest.raises(StoreUnreachable, match="does not answer"):
+        delivery.ask_at("deaf", AskRequest("store_sync", LOG, {}), pause=lambda _s: False, patience_s=patience_s)
+    assert delivery.clock.monotonic_s() - began_s <= patience_s + 0.1
+    assert max(transport.limits_s) <= delivery.config.call_timeout_s
+
+
+def test_the_proxy_for_a_log_is_waited_for_with_patience_and_found_when_it_comes() -> None:
+    clock = ManualClock()
+    transport, config = DeafTransport(clock), ProxyClientConfig(patience_s=30)
+    servers = Servers(())
+    delivery = ProxyDelivery(servers, transport, config, clock)
+
+    def pause(seconds: float) -> bool:
+        clock.advance_s(seconds)
+        return False
+
+    with pytest.raises(StoreUnreachable, match="no proxy of this namespace runs"):
+        delivery.proxy_for(LOG, pause=pause)
+    assert clock.monotonic_s() >= config.patience_s
+
+    def come(seconds: float) -> bool:
+        servers.names = ("late",)
+        return pause(seconds)
+
+    assert delivery.proxy_for(LOG, pause=come) == "late"
+    servers.names = ()
+    with pytest.raises(StoreUnreachable):
+        ProxyDelivery(servers, transport, config, clock).proxy_for(LOG, pause=lambda _s: True)

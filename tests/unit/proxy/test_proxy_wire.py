@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,9 +15,12 @@ from scribengin.errors import (
     DamagedEntry,
     Fenced,
     LogError,
+    LogWriteFailed,
     MessageInvalid,
+    OutOfRoom,
     OverCapacity,
     ScribenginError,
+    is_full,
 )
 from scribengin.log import DLSN
 from scribengin.log.format.records import Record, body_of_records
@@ -32,6 +37,7 @@ from scribengin.proxy.wire.answers import (
 )
 from scribengin.proxy.wire.requests import AskRequest, decode_ask, decode_write, encode_ask, encode_write
 from scribengin.proxy.wire.told_errors import NAMES, heard, told
+from scribengin.worker.failures import Remedy, remedy_for
 from scribengin_registry.errors import NodeMissing, SessionLost
 
 SENDER = bytes(range(16))
@@ -113,6 +119,28 @@ def test_every_error_of_logs_has_a_name_on_the_wire() -> None:
         made = kind("what", **fields.get(kind, {}))
         assert vars(heard(told(made))) == vars(made)
         assert type(heard(told(made))) is kind
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_known_behind_what_it_was_refused_for(code: int) -> None:
+    full = LogWriteFailed("cannot write to segment 1: no space")
+    full.__cause__ = OSError(code, "full")
+    refused = decode_answer([pa.py_buffer(part) for part in encode_answer(Refused(full))])
+    assert isinstance(refused, Refused)
+    assert type(refused.error) is LogWriteFailed
+    assert is_full(refused.error)
+    assert remedy_for(refused.error).remedy is Remedy.AWAY
+    assert is_full(heard(told(refused.error))), "also for whoever asked by another one"
+    assert is_full(heard(told(OutOfRoom("no room"))))
+
+
+def test_a_refusal_for_something_else_and_one_of_an_older_proxy_are_no_full_disk() -> None:
+    broken = LogWriteFailed("cannot write to segment 1: it is broken")
+    broken.__cause__ = OSError(errno.EIO, "broken")
+    assert told(broken) == {"error": "LogWriteFailed", "message": str(broken)}, "as ever"
+    for said in (told(broken), {**told(broken), "full": "?"}):
+        assert type(heard(said)) is LogWriteFailed
+        assert remedy_for(heard(said)).remedy is Remedy.RETRY
 
 
 def test_an_error_that_nobody_knows_is_one_of_the_log() -> None:
