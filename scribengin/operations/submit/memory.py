@@ -30,7 +30,7 @@ def planned(config: DataflowConfig, with_jvms: Collection[str]) -> DataflowConfi
 def memory_note(config: DataflowConfig, with_jvms: Collection[str]) -> str:
     """For people: why a worker's memory is what it is, or that it is too little; "" where it is as the config says."""
     if planned(config, with_jvms) is config:
-        return _too_little(config)
+        return _too_little(config, with_jvms)
     jvms, of_state = _of_jvms_mb(config, with_jvms), _of_state_mb(config)
     takes = [f"{jvms:,} of them for the JVMs that {', '.join(with_jvms)} take"] if jvms else []
     takes += [f"{of_state:,} of them for state"] if of_state else []
@@ -42,20 +42,24 @@ def _of_jvms_mb(config: DataflowConfig, with_jvms: Collection[str]) -> int:
 
 
 def _of_state_mb(config: DataflowConfig) -> int:
-    """What state takes beyond what the default of a container has room for."""
+    """What state takes beyond what the default of a container has room for. What JVMs take is in `_of_jvms_mb`."""
     if config.state is None:
         return 0
     state_mb = config.state.memory_mb
-    missing_mb = memory_mb_min(state_mb, config.container.cores) - ContainerConfig().memory_mb
+    missing_mb = memory_mb_min(state_mb, config.container.cores, with_jvms=False) - ContainerConfig().memory_mb
     return max(state_mb - StateConfig().memory_mb, missing_mb, 0)
 
 
-def _too_little(config: DataflowConfig) -> str:
+def _too_little(config: DataflowConfig, with_jvms: Collection[str]) -> str:
     state, container = config.state, config.container
-    if state is None or container.memory_mb >= (least := memory_mb_min(state.memory_mb, container.cores)):
+    if state is None:
         return ""
+    least = memory_mb_min(state.memory_mb, container.cores, with_jvms=bool(with_jvms))
+    if container.memory_mb >= least:
+        return ""
+    jvms = f", and the JVMs that {', '.join(with_jvms)} take," if with_jvms else ""
     return (
-        f"and with {state.memory_mb:,} for state it will be ended for holding more once there is as much: set "
+        f"and with {state.memory_mb:,} for state{jvms} it will be ended for holding more once there is as much: set "
         f"container.memory_mb to {least:,}, or less for state.memory_mb"
     )
 

@@ -14,11 +14,13 @@ from scribengin.log.store.opening import add_store_kind
 from scribengin.operations.editing import with_values
 from scribengin.operations.submit.explain import explain
 from scribengin.operations.submit.memory import memory_note, planned, with_room
+from scribengin.spark.session.memory import heap_mb, memory_mb_min
 from scribengin.spark.transform.spec import CheckedPlan
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.memory.segments import MEMORY_STORE, MemoryKind
+from scribengin.worker.host import beside_mb
 
 
 def config_with(state_mb: int | None = None, **container: int) -> DataflowConfig:
@@ -75,7 +77,7 @@ def test_it_is_said_why() -> None:
             "another number",
         ),
         (256, {"cores": 8}, [], 2268, "220 of them for state; set container.memory_mb for another number"),
-        (256, {"memory_mb": 1568}, ["sources.in"], 1568, ""),
+        (256, {"memory_mb": 1568}, [], 1568, ""),
         (
             256,
             {"memory_mb": 1567},
@@ -83,6 +85,15 @@ def test_it_is_said_why() -> None:
             1567,
             "and with 256 for state it will be ended for holding more once there is as much: set container.memory_mb "
             "to 1,568, or less for state.memory_mb",
+        ),
+        (256, {"memory_mb": 1968}, ["sources.in"], 1968, ""),
+        (
+            256,
+            {"memory_mb": 1967},
+            ["sources.in", "sinks.out"],
+            1967,
+            "and with 256 for state, and the JVMs that sources.in, sinks.out take, it will be ended for holding more "
+            "once there is as much: set container.memory_mb to 1,968, or less for state.memory_mb",
         ),
     ],
 )
@@ -92,6 +103,18 @@ def test_state_gets_room_and_who_gives_it_too_little_is_told(
     config = config_with(state_mb, **container)
     assert planned(config, with_jvms).container.memory_mb == memory_mb
     assert memory_note(config, with_jvms) == note
+
+
+@pytest.mark.parametrize("with_jvms", [[], ["sources.in"]])
+@pytest.mark.parametrize("cores", [1, 4, 16])
+@pytest.mark.parametrize("state_mb", [64, 256, 4096])
+def test_what_is_planned_has_room_for_all_that_is_beside_the_heap(
+    state_mb: int, cores: int, with_jvms: list[str]
+) -> None:
+    config = planned(config_with(state_mb, cores=cores), with_jvms)
+    memory_mb, beside = config.container.memory_mb, beside_mb(config, with_jvms)
+    assert memory_mb >= memory_mb_min(state_mb, cores, with_jvms=bool(with_jvms))
+    assert heap_mb(memory_mb, beside) + beside <= memory_mb
 
 
 def test_an_edit_of_the_memory_of_state_changes_what_was_planned_for_it() -> None:
