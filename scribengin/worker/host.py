@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from scribengin.base.jvm import JvmUse
 from scribengin.base.process.lifetime import end_at_once
 from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
@@ -40,7 +41,7 @@ def start_spark(resources: OpenedDataflow, worker: str) -> AnyTransform:
     return transformation
 
 
-def beside_mb(config: DataflowConfig, with_jvms: Collection[str]) -> int:
+def beside_mb(config: DataflowConfig, with_jvms: Mapping[str, JvmUse]) -> int:
     """What a worker wants beside the heap of its Spark, where its sources and sinks `with_jvms` have JVMs; 0: nothing
     is said."""
     if config.state is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationInfo, field_validator
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.jvm import JvmUse
 from scribengin.base.model import Descriptor
 from scribengin.base.process.machine import MachineIdentity, this_machine
 from scribengin.errors import ConfigInvalid, NamespaceNotBound, StoreElsewhere
@@ -71,8 +72,8 @@ class NamespaceDescriptor(Descriptor):
         return Path(self.location) if self.store == DEFAULT_STORE else None
 
     @property
-    def jvm_a_process(self) -> bool:
-        """Whether each process that reads or writes logs has a JVM that takes room, as on BookKeeper."""
+    def jvm_a_process(self) -> JvmUse | None:
+        """What each process that reads or writes logs has a JVM for; None: it has none."""
         return store_kind(self.store).jvm_a_process
 
     @field_validator("store")

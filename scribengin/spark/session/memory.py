@@ -11,8 +11,8 @@ _ALL_ELSE_MB = 700
 _A_CORE_MB = 100
 _A_JVM_MB = 200
 # With state, beside the heap and RocksDB: 400 of the JVM for code, threads and what malloc keeps, and Python processes,
-# of which one a core runs tasks. Measured with one source: `bench state-memory`. Where logs are on BookKeeper, the
-# worker has a JVM for them, and so has each Python process that runs tasks.
+# of which one a core runs tasks. Measured with one source: `bench state-memory`. Where logs are on BookKeeper or
+# HDFS, the worker has a JVM for them, and so has each Python process that runs tasks.
 
 
 def heap_mb(memory_mb: int | None, beside_mb: int = 0) -> int:
