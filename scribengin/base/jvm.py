@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from scribengin.errors import ConfigInvalid, LauncherError
 from scribengin_registry.errors import JavaMissing
@@ -41,6 +41,10 @@ _SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _END_MAX_S = 120
 _lock = threading.Lock()
 _added: set[Path] = set()
+
+
+JvmUse = Literal["all", "open"]
+"""What the clients of a system have a JVM in their processes for: all of it, or only what is still being written."""
 
 
 def start_jvm() -> None:

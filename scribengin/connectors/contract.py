@@ -30,6 +30,7 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from scribengin.base.commit_log import CommitDescriptor, Decision
+from scribengin.base.jvm import JvmUse
 from scribengin.base.model import LIVE, NEVER, RESTART, Config, Descriptor, JsonObject, Position, TakesEffect
 from scribengin.base.records import PAYLOAD as PAYLOAD
 from scribengin.base.records import RECORD_SCHEMA as RECORD_SCHEMA
@@ -346,9 +347,9 @@ class Source(ABC):
         return True
 
     @property
-    def jvm_a_process(self) -> bool:
-        """Whether each process that reads it has a JVM of its own, beside Spark's: containers need room for them."""
-        return False
+    def jvm_a_process(self) -> JvmUse | None:
+        """What each process that reads it has a JVM of its own for, beside Spark's: containers need room for them."""
+        return None
 
     @property
     def record_bytes_max(self) -> int | None:
@@ -536,9 +537,9 @@ class Sink(ABC):
         return ""
 
     @property
-    def jvm_a_process(self) -> bool:
-        """Whether each process that writes it has a JVM of its own, beside Spark's: containers need room for them."""
-        return False
+    def jvm_a_process(self) -> JvmUse | None:
+        """What each process that writes it has a JVM of its own for, beside Spark's: containers need room for them."""
+        return None
 
     def refuse_unwritable(self) -> None:  # noqa: B027  most systems tell only who tries
         """Raise ConfigInvalid where this process can see that it may not write there. Changes nothing. Asked before a

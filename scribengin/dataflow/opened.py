@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from scribengin.base.jvm import JvmUse
 from scribengin.connectors import AnySinkConfig, AnySourceConfig, Environment, open_sink, open_source
 from scribengin.connectors.contract import Guarantee, Sink, SinkStreamDescriptor, Source, SourceStreamDescriptor
 from scribengin.dataflow.config import DataflowConfig, StateConfig
@@ -67,10 +68,11 @@ class OpenedDataflow:
         """What each sink promises of the output after a crash."""
         return {name: sink.guarantee for name, sink in self.sinks.items()}
 
-    def with_jvms(self) -> list[str]:
-        """The sources and sinks for which each process has a JVM of its own."""
-        sources = [f"sources.{name}" for name, source in self.sources.items() if source.jvm_a_process]
-        return sources + [f"sinks.{name}" for name, sink in self.sinks.items() if sink.jvm_a_process]
+    def with_jvms(self) -> dict[str, JvmUse]:
+        """The sources and sinks for which each process has a JVM of its own, and what for."""
+        ends = {f"sources.{name}": source.jvm_a_process for name, source in self.sources.items()}
+        ends |= {f"sinks.{name}": sink.jvm_a_process for name, sink in self.sinks.items()}
+        return {name: use for name, use in ends.items() if use is not None}
 
     def tasks(self, streams: Mapping[str, list[SourceStreamDescriptor]] | None = None) -> list[TaskDescriptor]:
         """The tasks that the streams (default: those there are now) are grouped into. Raises ConfigInvalid when sinks

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from scribengin.base.jvm import JvmUse
 from scribengin.base.process.lifetime import end_at_once
+from scribengin.dataflow.config import DataflowConfig
 from scribengin.dataflow.opened import OpenDataflow, OpenedDataflow
 from scribengin.dataflow.round.runner import RoundTransform
 from scribengin.dataflow.round.stateful import StreamTransform
@@ -29,7 +31,7 @@ def start_spark(resources: OpenedDataflow, worker: str) -> AnyTransform:
         f"{config.name}-{worker}",
         master=config.spark.master or f"local[{config.container.cores}]",
         memory_mb=config.container.memory_mb,
-        beside_mb=0 if config.state is None else beside_heap_mb(config.state.memory_mb, config.container.cores),
+        beside_mb=beside_mb(config, resources.with_jvms()),
         conf=config.spark.conf,
     )
     transformation = load_transformation(resources.transformation_spec(), session)
@@ -37,6 +39,14 @@ def start_spark(resources: OpenedDataflow, worker: str) -> AnyTransform:
         with contextlib.suppress(NotNarrow, TransformationFailed):
             transformation.warm_up()  # what is suppressed is raised again by the first round, for its task's report
     return transformation
+
+
+def beside_mb(config: DataflowConfig, with_jvms: Mapping[str, JvmUse]) -> int:
+    """What a worker wants beside the heap of its Spark, where its sources and sinks `with_jvms` have JVMs; 0: nothing
+    is said."""
+    if config.state is None:
+        return 0
+    return beside_heap_mb(config.state.memory_mb, config.container.cores, with_jvms=bool(with_jvms))
 
 
 def on_sigterm(told: Callable[[], None]) -> None:

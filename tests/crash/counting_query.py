@@ -44,6 +44,8 @@ class CountingTransform:
         self._by_clock = by_clock
         self._partitions = partitions
         self._ahead_ms = ahead_ms
+        self.ways_back: list[int | None] = []
+        """What it was told each time that it had to divide state."""
 
     def start(self, checkpoint: str, initial: Mapping[str, Offset], bound: Sequence[BoundRange]) -> CountingQuery:
         query = CountingQuery(
@@ -52,11 +54,12 @@ class CountingTransform:
         query.ahead_ms = self._ahead_ms
         return query
 
-    def divide(self, checkpoint: str, partitions: int, before: int) -> None:
+    def divide(self, checkpoint: str, partitions: int, before: int | None) -> None:
         """As Spark does: a batch that reads nothing is planned, its state written, the operator described, and done."""
         try:
             files = self._query_files(checkpoint)
-            assert before == partitions_of(files, max(files.numbers("commits"), default=-1))
+            assert before in (None, partitions_of(files, max(files.numbers("commits"), default=-1)))
+            self.ways_back.append(before)
             self._divide(files, partitions)
         except (FileNotFoundError, IndexError):  # as when a later owner has moved it
             raise CheckpointMismatch(f"there is nothing in {checkpoint} that could be divided") from None

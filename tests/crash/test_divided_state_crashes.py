@@ -32,13 +32,17 @@ def begun(place: Case) -> Case:
     return place
 
 
-def divided(place: Case) -> list[int]:
-    """The numbers of partitions that its state was in, one after the other."""
+def log_of(place: Case) -> QueryLog:
     assert place.config.state is not None
     [found] = checkpoints_below(checkpoint_root(place.config.state))
     checkpoint = checkpoints_of("counting", "task-0", place.config.state).find(found.mark.name)
     assert checkpoint is not None
-    log = QueryLog.read(checkpoint.query)
+    return QueryLog.read(checkpoint.query)
+
+
+def divided(place: Case) -> list[int]:
+    """The numbers of partitions that its state was in, one after the other."""
+    log = log_of(place)
     assert log.planned == log.done
     numbers = [0, *(number for number in range(log.done + 1) if log.divides(number))]
     return [log.partitions(number) for number in numbers]
@@ -163,3 +167,18 @@ def test_a_number_of_partitions_that_is_left_out_stays(tmp_path: Path) -> None:
     place.config = place.config.model_copy(update={"state": left_out})
     place.own_to_the_end(2)
     assert divided(place) == [2]
+
+
+def test_a_named_dividing_whose_end_the_power_took_is_done_again_and_no_way_back_is_told(
+    tmp_path: Path, expected: list[str]
+) -> None:
+    place = begun(Case(tmp_path, Logs))
+    with at(("ownership.name_batch:after", 1), die), pytest.raises(Died):
+        place.own_to_the_end(2)
+    log = log_of(place)
+    assert log.divides(log.done)
+    log.directory.files.remove(f"{log.directory.path}/commits/{log.done}")
+    place.want(2)
+    place.own_to_the_end(3)
+    assert place.ways_back == [2, None, 5]
+    assert (place.delivered(), divided(place)) == (expected, [2, 5, 2])

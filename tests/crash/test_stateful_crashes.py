@@ -211,6 +211,8 @@ class Case:
         self.hdfs = hdfs
         root = directory / "state" if hdfs is None else f"hdfs:/{directory}"
         self.registry = MemoryEnsemble().connect()
+        self.ways_back: list[int | None] = []
+        """What owners have told their query each time that it had to divide state."""
         self.places = places(self.registry)
         for number, keys in enumerate(records):
             self.places.fill(number, keys)
@@ -230,6 +232,7 @@ class Case:
         assert self.config.state is not None
         parts, by_clock = self.config.state.partitions or 1, self.places.by_clock
         transform = CountingTransform(self.hdfs, by_clock=by_clock, partitions=parts, ahead_ms=ahead_ms)
+        transform.ways_back = self.ways_back
         with self.open() as resources:
             for runner in owners_with_state(self.registry, resources, transform, generation):
                 with closing(runner):

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from scribengin.base.clock import Clock
 from scribengin.base.commit_log import CommitDescriptor, CommitLog
+from scribengin.base.jvm import JvmUse
 from scribengin.connectors.contract import (
     RECORD_SCHEMA,
     Attempt,
@@ -113,7 +114,7 @@ class LogSink(Sink):
         return f"log:{self._namespace.path}/{self._config.log.strip('/')}"
 
     @property
-    def jvm_a_process(self) -> bool:
+    def jvm_a_process(self) -> JvmUse | None:
         return self._namespace.descriptor.jvm_a_process
 
     def refuse_unwritable(self) -> None:

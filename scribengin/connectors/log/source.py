@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from scribengin.base.clock import Clock
+from scribengin.base.jvm import JvmUse
 from scribengin.base.model import NEVER, Position
 from scribengin.base.names import a_few
 from scribengin.connectors.contract import (
@@ -135,7 +136,7 @@ class LogSource(Source):
         self._namespace = open_namespace(config.namespace, registry=registry, clock=clock, awaited=awaited)
 
     @property
-    def jvm_a_process(self) -> bool:
+    def jvm_a_process(self) -> JvmUse | None:
         return self._namespace.descriptor.jvm_a_process
 
     @property

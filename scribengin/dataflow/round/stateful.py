@@ -43,7 +43,7 @@ from scribengin.dataflow.round.bad_records import BadRecord, Piece, error_batch,
 from scribengin.dataflow.round.checkpoints import OwnedCheckpoint, StateOfTask, registry_begun_ms
 from scribengin.dataflow.round.key_looks import KeyedRange, KeyLooks
 from scribengin.dataflow.round.rounds import RanRound, RoundOutcome, TaskInput, TaskParts, TaskRounds
-from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step
+from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step, way_back
 from scribengin.dataflow.round.state.silence import Silence
 from scribengin.errors import CheckpointMismatch, ScribenginError, SparkUnavailable, TransformationFailed
 from scribengin.spark.stateful.beats import beat_offset, beats_of, bound_beat, is_beats
@@ -113,10 +113,10 @@ class StreamTransform(Protocol):
         stands planned there runs at once, and reads what is `bound`."""
         ...
 
-    def divide(self, checkpoint: str, partitions: int, before: int) -> None:
-        """Divide the state in a checkpoint's directory, a URL, which is in `before` partitions, into so many, while no
-        query runs there: as the next batch, or as the one that was begun so. Raises CheckpointMismatch: it cannot be
-        divided."""
+    def divide(self, checkpoint: str, partitions: int, before: int | None) -> None:
+        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
+        the next batch, or as the one that was begun so. `before`: in how many it is, where that number may be wanted
+        again; None where it may not. Raises CheckpointMismatch: it cannot be divided."""
         ...
 
     def undecodable(self, inputs: Mapping[str, pa.Table]) -> Mapping[str, Mapping[int, str]]:
@@ -271,7 +271,7 @@ class StatefulRunner(TaskRounds):
             match next_step(self._named.number, self._log, wanted):
                 case Divide(partitions):
                     self._refuse_mismatch()  # before anything is added to it
-                    before = self._log.partitions(self._log.done)
+                    before = way_back(self._named.number, self._log)
                     with failpoint("state.divide"):
                         self._transform.divide(directory.url, partitions, before)
                 case TakeBack(number):

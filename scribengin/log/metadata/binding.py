@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationInfo, field_validator
 
 from scribengin.base.failpoints import failpoint
+from scribengin.base.jvm import JvmUse
 from scribengin.base.model import Descriptor
 from scribengin.base.process.machine import MachineIdentity, this_machine
 from scribengin.errors import ConfigInvalid, NamespaceNotBound, StoreElsewhere
@@ -76,8 +77,8 @@ class NamespaceDescriptor(Descriptor):
         return self.machine is not None and not self.shared and not self.machine.is_this()
 
     @property
-    def jvm_a_process(self) -> bool:
-        """Whether each process that reads or writes logs has a JVM that takes room, as on BookKeeper."""
+    def jvm_a_process(self) -> JvmUse | None:
+        """What each process that reads or writes logs has a JVM for; None: it has none."""
         return store_kind(self.store).jvm_a_process
 
     @field_validator("store")

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from scribengin.base.jvm import JvmUse
 from scribengin.base.model import absolute_path
 from scribengin.errors import ConfigInvalid
 from scribengin.log.store.contract import SegmentStore
@@ -31,8 +32,8 @@ class StoreKind(ABC):
 
     on_one_machine: ClassVar[bool] = False
     """Whether a location means another place on every machine, as a path does."""
-    jvm_a_process: ClassVar[bool] = False
-    """Whether each process that reads or writes there has a JVM that the default of a container has no room for."""
+    jvm_a_process: ClassVar[JvmUse | None] = None
+    """What each process that reads or writes there has a JVM for; None: it has none."""
 
     @abstractmethod
     def resolved(self, location: str) -> str:
@@ -79,6 +80,8 @@ class _FileKind(StoreKind):
 class _HdfsKind(StoreKind):
     """Its clients are loaded when it is used: not everybody has them."""
 
+    jvm_a_process = "open"
+
     def resolved(self, location: str) -> str:
         from scribengin.filesystems.hdfs import canonical_cluster, site_settings
 
@@ -115,7 +118,7 @@ class _HdfsKind(StoreKind):
 class _BookKeeperKind(StoreKind):
     """Its client is loaded when it is used: not everybody has it."""
 
-    jvm_a_process = True
+    jvm_a_process = "all"
 
     def resolved(self, location: str) -> str:
         from scribengin.log.store.bookkeeper.store import BookKeeperPlace

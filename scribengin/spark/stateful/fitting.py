@@ -134,14 +134,25 @@ def refuse_undividable(operators: Sequence[StateOperator], directory: str, parti
 
 
 def undivided(
-    found: TransformationFailed | SparkUnavailable, dataflow: str, directory: str, partitions: int, before: int
+    found: TransformationFailed | SparkUnavailable, dataflow: str, directory: str, partitions: int, before: int | None
 ) -> CheckpointMismatch | SparkUnavailable:
     """What to raise where Spark has `found` that it cannot divide the state in `directory`, which is in `before`
-    partitions: those are whole, also where it has begun."""
-    back = f"`scribengin config set {dataflow} state.partitions={before}` takes it back, and nothing is lost"
+    partitions: those are whole, also where it has begun. `before` is None where no other number can be taken."""
+    set_back = f"`scribengin config set {dataflow} state.partitions={before}`"
     if isinstance(found, SparkUnavailable):
-        return SparkUnavailable(f"{found}; where that does not pass, `scribengin pause {dataflow}`, and {back}")
+        if before is None:
+            return found
+        return SparkUnavailable(
+            f"{found}; where that does not pass, nothing is lost: `scribengin pause {dataflow}`, set the number from "
+            f"before with {set_back}, and `scribengin resume {dataflow}`"
+        )
+    start = f"`scribengin start {dataflow}`"
+    cannot = f"Spark cannot divide the state in {directory} into {partitions} partitions ({found.reason})"
+    if before is None:
+        return CheckpointMismatch(
+            f"{cannot}: {start} tries again; another number is no way out, for the commit logs name that batch already"
+        )
     return CheckpointMismatch(
-        f"Spark cannot divide the state in {directory} into {partitions} partitions ({found.reason}): "
-        f"`scribengin start {dataflow}` tries again; before that, {back}"
+        f"{cannot}: {start} tries again; or set the number from before with {set_back}, and then {start}: nothing is "
+        "lost"
     )

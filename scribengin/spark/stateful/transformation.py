@@ -118,9 +118,10 @@ class StatefulTransformation:
             by_clock=any(one.by_clock for one in operators),
         )
 
-    def divide(self, checkpoint: str, partitions: int, before: int) -> None:
-        """Divide the state in a checkpoint's directory, a URL, which is in `before` partitions, into so many, while no
-        query runs there: as its next batch, which reads nothing, or as the one that was begun so and is not done.
+    def divide(self, checkpoint: str, partitions: int, before: int | None) -> None:
+        """Divide the state in a checkpoint's directory, a URL, into so many partitions, while no query runs there: as
+        its next batch, which reads nothing, or as the one that was begun so and is not done. `before`: in how many it
+        is, where that number may be wanted again; None where it may not.
 
         Raises CheckpointMismatch for state that Spark does not divide, before anything is changed; SparkUnavailable.
         """
@@ -201,7 +202,7 @@ def _source_schema(spec: InputSpec, state: StateSpec) -> StructType:
     return schema if state.late_by(spec.name) is None else schema.add(WATERMARK, TimestampType())
 
 
-_ON_LOCAL_DISKS = {
+_IN_MOUNTED_DIRECTORIES = {
     # For each file that a batch writes the default starts ten processes (`readlink`, `chmod`), and this one two. Both
     # write a file beside its name, look that there is none of that name yet, and rename; neither syncs. On HDFS the
     # default stays: there its rename is one transaction, and this one's is a look before it.
@@ -216,7 +217,7 @@ def query_settings(state: StateSpec, checkpoint: str) -> dict[str, str]:
     of its directory, or nothing: then no query is started."""
     return {
         **STORED_AS,
-        **(_ON_LOCAL_DISKS if checkpoint.startswith("file:") else {}),
+        **(_IN_MOUNTED_DIRECTORIES if checkpoint.startswith("file:") else {}),
         # A bound for what of it is in memory: else it is unbounded, and native.
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         f"{STATE_STORE}.rocksdb.maxMemoryUsageMB": str(state.memory_mb),

@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scribengin.base.process.lifetime import EXIT_SESSION_LOST
 from scribengin_registry.embedded import EmbeddedZooKeeper
 from tests.integration.cli_runner import command
 from tests.integration.cluster import Cluster, Flow, running_cluster, start
@@ -103,17 +103,24 @@ def test_two_workers_share_the_keys_and_are_killed_stalled_and_scaled_away(clust
 
 
 def a_worker_stalls_longer_than_its_session(cluster: Cluster, flow: Flow) -> None:
-    """Its JVM does not, and has a batch run for it, which waits for its commit."""
+    """Its JVM does not, and has a batch run for it, which waits for its commit. It goes on once its session is gone,
+    and not later: the master would kill it, and nobody would see what it does then."""
     flow.wait_for_workers(2)
     victim = flow.ready_workers()[0]
     pid = flow.view.worker(victim).pid
-    os.kill(pid, signal.SIGSTOP)
+    [stalled] = [one for one in flow.containers() if one.name == victim]
     for number in range(2):
-        cluster.append(f"src/{number}", 100)
+        cluster.append(f"src/{number}", 50)
+    os.kill(pid, signal.SIGSTOP)
+    flow.wait(lambda: not flow.view.lives(victim), "the stalled worker's session to end")
+    os.kill(pid, signal.SIGCONT)
+    flow.wait(lambda: cluster.launcher.poll(stalled) is not None, "the stalled worker to end")
+    how = cluster.launcher.poll(stalled)
+    assert how is not None
+    assert (how.kind, how.code) == ("exited", EXIT_SESSION_LOST), "it was not killed"
+    for number in range(2):
+        cluster.append(f"src/{number}", 50)
     wait_for_windows(flow, 29, "src/0", "src/1")
-    with suppress(ProcessLookupError):  # the master has killed it for not leaving by itself
-        os.kill(pid, signal.SIGCONT)
-    flow.wait(lambda: victim not in [one.name for one in flow.containers()], "the stalled worker to be gone")
 
 
 def one_worker_has_the_tasks_of_both(cluster: Cluster, flow: Flow) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step
+from scribengin.dataflow.round.state.partitions import Divide, NameBatch, RunBatchFirst, TakeBack, next_step, way_back
 
 
 @dataclass(frozen=True)
@@ -72,3 +72,20 @@ def test_the_next_step(named: int, log: Log, wanted: int | None, step: object) -
 def test_where_the_log_and_the_commit_logs_contradict_each_other_nothing_is_done(named: int, log: Log) -> None:
     """Whoever takes over refuses that, with both sides."""
     assert next_step(named, log, 7) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "log", "number"),
+    [
+        (1, SETTLED, 2),
+        (1, BEGUN, 2),
+        (2, DIVIDED, 5),
+        (2, BEGUN, None),
+    ],
+)
+def test_the_number_from_before_is_the_way_back_unless_the_batch_is_named(
+    named: int, log: Log, number: int | None
+) -> None:
+    assert way_back(named, log) == number
+    if number is not None and log is BEGUN:
+        assert next_step(named, log, number) == TakeBack(log.planned)

@@ -13,7 +13,8 @@ def test_what_spark_does_not_divide_names_the_number_from_before() -> None:
     assert isinstance(refused, CheckpointMismatch)
     assert str(refused) == (
         "Spark cannot divide the state in /there into 5 partitions ([STATE_REPARTITION_X] no): `scribengin start hot` "
-        "tries again; before that, `scribengin config set hot state.partitions=2` takes it back, and nothing is lost"
+        "tries again; or set the number from before with `scribengin config set hot state.partitions=2`, and then "
+        "`scribengin start hot`: nothing is lost"
     )
 
 
@@ -21,9 +22,20 @@ def test_trouble_of_spark_while_it_divides_is_tried_again_and_has_the_same_way_b
     away = undivided(SparkUnavailable("Spark failed while dividing"), "hot", "/there", 5, 2)
     assert isinstance(away, SparkUnavailable)
     assert str(away) == (
-        "Spark failed while dividing; where that does not pass, `scribengin pause hot`, and `scribengin config set hot "
-        "state.partitions=2` takes it back, and nothing is lost"
+        "Spark failed while dividing; where that does not pass, nothing is lost: `scribengin pause hot`, set the "
+        "number from before with `scribengin config set hot state.partitions=2`, and `scribengin resume hot`"
     )
+
+
+def test_where_the_batch_is_named_already_no_way_back_is_told() -> None:
+    refused = undivided(TransformationFailed("as told", reason="[STATE_REPARTITION_X] no"), "hot", "/there", 5, None)
+    assert isinstance(refused, CheckpointMismatch)
+    assert str(refused) == (
+        "Spark cannot divide the state in /there into 5 partitions ([STATE_REPARTITION_X] no): `scribengin start hot` "
+        "tries again; another number is no way out, for the commit logs name that batch already"
+    )
+    away = SparkUnavailable("Spark failed while dividing")
+    assert undivided(away, "hot", "/there", 5, None) is away
 
 
 def test_where_the_transformation_keeps_nothing_any_more_nothing_is_divided() -> None:

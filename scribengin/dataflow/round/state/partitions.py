@@ -17,9 +17,13 @@ commit logs.
 |                        |                              |                      | asks for what is wanted              |
 | B was done             | B                            | B-1                  | names it                             |
 | it was named           | B                            | B                    | has nothing to do                    |
+| it was named, and then | the plan of B                | B                    | asks for the same number again,      |
+| the power took Spark's |                              |                      | whatever is wanted                   |
+| word that B is done    |                              |                      |                                      |
 
 Until B is done, the state before it is whole, and nobody reads what B has written. So where Spark fails in B again and
-again, another number is the way back: the one from before goes on as if nothing had been begun.
+again, another number is the way back: the one from before goes on as if nothing had been begun. Only a batch that the
+commit logs name is not taken back: there what it has made counts.
 
 A batch of records that is planned and not done comes first: its own number of partitions is in its plan. Where no
 operator keeps anything there is nothing to divide: Spark would plan the batch, and then refuse it for ever.
@@ -104,3 +108,9 @@ def next_step(named: int, log: BatchLog, wanted: int | None) -> Divide | TakeBac
     if named == last and wanted is not None and wanted != log.partitions(last):
         return Divide(wanted)
     return None
+
+
+def way_back(named: int, log: BatchLog) -> int | None:
+    """Where `next_step` is to divide: the number that state is in, which takes that back if Spark cannot. None: nothing
+    does, for the commit logs name that batch."""
+    return log.partitions(log.done) if named == log.done else None

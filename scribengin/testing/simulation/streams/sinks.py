@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from scribengin.base.commit_log import CommitDescriptor, CommitLog, Decision
+from scribengin.base.jvm import JvmUse
 from scribengin.connectors import Environment
 from scribengin.connectors.contract import (
     PAYLOAD,
@@ -221,7 +222,7 @@ class WatchedSink(Sink):
         return self._inner.guarantee_note
 
     @property
-    def jvm_a_process(self) -> bool:
+    def jvm_a_process(self) -> JvmUse | None:
         return self._inner.jvm_a_process
 
     def refuse_unwritable(self) -> None:

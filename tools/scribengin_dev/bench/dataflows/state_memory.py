@@ -31,7 +31,7 @@ from scribengin_dev.harness.progress import FlowProgress
 
 STATE_MEMORY = "state-memory"
 _STATE_MB = 64
-CONTAINER_MB = memory_mb_min(_STATE_MB, cores=1)
+CONTAINER_MB = memory_mb_min(_STATE_MB, cores=1, with_jvms=False)
 """The smallest that `explain` does not warn of."""
 TIMES = 10
 """State of a full run, at least so many times the container's memory."""
