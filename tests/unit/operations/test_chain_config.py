@@ -46,7 +46,7 @@ def test_a_dataflow_of_a_chain_gets_the_memory_that_it_gets_alone(
     container: dict[str, int], memory_mb: int, tmp_path: Path
 ) -> None:
     made = chain(tmp_path, dataflows={"first": {**flow(reads("in/*"), writes("out")), "container": container}})
-    assert planned(made.dataflows["first"], ["sources.src"]).container.memory_mb == memory_mb
+    assert planned(made.dataflows["first"], {"sources.src": "all"}).container.memory_mb == memory_mb
 
 
 def test_dataflows_stand_in_the_order_in_which_records_flow_whatever_the_file_says(tmp_path: Path) -> None:
