@@ -378,13 +378,8 @@ class Source(ABC):
 
     @property
     def streams_leave(self) -> bool:
-        """Whether streams come and go: one that is gone leaves its task to others, and is given one again only when it
-        `goes_on`. What it was read up to is remembered meanwhile. Needs `is_gone`, too."""
-        return False
-
-    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
-        """Whether a stream has ended at that position, by all that this process knows: who has not listened for long
-        does not know. Asked where `streams_leave`."""
+        """Whether streams come and go. Once a task has finished, its streams may leave it to others: one that has is
+        given a task again only when it `goes_on`. What it was read up to is remembered meanwhile."""
         return False
 
     @abstractmethod
@@ -576,8 +571,9 @@ class Sink(ABC):
         """What readers see of the stream now, in order, in RECORD_SCHEMA: for checks and for reading back."""
 
     def unreachable(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
-        """What was committed behind that, and is not lost: whoever has it does not answer. Asked once `committed` has
-        come to its end. The payload is null where it is only known that there is a record."""
+        """What was committed behind that, and that nobody who answers has. It may be lost: who may have it has to
+        answer first. Asked once `committed` has come to its end. The payload is null where it is only known that there
+        is a record."""
         return ()
 
     @abstractmethod

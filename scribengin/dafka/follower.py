@@ -62,6 +62,12 @@ class DafkaFollower(Role):
             self.check_open()
             return dict(self._state.ends)
 
+    def end_of(self, partition: DafkaPartition) -> int:
+        """As `ends` says of one partition; 0 where nothing is known of it."""
+        with self.lock:
+            self.check_open()
+            return self._state.ends.get(partition, 0)
+
     def is_silent(self, partition: DafkaPartition, for_s: float, since_s: float = 0.0) -> bool:
         """Whether it has listened for so long, from `since_s` of the monotonic clock on, and that producer has said
         nothing in all that time."""

@@ -90,6 +90,7 @@ class Role(ClosedAtExit):
         self.address = address
         self.invalid_frames = 0
         """Messages that were none of Dafka's."""
+        self._host_told = False
         self.lock = threading.Condition()
         self.failure: BaseException | None = None
         self.welcomed_s: float | None = None
@@ -330,6 +331,15 @@ class Role(ClosedAtExit):
         if self.invalid_frames == 1:
             _LOG.warning(no_message(f"{self._name} {self.address}", error))
 
+    def _tell_of_host(self, endpoint: str, error: Exception) -> None:
+        """A peer says to be where nobody can be: it is said once."""
+        if not self._host_told:
+            self._host_told = True
+            _LOG.warning(
+                f"the {self._name} {self.address} cannot connect to {endpoint[:200]!r}, where a peer says that it is: "
+                f"{error}; it goes on without that; correct the peer's `beacon.address`"
+            )
+
     def _hear_towers(self) -> None:
         for frames in _waiting(self._towers):
             if frames == [WELCOME]:
@@ -373,7 +383,7 @@ class Role(ClosedAtExit):
         try:
             self._connect_to(subscriber, to.endpoint, self._keys.allowed[to.fingerprint] if self._keys else None)
         except zmq.ZMQError as error:  # a host that cannot be, from a beacon of somebody's
-            self._count_invalid(error)
+            self._tell_of_host(to.endpoint, error)
 
     def _disconnect(self, peer: str, endpoint: str) -> None:
         self.on_peer_gone(peer)

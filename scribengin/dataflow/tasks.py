@@ -6,16 +6,18 @@ whose records are divided has more streams, which the tasks share in turn, as th
 at any time: positions belong to (dataflow, source stream), so a stream takes its position along.
 
 `missing_tasks` says which tasks are missing for the streams that there are. The first time all streams are grouped.
-Later ones, that appear while the dataflow runs, get tasks of their own behind those there are, so that nothing that
-works is touched; once there are as many tasks as the config wants, they join the task with the fewest. No stream that
-is read already moves for it, so its output stays where it goes. Only another number of tasks groups all streams anew.
-In that, streams that were read before keep the descriptors they have: those know more (where the stream ended when it
-was found).
+Later ones, that appear while the dataflow runs, get tasks of their own behind those there are, and no task that works
+is touched; once there are as many tasks as the config wants, they join the task with the fewest, which drains for it.
+No stream that is read already moves for it, so its output stays where it goes. Only another number of tasks groups all
+streams anew. In that, streams that were read before keep the descriptors they have: those know more (where the stream
+ended when it was found).
 
-Streams may come and go, as producers do (`ComingsAndGoings`). One that is gone leaves its task when another one joins
-that, and a task that has finished is the first that a new one joins. So there are no more tasks than streams were there
-at once. Where a stream was read up to stays in its commit log. One that comes back goes on there, in the task that has
-read it last: what it had before is in the output of that.
+Streams may come and go, as producers do (`ComingsAndGoings`). One that is gone leaves its task once that has finished
+and another one joins it, and such a task is the first that a new one joins. So there are about as many tasks as streams
+were there at once. Where a stream was read up to stays in its commit log. One that comes back goes on there, in the
+task that has read it last, even if that works: what it had before is in the output of that. Only where many come back
+at once, as after a rewind, those beyond `HOME_STREAMS_MAX` are read by others: a round commits all streams of its task
+in one transaction.
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ from scribengin.dataflow.registry.descriptors import TaskDescriptor
 
 SinkStreams = Callable[[int], Mapping[str, Sequence[SinkStreamDescriptor]]]
 SourceStreams = Mapping[str, Sequence[SourceStreamDescriptor]]
+_Streams = dict[str, list[SourceStreamDescriptor]]
 StreamKey = tuple[str, str]
 """A source, and the name of a stream of it."""
+HOME_STREAMS_MAX = 100
+"""A task that has so many streams is given none that comes back, as long as there is another place for it. A round's
+transaction has the commit logs of all of them. With about 780 producers of Dafka it is too large for the registry."""
 
 
 def stream_key(stream: SourceStreamDescriptor) -> StreamKey:
@@ -47,8 +53,10 @@ class ComingsAndGoings:
     """Of those that are back, and that no task reads: the task that has read each last."""
     free: Sequence[str] = ()
     """The tasks that have finished, in the order in which others take them."""
-    leaves: Callable[[SourceStreamDescriptor], bool] = lambda _: False
-    """Whether a stream that a task reads is gone."""
+    takers: Set[str] = frozenset()
+    """The sources whose streams take those."""
+    leaving: Set[StreamKey] = frozenset()
+    """The streams that are gone, and that a task has which has finished."""
 
     def wanted(self, streams: SourceStreams) -> dict[str, list[SourceStreamDescriptor]]:
         """The streams without those that need no task."""
@@ -118,13 +126,19 @@ def missing_tasks(
     read = {stream_key(stream) for task in existing.values() for stream in task.sources}
     unread = {name: [s for s in found if stream_key(s) not in read] for name, found in moves.wanted(streams).items()}
     joining = _Joining(with_sinks(existing, sinks, sink_streams), moves)
-    unread = joining.go_home(unread)
+    unread, crowded = joining.go_home(unread)
     unread = joining.take_free_ones(unread)
     room = None if wanted is None else max(0, wanted - len(existing))
     added = {name: found[:room] for name, found in unread.items()}
+    crowded = joining.join_the_smallest(crowded, HOME_STREAMS_MAX)
+    count = task_count(added, None)
+    more = _tasks_of_many(crowded, None if room is None else room - count)
     joining.join_the_smallest({name: [] if room is None else found[room:] for name, found in unread.items()})
+    if not more:
+        joining.join_the_smallest(crowded)
+    appended = _appended(len(existing), added, count, sink_streams)
     return Missing(
-        tuple(_appended(len(existing), added, sink_streams)),
+        (*appended, *_appended(len(existing) + count, crowded, more, sink_streams)),
         tuple(task for name, task in joining.tasks.items() if task is not existing[name]),
         frozenset(joining.left),
     )
@@ -160,8 +174,13 @@ def regrouped_tasks(
     return tuple(split_into_tasks(same, sink_streams(count), count))
 
 
-def _appended(first: int, added: SourceStreams, sink_streams: SinkStreams) -> list[TaskDescriptor]:
-    count = task_count(added, None)
+def _tasks_of_many(crowded: SourceStreams, room: int | None) -> int:
+    """How many tasks it takes for streams that need not be alone: no more than there is room for."""
+    wanted = -(-sum(map(len, crowded.values())) // HOME_STREAMS_MAX)
+    return task_count(crowded, wanted if room is None else min(wanted, room))
+
+
+def _appended(first: int, added: SourceStreams, count: int, sink_streams: SinkStreams) -> list[TaskDescriptor]:
     if not count:
         return []
     sinks = {name: streams[first:] for name, streams in sink_streams(first + count).items()}
@@ -178,45 +197,61 @@ class _Joining:
         self._moves = moves
         self._joined: set[str] = set()
 
-    def go_home(self, streams: SourceStreams) -> dict[str, list[SourceStreamDescriptor]]:
-        """Those that are back join the tasks that they were in. Returns the others."""
-        others: dict[str, list[SourceStreamDescriptor]] = {}
+    def go_home(self, streams: SourceStreams) -> tuple[_Streams, _Streams]:
+        """Those that are back join the tasks that they were in. Returns the new ones, and those whose task is full."""
+        new: _Streams = {source: [] for source in streams}
+        crowded: _Streams = {source: [] for source in streams}
         for source, found in streams.items():
-            others[source] = []
             for stream in found:
                 home = self._moves.homes.get(stream_key(stream))
-                if home in self.tasks:
-                    self._join(home, stream)
+                if home not in self.tasks:
+                    new[source].append(stream)
+                elif len(self._staying(home)) >= HOME_STREAMS_MAX:
+                    crowded[source].append(stream)
                 else:
-                    others[source].append(stream)
+                    self._join(home, stream)
+        return new, crowded
+
+    def take_free_ones(self, streams: SourceStreams) -> _Streams:
+        """A stream of each source that is among the `takers` joins each task that has finished. Returns the others."""
+        free = [task for task in self._moves.free if task not in self._joined]
+        others: _Streams = {}
+        for source, found in streams.items():
+            taken = len(free) if source in self._moves.takers else 0
+            for task, stream in zip(free, found[:taken], strict=False):
+                self._join(task, stream)
+            others[source] = list(found[taken:])
         return others
 
-    def take_free_ones(self, streams: SourceStreams) -> dict[str, list[SourceStreamDescriptor]]:
-        """A stream of each source joins each task that has finished. Returns the others."""
-        free = [task for task in self._moves.free if task not in self._joined]
-        for k, task in enumerate(free):
-            for found in streams.values():
-                for stream in found[k : k + 1]:
-                    self._join(task, stream)
-        return {source: list(found[len(free) :]) for source, found in streams.items()}
-
-    def join_the_smallest(self, streams: SourceStreams) -> None:
-        """Each joins the task that has the fewest of its source which are there."""
+    def join_the_smallest(self, streams: SourceStreams, most: int | None = None) -> _Streams:
+        """Each joins the task that has the fewest of its source which are there, unless that has the `most` streams
+        already. Returns the others."""
+        others: _Streams = {source: [] for source in streams}
         for source, found in streams.items():
             if not found:
                 continue
-            count = {name: self._there(task, source) for name, task in self.tasks.items()}
+            staying = {name: self._staying(name) for name in self.tasks}
+            count = {name: sum(s.source == source for s in of_task) for name, of_task in staying.items()}
+            whole = {name: len(of_task) for name, of_task in staying.items()}
             for stream in found:
-                fewest = min(count, key=lambda name: count[name])
+                open_ones = [name for name in count if most is None or whole[name] < most]
+                if not open_ones:
+                    others[source].append(stream)
+                    continue
+                fewest = min(open_ones, key=lambda name: count[name])
                 count[fewest] += 1
+                whole[fewest] += 1
                 self._join(fewest, stream)
+        return others
 
-    def _there(self, task: TaskDescriptor, source: str) -> int:
-        return sum(s.source == source and not self._moves.leaves(s) for s in task.sources)
+    def _staying(self, name: str) -> Sequence[SourceStreamDescriptor]:
+        """A task's streams, without those that leave as soon as another one joins it."""
+        sources = self.tasks[name].sources
+        return sources if name in self._joined else [s for s in sources if stream_key(s) not in self._moves.leaving]
 
     def _join(self, name: str, stream: SourceStreamDescriptor) -> None:
         task = self.tasks[name]
-        leaving = set() if name in self._joined else {stream_key(s) for s in task.sources if self._moves.leaves(s)}
+        leaving = set() if name in self._joined else self._moves.leaving & set(map(stream_key, task.sources))
         self._joined.add(name)
         self.left |= leaving
         stay = tuple(s for s in task.sources if stream_key(s) not in leaving)

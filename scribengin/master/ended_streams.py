@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from scribengin.base.commit_log import CommitLog
@@ -74,10 +74,10 @@ class EndedStreams:
         read = {stream_key(stream) for task in now.tasks.values() for stream in task.sources}
         unread = [stream for name in leaving for stream in streams[name] if stream_key(stream) not in read]
         homes = self._homes(resources, unread)
-        leaves = self._leaves(resources, now, leaving)
+        gone = self._leaving(now, leaving)
         ended = sorted(now.finished & now.tasks.keys() - set(again), key=natural)
-        free = tuple(task for task in ended if any(map(leaves, now.tasks[task].sources)))
-        return ComingsAndGoings(frozenset(self._gone), homes, free, leaves)
+        free = tuple(task for task in ended if any(stream_key(one) in gone for one in now.tasks[task].sources))
+        return ComingsAndGoings(frozenset(self._gone), homes, free, leaving, gone)
 
     def _forget_rewound(self, view: DataflowView, sources: Iterable[str]) -> None:
         """Called before anything is read: what is rewound after that is seen the next time."""
@@ -103,28 +103,13 @@ class EndedStreams:
                 self._gone[key] = log
         return homes
 
-    def _leaves(
-        self, resources: OpenedDataflow, now: Grouping, leaving: Collection[str]
-    ) -> Callable[[SourceStreamDescriptor], bool]:
-        """Whether a stream that a task reads is gone. Of a task that has finished, who has read it says so; of others
-        it is looked at."""
-        view = DataflowView(self._registry, resources.config.name)
-        told = {
-            stream_key(stream): self._positions.get(stream_key(stream)) is not None
-            for task in now.finished & now.tasks.keys()
-            for stream in now.tasks[task].sources
-        }
+    def _leaving(self, now: Grouping, sources: Collection[str]) -> frozenset[StreamKey]:
+        """The streams that are gone of tasks that have finished: their owners have said that all of them is read.
 
-        def leaves(stream: SourceStreamDescriptor) -> bool:
-            if stream.source not in leaving:
-                return False
-            key = stream_key(stream)
-            if key not in told:
-                at = _position(view, key)
-                told[key] = at is not None and resources.sources[stream.source].is_gone(stream, at)
-            return told[key]
-
-        return leaves
+        Nobody else knows it. This process may not have heard of what an owner has still to read, or of who writes it.
+        """
+        ended = {stream_key(one) for task in now.finished & now.tasks.keys() for one in now.tasks[task].sources}
+        return frozenset(key for key in ended if key[0] in sources and self._positions.get(key) is not None)
 
 
 def _position(view: DataflowView, key: StreamKey) -> Position | None:

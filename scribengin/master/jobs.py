@@ -154,7 +154,7 @@ def find_streams(registry: Registry, grouping: Callable[[], Grouping], tell: Tel
                 sink.create([stream for task in found for stream in task.sinks if stream.sink == name])
         if found or again:
             promised = resources.guarantees()
-            tell(TasksFound(missing.tasks, wanted, missing.grown, now.anew, promised, again, missing.left))
+            tell(TasksFound(now.tasks, missing.tasks, wanted, missing.grown, now.anew, promised, again, missing.left))
 
     return work
 

@@ -5,6 +5,7 @@ As `simulation_mistakes`, which has those of rounds, masters and workers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def who_is_gone_stays_so(patch: pytest.MonkeyPatch) -> None:
 
     def moves(self: EndedStreams, *said: Any) -> ComingsAndGoings:
         found = real(self, *said)
-        return ComingsAndGoings(found.gone | found.homes.keys(), {}, found.free, found.leaves)
+        return replace(found, gone=found.gone | found.homes.keys(), homes={})
 
     real = EndedStreams.moves
     patch.setattr(EndedStreams, "moves", moves)
@@ -62,7 +63,7 @@ def rewind_those_that_are_there(patch: pytest.MonkeyPatch) -> None:
 
 def who_has_more_to_be_read_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether all of a stream was read whose writer has gone."""
-    patch.setattr(MemorySource, "is_gone", lambda self, stream, _position: self._streams[stream.name].sealed)
+    patch.setattr(MemorySource, "goes_on", lambda self, stream, _position: not self._streams[stream.name].sealed)
 
 
 PASSING_MISTAKES: dict[Mistake, int] = {

@@ -27,7 +27,10 @@ class History:
         self.lines: list[str] = []
         self.masters = 1
         self.last_generation = 0
-        self.happen(f"submit workers={self.random.randint(0, 3)} executors_per_worker={self.random.randint(1, 2)}")
+        self.late: list[str] = []
+        """What was found at the last look, and may still be heard."""
+        per_worker = self.random.randint(1, 2)
+        self.happen(f"submit endless=1 workers={self.random.randint(0, 3)} executors_per_worker={per_worker}")
         self.streams = self.random.randint(1, 7)
         self.happen(f"tasks {self.streams}")
 
@@ -48,13 +51,16 @@ class History:
         lines += [f"edit container.memory_mb={self.random.randint(1, 9)}024", "edit rebalance=" + str(len(self.lines))]
         lines += [f"edit tasks={self.random.randint(1, 7)}", self.regrouped(), self.regrouped()]
         self.streams += self.random.random() < 0.05
-        lines += [*self.joined(), *self.taken(), "readers are behind", "readers have read"]
+        lines += [*self.joined(), *self.taken(), *self.made(), "readers are behind", "readers have read"]
+        lines += ["look", *self.late, *self.gone_on()]
         if worker:
             lines += self.deeds_of(worker)
         line = self.random.choice(lines)
         if line == "new-master master-":
             self.masters += 1
             line += str(self.masters)
+        if line == "look":
+            self.late = [f"late {found}" for found in (*self.joined(), *self.taken(), *self.taken(), *self.made())]
         self.happen(line)
 
     def deeds_of(self, worker: str) -> list[str]:
@@ -65,6 +71,8 @@ class History:
             return [f"{worker} exits -9"]
         releasing = [t for t, (slot, a) in self.world.places.items() if slot.worker == worker and a.release]
         deeds = [f"{worker} exits -9", f"{worker} expires"] + [f"{worker} is ready"] * 4 + [f"{worker} runs"] * 3
+        running = [t for t, (slot, a) in self.world.places.items() if slot.worker == worker and not a.release]
+        deeds += [f"{worker} finishes {self.random.choice(running)}"] * 2 if running else []
         return deeds + [f"{worker} releases {' '.join(releasing)}"] * 4 * bool(releasing) + [f"{worker} leaves"]
 
     def regrouped(self) -> str:
@@ -82,8 +90,22 @@ class History:
         return [f"join {self.random.choice(sorted(self.world.tasks))}={','.join(map(str, left))}"]
 
     def taken(self) -> list[str]:
-        """Of streams that no task reads yet, one takes a task whose own are gone."""
-        return [line.replace("join", "take", 1).partition(",")[0] for line in self.joined()]
+        """Of streams that no task reads yet, one takes a task whose own are gone, most often one that has finished."""
+        found = [line.partition("=")[2].split(",") for line in self.joined()]
+        tasks = sorted(self.finished() or self.world.tasks)
+        return [f"take {self.random.choice(tasks)}={self.random.choice(numbers)}" for numbers in found]
+
+    def made(self) -> list[str]:
+        """Of streams that no task reads yet, one gets a task of its own."""
+        return [f"new {self.random.choice(line.partition('=')[2].split(','))}" for line in self.joined()]
+
+    def gone_on(self) -> list[str]:
+        """Streams of a task go on that had ended."""
+        finished = sorted(self.finished())
+        return [f"go-on {self.random.choice(finished)}"] if finished else []
+
+    def finished(self) -> set[str]:
+        return self.world.master.placement.finished & self.world.tasks.keys() if self.world.master else set()
 
     def removed(self) -> set[str]:
         """Containers of workers that have registered once, and whose nodes are gone."""
@@ -102,7 +124,7 @@ class History:
             before = (dict(self.world.places), list(self.world.containers), self.world.status)
             self.happen("advance 1")
             regrouping = self.world.grouped_for != self.world.config.tasks
-            for line in [self.regrouped()] if regrouping else self.joined():
+            for line in [self.regrouped()] if regrouping else [*self.joined(), *self.gone_on()]:
                 self.happen(line)
             for worker in list(self.world.containers):
                 self.behave(worker)

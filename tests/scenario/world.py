@@ -59,6 +59,9 @@ class World:
     master: MasterState | None = None
     unread: tuple[str, ...] = ()
     """What the readers of drained tasks have not read yet."""
+    looked: dict[str, TaskDescriptor] = field(default_factory=dict)
+    """The tasks at the last `look`."""
+    late: bool = False
 
     def run(self, line: str) -> list[str]:
         """Let one line happen. Returns what came of it, as lines."""
@@ -99,14 +102,36 @@ class World:
         return self.do_new_master("", names)
 
     def do_tasks(self, _: str, counts: list[str]) -> list[str]:
-        first = len(self.tasks)
+        first = len(self._seen)
         made = tuple(make_task(k) for k in range(first, first + int(counts[0])))
-        return self._happen(ev.TasksFound(made, self.config.tasks, anew=self._regroups()))
+        return self._happen(ev.TasksFound(self._seen, made, self.config.tasks, anew=self._regroups()))
+
+    def do_new(self, _: str, streams: list[str]) -> list[str]:
+        """`new 5`: a stream that is found, and gets a task of its own."""
+        made = tuple(make_task(len(self._seen) + k, int(n)) for k, n in enumerate(streams))
+        return self._happen(ev.TasksFound(self._seen, made, self.config.tasks))
+
+    def do_look(self, _: str, __: list[str]) -> list[str]:
+        """The tasks there are just now are those that `late ...` is about."""
+        self.looked = dict(self.tasks)
+        return ["nothing"]
+
+    def do_late(self, _: str, words: list[str]) -> list[str]:
+        """`late join task-0=7`: what was found at the last `look`, and is heard only now."""
+        self.late = True
+        try:
+            return self.run(shlex.join(words))
+        finally:
+            self.late = False
+
+    @property
+    def _seen(self) -> dict[str, TaskDescriptor]:
+        return self.looked if self.late else dict(self.tasks)
 
     def do_regroup(self, _: str, groups: list[str]) -> list[str]:
         """`regroup 0,2 1`: the tasks to come, by the streams that they read."""
         found = tuple(make_task(k, *(int(n) for n in group.split(","))) for k, group in enumerate(groups))
-        return self._happen(ev.TasksFound(found, self.config.tasks, anew=self._regroups()))
+        return self._happen(ev.TasksFound(self._seen, found, self.config.tasks, anew=self._regroups()))
 
     def do_readers(self, _: str, words: list[str]) -> list[str]:
         """`readers are behind`: from now on, until `readers have read`."""
@@ -122,9 +147,9 @@ class World:
         """`route bad`: the sink that was added for bad records is found to be missing in the tasks."""
         added = [SinkStreamDescriptor(sink=names[0], resource="log:/logs/bad", name=str(k)) for k in range(1000)]
         grown = tuple(
-            task.model_copy(update={"sinks": (*task.sinks, added[k])}) for k, task in enumerate(self.tasks.values())
+            task.model_copy(update={"sinks": (*task.sinks, added[k])}) for k, task in enumerate(self._seen.values())
         )
-        return self._happen(ev.TasksFound((), self.config.tasks, grown))
+        return self._happen(ev.TasksFound(self._seen, (), self.config.tasks, grown))
 
     def _regroups(self) -> bool:
         return self.master is not None and self.master.regrouping
@@ -154,23 +179,23 @@ class World:
         """`join task-0=7,8 ...`: the streams that are found and join tasks, since there are as many as are wanted."""
         grown = []
         for task, _, numbers in (group.partition("=") for group in groups):
-            read = self.tasks[task].sources
+            read = self._seen[task].sources
             streams = tuple(s for n in numbers.split(",") if (s := make_stream(int(n))) not in read)
-            grown.append(self.tasks[task].model_copy(update={"sources": (*read, *streams)}))
-        return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown)))
+            grown.append(self._seen[task].model_copy(update={"sources": (*read, *streams)}))
+        return self._happen(ev.TasksFound(self._seen, (), self.config.tasks, tuple(grown)))
 
     def do_take(self, _: str, groups: list[str]) -> list[str]:
         """`take task-0=7 ...`: the streams that are found, and take tasks whose own streams are gone."""
         grown, left = [], set()
         for task, _, numbers in (group.partition("=") for group in groups):
-            left |= {stream_key(stream) for stream in self.tasks[task].sources}
+            left |= {stream_key(stream) for stream in self._seen[task].sources}
             streams = tuple(make_stream(int(n)) for n in numbers.split(","))
-            grown.append(self.tasks[task].model_copy(update={"sources": streams}))
-        return self._happen(ev.TasksFound((), self.config.tasks, tuple(grown), left=frozenset(left)))
+            grown.append(self._seen[task].model_copy(update={"sources": streams}))
+        return self._happen(ev.TasksFound(self._seen, (), self.config.tasks, tuple(grown), left=frozenset(left)))
 
     def do_go_on(self, _: str, tasks: list[str]) -> list[str]:
         """`go-on task-0 ...`: streams of tasks that had ended go on."""
-        return self._happen(ev.TasksFound((), self.config.tasks, again=tuple(tasks)))
+        return self._happen(ev.TasksFound(self._seen, (), self.config.tasks, again=tuple(tasks)))
 
     def do_registry_away(self, _: str, seconds: list[str]) -> list[str]:
         """`registry-away 38`: it was away for so long, and answers again."""
@@ -303,6 +328,8 @@ class World:
         self.head = self.master.head
         for instruction in instructions:
             self._apply(instruction)
+        read = [stream_key(stream) for task in self.tasks.values() for stream in task.sources]
+        assert len(set(read)) == len(read), "two tasks read one stream"
         told = [describe(instruction) for instruction in instructions]
         asked = not isinstance(event, ev.OutputRead) and ev.AskReaders() in instructions
         return [*told, *(self._asked() if asked else [])] or ["nothing"]

@@ -116,9 +116,10 @@ def published(
 ) -> Iterator[tuple[int, list[bytes]]]:
     """What consumers get of the partition now, from its first record that is kept: the sequence of the first of some,
     and these; none where nobody keeps what was before. Records before `end` were committed:
-    they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves. Who is only `looking`
-    waits so long for what somebody has told of; for the rest, as long as it takes to hear of all who are there. Raises
-    SystemUnreachable where nobody answers, or nobody sends what somebody has told of."""
+    they are waited for. Those that nobody has after `ack_timeout_s` wait for stores themselves.
+
+    Who is only `looking` waits so long for what somebody has told of. For the rest he waits as long as it takes to hear
+    of all who are there. Raises SystemUnreachable where nobody answers, or nobody sends what somebody has told of."""
     with closing(DafkaFollower(partition.subject, roles_config(config))) as follower:
         at = 0
         while at < end:
@@ -141,7 +142,7 @@ def _comes(
         told_s = min(config.ack_timeout_s, max(beacon.timeout, _INTERVALS * beacon.interval) / 1000)
         if follower.wait(partition, at, told_s):
             return True
-        if follower.ends().get(partition, 0) <= at:
+        if follower.end_of(partition) <= at:
             return False
     return follower.wait(partition, at, config.ack_timeout_s)
 
@@ -149,7 +150,7 @@ def _comes(
 def _refuse_unsent(config: DafkaSinkConfig, partition: DafkaPartition, at: int, follower: DafkaFollower) -> None:
     if follower.welcomed_s is None:
         raise SystemUnreachable(f"no tower answers at {', '.join(config.beacon.pub_address)}: start one")
-    if at < (end := follower.ends().get(partition, 0)):
+    if at < (end := follower.end_of(partition)):
         raise SystemUnreachable(
             f"topic '{partition.subject}', producer {partition.address}: nobody has sent record {at} in "
             f"{config.ack_timeout_s:g} s, and {end - 1} was published: start the stores that have it"

@@ -41,7 +41,7 @@ from scribengin.connectors.log.reaching import open_namespace
 from scribengin.connectors.log.sink import KIND as LOG_KIND
 from scribengin.connectors.log.sink import LogSink, LogSinkConfig
 from scribengin.dafka import DafkaPartition
-from scribengin.errors import DataflowError, LogExists
+from scribengin.errors import DataflowError, LogExists, PositionTruncated
 from scribengin.log import DLSN, LogConfig, LogNamespace, StagedRange
 from scribengin_registry.contract import Registry
 
@@ -126,16 +126,19 @@ class DafkaSink(Sink):
 
     def unreachable(self, stream: SinkStreamDescriptor) -> Iterable[pa.RecordBatch]:
         left, log = self._unreached.get(stream.name, range(0)), self._log(stream)
-        kept = _ever_committed(self._namespace, log)
-        known = range(max(left.start, kept.start), left.stop)
-        for first in range(left.start, min(known.start, left.stop), _NULLS):
-            yield _records([None] * min(_NULLS, known.start - first))
-        if known:
-            past = known.start - kept.start
-            for contents in _contents(self._namespace, log, None, range(kept.start, known.stop)):
-                if payloads := contents[past:]:
-                    yield _records(payloads)
-                past = max(0, past - len(contents))
+        at = left.start
+        while at < left.stop:
+            try:
+                for first, payloads in _kept(self._namespace, log, range(at, left.stop)):
+                    known = min(first, left.stop)
+                    for null in range(at, known, _NULLS):
+                        yield _records([None] * min(_NULLS, known - null))
+                    at = known
+                    if contents := payloads[: left.stop - at]:
+                        yield _records(contents)
+                        at += len(contents)
+            except PositionTruncated:
+                continue  # whoever writes it has truncated it meanwhile: it begins later now
 
     def close(self) -> None:
         self._rounds.close()
@@ -258,6 +261,20 @@ def _contents(namespace: LogNamespace, log: str, begin: DLSN | None, sequences: 
             batch = batch.slice(0, sequences.stop - first)
             yield batch.column(PAYLOAD).to_pylist()
             first += batch.num_rows
+
+
+def _kept(namespace: LogNamespace, log: str, asked: range) -> Iterator[tuple[int, list[bytes]]]:
+    """What the log still holds of these sequences, and of what follows: the sequence of the first of some, and the
+    payloads. At last where they end, and nothing. Raises PositionTruncated."""
+    with closing(namespace.open_reader(log)) as reader:
+        while (batch := reader.read_batch()) is not None:
+            first = _sequence_of(batch.column("key")[0].as_py(), log)
+            if first >= asked.stop:
+                break
+            past = max(0, asked.start - first)
+            if past < batch.num_rows:
+                yield first + past, batch.column(PAYLOAD).to_pylist()[past:]
+    yield asked.stop, []
 
 
 def _records(payloads: Sequence[bytes | None]) -> pa.RecordBatch:

@@ -158,23 +158,16 @@ class DafkaSource(Source):
     def goes_on(self, stream: SourceStreamDescriptor, position: Position) -> bool:
         after_s, follower = self._config.forget_after_s, self.follower()
         partition = _partition(stream)
-        if after_s is None or follower.ends().get(partition, 0) > _sequence(self._name, stream, position):
+        if after_s is None or follower.end_of(partition) > _sequence(self._name, stream, position):
             return True
         return follower.has_heard(partition, after_s)
 
     @property
     def streams_leave(self) -> bool:
-        return self._config.forget_after_s is not None
-
-    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
-        after_s, follower = self._config.forget_after_s, self.follower()
-        partition = _partition(stream)
-        if after_s is None or follower.ends().get(partition, 0) > _sequence(self._name, stream, position):
-            return False
-        return follower.is_silent(partition, after_s)
+        return True  # also if none is forgotten any more: those that were have left
 
     def position_at(self, stream: SourceStreamDescriptor, at: StartAt, before: Position | None = None) -> Position:
-        end = self.follower().ends().get(_partition(stream), 0)
+        end = self.follower().end_of(_partition(stream))
         if at.kind == "earliest":
             return {"sequence": 0}
         if at.kind == "latest":  # one of whom nobody tells just now goes back nowhere
@@ -233,7 +226,7 @@ class DafkaStreamReader(SourceStreamReader):
             return True  # `plan` says of it
 
     def lag(self, position: Position) -> int:
-        return max(0, self._follower.ends().get(self._partition, 0) - _sequence(self._source, self._stream, position))
+        return max(0, self._follower.end_of(self._partition) - _sequence(self._source, self._stream, position))
 
     def ended(self, position: Position) -> bool:
         """Whether all is read, and the producer is thought to have gone. It may only be out of reach: then its task

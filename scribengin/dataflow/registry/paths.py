@@ -110,7 +110,7 @@ def source_stream(dataflow: str, source: str, stream: str) -> str:
 
 
 def source_streams(dataflow: str, source: str) -> str:
-    """The node below which every stream of a source has its own that was ever read."""
+    """The node of a source: every stream of it that was ever read has its own below that."""
     return f"{SOURCES}/{node_name(f'{dataflow}.{source}')}"
 
 

@@ -183,7 +183,8 @@ class DataflowView:
         return -1 if node is None else node.version
 
     def rewind_of(self, source: str) -> Operation:
-        """Of the transaction that rewinds a source: whoever remembers where its streams stood sees that it was."""
+        """Of the transaction that rewinds a source: it raises the version of the source's node, and writes nothing.
+        Whoever remembers where its streams stood sees by that version that it was."""
         return Set(paths.source_streams(self.dataflow, source), b"")
 
     def numbers_reached(self) -> Numbers:

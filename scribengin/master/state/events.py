@@ -88,7 +88,10 @@ class TasksFound:
     Or, with `anew`, since the present tasks were made for another `grouped_for`: these are all tasks, grouped anew.
     """
 
-    tasks: tuple[TaskDescriptor, ...]
+    seen: Mapping[str, TaskDescriptor]
+    """The tasks that there were when it was looked. If others are there now, nothing of it counts: a stream may be read
+    by now, or be in another task than it was."""
+    tasks: tuple[TaskDescriptor, ...] = ()
     grouped_for: int | None = None
     """What the config's `tasks` was."""
     grown: tuple[TaskDescriptor, ...] = ()

@@ -230,11 +230,10 @@ class MasterState:
     def _hear_tasks(self, event: ev.TasksFound) -> None:
         if event.grouped_for != self.config.tasks or self._goal() not in ("running", "paused"):
             return  # found for another config, or too late
-        made = self.placement.found(event.tasks, event.grouped_for, anew=event.anew)
+        made, again = self.placement.looked(event)
         if made:
             self._telling.record("tasks_created", f"{many(made, 'task')}, {len(self.tasks)} in all")
-        self.placement.grows(event.grown, event.grouped_for, event.left)
-        if again := self.placement.run_again(event.again):
+        if again:
             self._telling.record("streams_go_on", f"{', '.join(again)} had ended")
         self._lasting["guarantees"] = event.guarantees or self._lasting["guarantees"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 
-from scribengin.base.names import natural
+from scribengin.base.names import a_few, natural
 from scribengin.base.text.counting import many
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskDescriptor, TaskReport
 from scribengin.dataflow.registry.view import Placement
@@ -69,7 +69,19 @@ class TaskPlacement:
             self.finished.add(report.task)
         return True
 
-    def found(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None, *, anew: bool) -> int:
+    def looked(self, found: ev.TasksFound) -> tuple[int, list[str]]:
+        """It was looked which streams there are: how many tasks are made for it, and which are looked at once more.
+
+        Looks do not wait until they are heard. One that has seen other tasks than there are now counts in nothing, or
+        a stream would be in two tasks that an earlier look has put into one of them. The next look finds it again.
+        """
+        if found.seen != self.tasks:
+            return 0, []
+        made = self._found(found.tasks, found.grouped_for, anew=found.anew)
+        self._grows(found.grown, found.grouped_for, found.left)
+        return made, self.run_again(found.again)
+
+    def _found(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None, *, anew: bool) -> int:
         """Tasks were found for streams that none reads (or `anew`, for all): how many of them are made now."""
         if self.regrouping(grouped_for) != anew:
             return 0  # found before an edit
@@ -77,34 +89,31 @@ class TaskPlacement:
             self._to_come = {task.name: task for task in tasks}
             self._growing = {}
             return 0
-        new = [task for task in tasks if task.name not in self.tasks]
-        if not new or len(new) < len(tasks):
-            return 0  # found before the last ones were made
-        self.changes.append(ev.CreateTasks(tuple(new), grouped_for))
-        self.tasks.update({task.name: task for task in new})
+        if not tasks or any(task.name in self.tasks for task in tasks):
+            return 0  # those that an edit has grouped so meanwhile
+        self.changes.append(ev.CreateTasks(tuple(tasks), grouped_for))
+        self.tasks.update({task.name: task for task in tasks})
         self.grouped_for = grouped_for
-        self._clean.update(task.name for task in new if task.name not in self._places)
-        return len(new)
+        self._clean.update(task.name for task in tasks if task.name not in self._places)
+        return len(tasks)
 
-    def grows(
-        self, tasks: Sequence[TaskDescriptor], grouped_for: int | None, left: Set[StreamKey] = frozenset()
-    ) -> None:
+    def _grows(self, tasks: Sequence[TaskDescriptor], grouped_for: int | None, left: Set[StreamKey]) -> None:
         """Tasks there are get further streams, which none reads: all that are found to, each as it will be. Those that
         have `left` are gone."""
-        read = {stream_key(stream): task.name for task in self.tasks.values() for stream in task.sources}
-        taken = any(read.get(stream_key(s), task.name) != task.name for task in tasks for s in task.sources)
-        if self.regrouping(grouped_for) or taken:
-            return  # found before others have joined, or to be grouped anew anyway
+        if self.regrouping(grouped_for):
+            return  # found before an edit
         self._growing = {task.name: task for task in tasks if self._adds(task, left)}
         self.finished -= self._growing.keys()
 
     def _adds(self, grown: TaskDescriptor, left: Set[StreamKey]) -> bool:
-        """Whether it is the task that is there and more, but for what has left."""
-        task = self.tasks.get(grown.name)
-        if task is None or task == grown:
-            return False
+        """Whether it is the task that is there and more, but for what has left: then it has finished, or is to grow so
+        already. The owner of one that runs may have more to read of what is thought to be gone."""
+        task = self.tasks[grown.name]
         stay = tuple(stream for stream in task.sources if stream_key(stream) not in left)
-        return grown.sources[: len(stay)] == stay and all(sink in grown.sinks for sink in task.sinks)
+        if stay != task.sources and task.name not in self.finished and task.name not in self._growing:
+            return False
+        whole = grown.sources[: len(stay)] == stay and all(sink in grown.sinks for sink in task.sinks)
+        return whole and task != grown
 
     # -- what is known
 
@@ -238,9 +247,12 @@ class TaskPlacement:
             self.changes.append(ev.GrowTask(grown))
             self.tasks[name] = grown
             self._clean.add(name)
+            self.finished.discard(name)  # it may have come to its end while it drained
             joined = [f"{s.source}/{s.name}" for s in grown.sources if s not in before.sources]
             joined += [f"sink {s.sink}" for s in grown.sinks if s not in before.sinks]
-            told.append(f"{', '.join(joined)} to {name}")
+            gone = [f"{s.source}/{s.name}" for s in before.sources if s not in grown.sources]
+            instead = f" in place of {a_few(gone)}" if gone else ""
+            told.append(f"{', '.join(joined)} to {name}{instead}")
         return told
 
     def rebalance(self, executors: Executors, load: Mapping[str, float]) -> dict[str, Slot] | None:

@@ -105,6 +105,26 @@ def test_whatever_a_peer_sends_all_roles_go_on_and_say_it_once(
     assert all(len(line) < 500 and "\n" not in line for line in told)
 
 
+def test_a_host_that_cannot_be_is_told_by_itself_and_hides_no_bad_message(caplog: pytest.LogCaptureFixture) -> None:
+    with ExitStack() as opened, caplog.at_level(logging.WARNING):
+        tower = opened.enter_context(DafkaTower(LISTENING))
+        consumer = opened.enter_context(DafkaConsumer(["flights"], config_of(tower)))
+        bad = BadPeer(tower, opened)
+        wait_until(lambda: bad.is_heard(b"Mflights\0"))
+
+        def told(words: str) -> list[str]:
+            return [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+        for number in range(2):
+            bad.beacon(encode_beacon(Beacon(f"{number:032X}", "no such host", 1)))
+        wait_until(lambda: len(told("cannot connect to 'tcp://no such host:1'")) == 1)
+        assert consumer.invalid_frames == 0
+        bad.send([b"Mflights\0\2"])
+        wait_until(lambda: consumer.invalid_frames == 1)
+        assert len(told("no message of Dafka's")) == 1
+    assert len(told("cannot connect to")) == 1
+
+
 def spoil(bad: BadPeer, producer: str, reader: str) -> None:
     """Other versions, changed bytes, a thousand hellos, fetches for far more than there is, heads that lie."""
     chosen = random.Random(17)

@@ -206,3 +206,21 @@ def test_what_was_committed_and_is_not_read_is_told_of(
     assert payloads == [one for _, contents in read for one in contents]
     found = [one for batch in sinks.sink.unreachable(sinks.stream) for one in batch.column("payload").to_pylist()]
     assert found == expected
+
+
+@pytest.mark.parametrize("while_it_is_read", [False, True])
+def test_what_is_truncated_while_it_is_told_of_is_told_of_without_its_payloads(
+    sinks: Sinks, monkeypatch: pytest.MonkeyPatch, while_it_is_read: bool
+) -> None:
+    """The dataflow runs, and its writer truncates the log as soon as stores have what was out of reach."""
+    with closing(sinks.owner()) as writer:
+        for first in (0, 5, 10):
+            writer.complete_commit(staged(writer, first, first + 5))
+        monkeypatch.setattr(sink_module, "published", lambda *_, **__: iter([(0, numbered(0, 2))]))
+        assert sum(batch.num_rows for batch in sinks.sink.committed(sinks.stream)) == 2
+        told = iter(sinks.sink.unreachable(sinks.stream))
+        found = next(told).column("payload").to_pylist() if while_it_is_read else []
+        sinks.truncate_all()
+        found += [one for batch in told for one in batch.column("payload").to_pylist()]
+    assert len(found) == 13
+    assert [one for one in found if one is not None] == numbered(2, 2 + sum(one is not None for one in found))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
 from scribengin.dataflow.registry.descriptors import TaskDescriptor
-from scribengin.dataflow.tasks import ComingsAndGoings, Missing, missing_tasks, regrouped_tasks
+from scribengin.dataflow.tasks import ComingsAndGoings, Missing, missing_tasks, regrouped_tasks, task_name
 
 
 def streams(**counts: int) -> dict[str, list[SourceStreamDescriptor]]:
@@ -108,7 +110,7 @@ def gone(*names: str) -> frozenset[tuple[str, str]]:
 
 def test_a_stream_that_comes_takes_a_task_that_has_finished_and_whoever_is_gone_leaves_it() -> None:
     existing = by_name(missing_tasks({}, streams(a=3), None, sinks))
-    moves = ComingsAndGoings(free=("task-1",), leaves=lambda stream: stream.name == "1")
+    moves = ComingsAndGoings(free=("task-1",), takers={"a"}, leaving=gone("1"))
     found = missing_tasks(existing, streams(a=5), None, sinks, moves=moves)
     assert [(task.name, reads(task)) for task in found.grown] == [("task-1", ["a/3"])]
     assert found.grown[0].sinks == existing["task-1"].sinks
@@ -126,7 +128,7 @@ def test_whoever_is_gone_needs_no_task_and_who_is_back_joins_the_one_that_has_re
 
 def test_with_a_fixed_number_of_tasks_those_that_are_gone_count_nothing_and_leave_when_another_joins() -> None:
     existing = by_name(missing_tasks({}, streams(a=5), 2, sinks))
-    moves = ComingsAndGoings(leaves=lambda stream: stream.name in ("0", "4"))
+    moves = ComingsAndGoings(leaving=gone("0", "4"))
     found = missing_tasks(existing, streams(a=7), 2, sinks, moves=moves)
     assert [(task.name, reads(task)) for task in found.grown] == [("task-0", ["a/2", "a/5", "a/6"])]
     assert found.left == gone("0", "4")
@@ -142,3 +144,23 @@ def test_whoever_is_gone_is_in_no_task_when_all_are_grouped_anew() -> None:
     ]
     all_gone = ComingsAndGoings(gone=gone("0", "1"))
     assert [reads(task) for task in missing_tasks({}, streams(a=2), 1, sinks, moves=all_gone).tasks] == [["a/0", "a/1"]]
+
+
+def test_only_a_stream_of_a_source_whose_streams_come_and_go_takes_a_task_that_has_finished() -> None:
+    existing = by_name(missing_tasks({}, streams(a=1, b=1), None, sinks))
+    moves = ComingsAndGoings(free=("task-0",), takers={"b"}, leaving=frozenset({("b", "0")}))
+    found = missing_tasks(existing, streams(a=2, b=2), None, sinks, moves=moves)
+    assert [reads(task) for task in found.grown] == [["a/0", "b/1"]]
+    assert [reads(task) for task in found.tasks] == [["a/1"]]
+
+
+@pytest.mark.parametrize("wanted", [None, 1, 2, 9])
+def test_a_task_is_given_so_many_streams_that_come_back_and_others_share_the_rest(wanted: int | None) -> None:
+    existing = by_name(missing_tasks({}, streams(a=2), min(wanted or 2, 2), sinks))
+    back = {("a", str(k)): "task-0" for k in range(2, 802)}
+    found = missing_tasks(existing, streams(a=802), wanted, sinks, moves=ComingsAndGoings(homes=back))
+    tasks = {**existing, **{task.name: task for task in (*found.grown, *found.tasks)}}
+    assert sorted(s.name for task in tasks.values() for s in task.sources) == sorted(map(str, range(802)))
+    assert [task.name for task in tasks.values()] == [task_name(k) for k in range(len(tasks))]
+    each = [len(task.sources) for task in tasks.values()]
+    assert each == {1: [802], 2: [401, 401]}.get(wanted or 0, [100, 100, *[86] * 7])

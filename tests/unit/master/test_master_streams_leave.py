@@ -1,8 +1,8 @@
-"""Streams that come, go and come back, as producers of Dafka: each record is read once and in order, into the output of
-one task, and there are no more tasks than streams were there at once.
+"""Streams that come, go and come back, as producers of Dafka.
 
-As in `test_master_ended_streams`, what decides is the real thing, and the network, the worker and the registry's
-transaction are a model.
+Each record is read once and in order, into the output of one task. There are few more tasks than streams at once. As in
+`test_master_ended_streams`, what decides is the real thing. The network, the worker and the registry's transaction are
+a model.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from scribengin.connectors.contract import SinkStreamDescriptor, SourceStreamDescriptor
+from scribengin.dafka.wire import LiveBatch
 from scribengin.dataflow import tasks as splitting
 from scribengin.dataflow.opened import OpenedDataflow
 from scribengin.dataflow.registry.descriptors import PlacementHead, TaskReport
 from scribengin.dataflow.registry.view import DataflowView
 from scribengin.dataflow.tasks import ComingsAndGoings, missing_tasks
 from scribengin.master.ended_streams import EndedStreams, Grouping
+from scribengin.master.state import events as ev
 from scribengin.master.state.placement import TaskPlacement
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin_registry.contract import Registry
@@ -48,16 +51,12 @@ class ComingAndGoing(Model):
         self.outputs: dict[str, set[str]] = {}
         """By producer, the tasks whose output has records of it."""
         self.tasks_most = 0
-        source = SimpleNamespace(goes_on=self.goes_on, is_gone=self.is_gone, streams_leave=True)
+        self.unheard: list[ev.TasksFound] = []
+        """What was looked at while the master's thread was busy."""
+        source = SimpleNamespace(goes_on=self.goes_on, streams_leave=True)
         config = SimpleNamespace(name="flow", sources={"in": SimpleNamespace(endless=True)}, state=None)
         self.resources = cast(OpenedDataflow, SimpleNamespace(config=config, sources={"in": source}))
         self.come()
-
-    def is_gone(self, stream: SourceStreamDescriptor, position: Any) -> bool:
-        """As DafkaSource says it, by the master's follower."""
-        late = self.master.ends.get(partition_of(stream), 0) > position["sequence"]
-        silent = self.now_s - (self.master.heard_s(partition_of(stream)) or 0.0) >= FORGET_AFTER_S
-        return silent and not late
 
     def come(self) -> None:
         name = f"P{len(self.published)}"
@@ -70,17 +69,24 @@ class ComingAndGoing(Model):
         return {"in": [SourceStreamDescriptor(source="in", name=f"{TOPIC}/{name}") for name in names]}
 
     def look(self) -> None:
-        """As the master's job looks, and as the master hears it."""
+        """As the master's job looks. The master hears it later."""
         placement = self.placement
-        now = Grouping(placement.tasks, anew=False, finished=frozenset(placement.finished))
+        now = Grouping(dict(placement.tasks), anew=False, finished=frozenset(placement.finished))
         again = self.ended.going_on(self.resources, now)
         streams = self.streams()
         moves = self.ended.moves(self.resources, now, streams, again)
         missing = missing_tasks(now.tasks, streams, self.wanted, sink_streams, {"out"}, moves)
-        placement.found(missing.tasks, self.wanted, anew=False)
-        placement.grows(missing.grown, self.wanted, missing.left)
-        placement.run_again(again)
-        self.settle()
+        self.unheard.append(
+            ev.TasksFound(now.tasks, missing.tasks, self.wanted, missing.grown, again=again, left=missing.left)
+        )
+
+    def hear(self) -> None:
+        for found in self.unheard:
+            self.placement.looked(found)
+            self.settle()
+            read = [partition_of(stream) for task in self.placement.tasks.values() for stream in task.sources]
+            assert len(set(read)) == len(read), "two tasks read one stream"
+        self.unheard.clear()
 
     def settle(self) -> None:
         self.placement.grow(EXECUTORS)
@@ -131,7 +137,7 @@ class ComingAndGoing(Model):
     def happen(self, chosen: random.Random) -> None:
         there, running = sorted(self.alive), sorted(self.running)
         match chosen.choice(
-            ("leave", "back", "publish", "publish", "time", "long time", "work", "work", "look", "look")
+            ("leave", "back", "publish", "publish", "time", "long time", "work", "work", "look", "look", "late look")
         ):
             case "leave" if there:
                 self.alive.remove(chosen.choice(there))
@@ -148,12 +154,17 @@ class ComingAndGoing(Model):
             case "look":
                 self.stores_tell()
                 self.look()
+                self.hear()
+            case "late look":
+                self.stores_tell()
+                self.look()
 
     def end(self) -> None:
         """All is told, and everybody looks and works."""
         for _ in range(6):
             self.stores_tell()
             self.look()
+            self.hear()
             for task in sorted(self.running):
                 self.work(task)
 
@@ -218,13 +229,13 @@ def all_stay(self: EndedStreams, resources: Any, now: Grouping, streams: Any, ag
 def nobody_has_a_home(self: EndedStreams, *said: Any) -> ComingsAndGoings:
     """Whoever comes back goes where there is room."""
     found = _MOVES(self, *said)
-    return ComingsAndGoings(found.gone, {}, found.free, found.leaves)
+    return replace(found, homes={})
 
 
 def whoever_is_back_is_gone(self: EndedStreams, *said: Any) -> ComingsAndGoings:
     """Nobody that was read before is ever read again."""
     found = _MOVES(self, *said)
-    return ComingsAndGoings(found.gone | found.homes.keys(), {}, found.free, found.leaves)
+    return replace(found, gone=found.gone | found.homes.keys(), homes={})
 
 
 _MOVES = EndedStreams.moves
@@ -241,6 +252,38 @@ def test_a_rewind_that_is_overlooked_is_caught(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(EndedStreams, "_forget_rewound", lambda *_: None)
     with pytest.raises(AssertionError):
         check_seeds(range(200))
+
+
+def every_look_counts(self: TaskPlacement, found: ev.TasksFound) -> tuple[int, list[str]]:
+    """Whatever has changed since it was looked."""
+    return _LOOKED(self, replace(found, seen=self.tasks))
+
+
+_LOOKED = TaskPlacement.looked
+
+
+def test_a_look_at_tasks_that_have_changed_meanwhile_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskPlacement, "looked", every_look_counts)
+    with pytest.raises((AssertionError, KeyError)):
+        check_seeds(range(200))
+
+
+@pytest.mark.parametrize("wanted", [None, 1])
+def test_a_stream_that_the_master_alone_does_not_hear_stays_in_its_task(wanted: int | None) -> None:
+    """Its worker holds records that no store has, and has not come to read them."""
+    with MemoryEnsemble().connect() as registry:
+        model = ComingAndGoing(registry, wanted)
+        model.end()
+        [task] = model.running
+        model.worker.messages([LiveBatch(TOPIC, "P0", TOPIC, model.published["P0"], [b"live"])], model.now_s)
+        model.now_s += 2 * FORGET_AFTER_S
+        model.come()
+        model.stores_tell()
+        model.look()
+        model.hear()
+        model.work(task)
+        assert "flights/P0" in [stream.name for stream in model.placement.tasks[task].sources]
+        assert model.read["P0"] == list(range(model.published["P0"] + 1))
 
 
 def test_without_leaving_each_producer_takes_a_task(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,10 +136,7 @@ class MemorySource(Source):
         return self._streams_leave
 
     def goes_on(self, stream: SourceStreamDescriptor, position: Position) -> bool:
-        return not self.is_gone(stream, position)
-
-    def is_gone(self, stream: SourceStreamDescriptor, position: Position) -> bool:
-        return self.open_reader(stream).ended(position)
+        return not self.open_reader(stream).ended(position)
 
     def open_reader(self, stream: SourceStreamDescriptor) -> SourceStreamReader:
         return _Reader(self._streams[stream.name])

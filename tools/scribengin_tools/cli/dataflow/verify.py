@@ -50,7 +50,8 @@ def verify(
 
     Those are JSON with the keys generator, chunk and sequence, which the transformation must keep. Shows for each
     stream that they were written to how many are lost, duplicated and out of order; then the exit code is 1. What is
-    still on its way counts as lost. What a store of Dafka has that does not answer is out of reach.
+    still on its way counts as lost. What was committed to a sink of Dafka, and no store that answers has, is out of
+    reach: it is lost unless a store that is down has it.
     """
     from scribengin.errors import ConfigInvalid
     from scribengin.operations.editing import refuse_unless_led
@@ -90,8 +91,8 @@ def _show(found: Verdict, *, as_json: bool) -> None:
     console().print(table(columns[:shown], [row[:shown] for row in rows]))
     if left := found.unreachable:
         note(
-            f"{many(left, 'record')} {which(left, 'was', 'were')} committed, and nobody who may have "
-            f"{which(left, 'it', 'them')} answers: start what keeps {which(left, 'it', 'them')} (of Dafka: its stores)"
+            f"{many(left, 'record')} {which(left, 'was', 'were')} committed, and nobody who answers has "
+            f"{which(left, 'it', 'them')}: start the stores that may, or {which(left, 'it is', 'they are')} lost"
         )
     if found.others:
         note(f"{found.others:,} other records were not looked at")
