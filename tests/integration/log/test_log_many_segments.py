@@ -220,8 +220,9 @@ def test_maintenance_that_fails_is_told(namespace: LogNamespace, tmp_path: Path)
     with namespace.open_writer(LOG) as writer:
         for _number in range(3):
             writer.write(bytes(5000)).result(120)
-        assert namespace.truncate(LOG, DLSN(3, 0, 0))
+        # Maintenance of the last write may still be under way: it must not remove them before that fails.
         with at_failpoint("log.segment_remove:before", raising(OSError(5, "the disk"))):
+            assert namespace.truncate(LOG, DLSN(3, 0, 0))
             writer.write(bytes(5000)).result(120)
             wait_until(lambda: "the disk" in str(writer.maintenance_failure), what="the failure")
         writer.write(bytes(5000)).result(120)
