@@ -230,10 +230,15 @@ A_PURGE_LOSES_TO_A_REWIND = Plan(
 
 
 class AimAtAPurge(RewindAim):
-    """What aimed schedules catch once in some thousand: one that does it, and others from there."""
+    """Rewinds to the beginnings of logs that are purged all the while: one seed in ten catches what is done wrong."""
 
     def plan(self, seed: int) -> Plan:
-        return replace(A_PURGE_LOSES_TO_A_REWIND, seed=seed)
+        chance = random.Random(seed)
+        later = PlannedRewind(round(chance.uniform(4.5, 6.5), 3), "latest", flow=1)
+        begun_s = [round(chance.uniform(begin_s, begin_s + 2.0), 3) for begin_s in (5.0, 7.0, 9.0)]
+        first = (PlannedRewind(at_s, "earliest") for at_s in begun_s)
+        power_off = Fault("power off", "", chance.randint(10, 60))
+        return Plan(seed, storage="logs", flows=2, streams=3, rewinds=(later, *first), faults=(power_off,))
 
 
 class AimAtAnEnd(RewindAim):
@@ -276,5 +281,5 @@ REWIND_MISTAKES: dict[Mistake, RewindAim] = {
     hold_back_for_no_rewind: RewindAim(0, storage="logs"),
     rewind_behind_what_is_there: RewindAim(0, storage="logs", to="latest", flow=1),
     rewind_to_an_end_that_readers_have_passed: AimAtAnEnd(1),
-    remove_files_of_a_purge_that_failed: AimAtAPurge(116),
+    remove_files_of_a_purge_that_failed: AimAtAPurge(6),
 }
