@@ -238,7 +238,7 @@ LOG_MISTAKES: dict[Mistake, Aim] = {
     complete_what_is_not_durable: Aim(
         2, ("power off", "log.recovery_complete:after"), ("kill", "log.segment_write:after")
     ),
-    roll_while_staged: Aim(0),
+    roll_while_staged: Aim(1),
     truncate_past_a_reader: Aim(1),
     readers_stand_where_the_log_ends: Aim(0),
     complete_twice: Aim(1, ("kill", "round.commit:before")),

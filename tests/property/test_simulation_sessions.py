@@ -1,9 +1,13 @@
-"""A simulated session that is over at the servers is never taken up again, however its end came about."""
+"""Sessions of a simulation: one that is over is never taken up again, and without servers nobody is answered."""
 
 from __future__ import annotations
 
-from scribengin.testing.simulation.plan import Fault, Plan
-from scribengin.testing.simulation.world import simulate
+import pytest
+
+from scribengin.testing.simulation.plan import SESSION_TIMEOUT_S, Fault, FaultKind, Plan
+from scribengin.testing.simulation.world import Line, simulate
+
+AWAY_S = 0.75 * SESSION_TIMEOUT_S
 
 
 def test_a_process_that_stands_still_while_no_server_answers_has_a_new_session_afterwards() -> None:
@@ -11,3 +15,32 @@ def test_a_process_that_stands_still_while_no_server_answers_has_a_new_session_a
     plan = Plan(5984, streams=1, records=9, workers=1, executors=1, standbys=0, faults=faults)
     outcome = simulate(plan)
     assert outcome.failure is None, outcome.transcript
+
+
+@pytest.mark.parametrize("kind", ["servers restart", "quorum away"])
+@pytest.mark.parametrize("seed", range(3))
+def test_who_begins_while_no_server_answers_is_answered_once_they_do(kind: FaultKind, seed: int) -> None:
+    """A container was just launched: its process begins within half a second."""
+    plan = Plan(seed, faults=(Fault(kind, "launcher.launch:after", 3, AWAY_S),))
+    _check_silent(plan)
+
+
+@pytest.mark.parametrize("kind", ["servers restart", "quorum away"])
+@pytest.mark.parametrize("seed", range(3))
+def test_who_was_cut_off_already_is_answered_no_earlier_than_others(kind: FaultKind, seed: int) -> None:
+    cut_off = (Fault("cut off", "round.commit:before", 2, 0.3),)
+    _check_silent(Plan(seed, faults=(*cut_off, Fault(kind, "registry.", 400, AWAY_S))))
+    _check_silent(Plan(seed, faults=(*cut_off, Fault(kind, "round.commit:before", 2, AWAY_S))))
+
+
+def _check_silent(plan: Plan) -> None:
+    """While they are away, the last fault of the plan, nobody of the engine has an answer; then everybody has."""
+    outcome = simulate(plan, every_stop=True)
+    assert outcome.failure is None, outcome.transcript
+    gone_s = next(line.at_s for line in outcome.lines if line.what.endswith(str(plan.faults[-1])))
+    answered = [line for line in outcome.lines if _is_answer(line) and line.at_s > gone_s]
+    assert answered[0].at_s >= gone_s + AWAY_S, f"{answered[0]}, in:\n{outcome.transcript}"
+
+
+def _is_answer(line: Line) -> bool:
+    return line.what.startswith("registry.") and line.what.partition(" ")[0].endswith(":answered")

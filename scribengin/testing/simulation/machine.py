@@ -115,6 +115,7 @@ class Machine:
 
     def _main(self, container: Container, be: Callable[[Container, SimulatedSession], int]) -> None:
         world = self.world
+        world.wait_for_servers()
         server = world.ensemble.drawn_server(world.scheduler.random)
         session = SimulatedSession(world, container.process, world.session_timeout_s, server=server)
         container.session = session

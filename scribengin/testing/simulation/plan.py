@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
 RegistryFault = Literal["lose request", "lose reply", "cut off", "quorum away", "server lags", "servers restart"]
@@ -185,11 +185,16 @@ class Plan:
     """One simulation."""
 
     seed: int
+    _: KW_ONLY
     storage: Storage = "memory"
     """What is read and written: streams of the simulation's own, logs, topics, or files. `sink`: a sink that somebody
     gives, from streams of the simulation's own."""
     flows: int = 1
     """How many dataflows, each reading what the one before writes. Of logs only."""
+    fork: bool = False
+    """Whether all dataflows but the first read what that writes."""
+    passing: bool = False
+    """Whether streams come one by one, go, come back for a while, and go for good. In memory only."""
     streams: int = 2
     records: int = 30
     """Of each stream."""
@@ -200,10 +205,6 @@ class Plan:
     """When, and what of the config is changed: `workers=1`, `desired_state=paused`, `rebalance=1`."""
     rewinds: tuple[PlannedRewind, ...] = ()
     faults: tuple[Fault, ...] = ()
-    fork: bool = False
-    """Whether all dataflows but the first read what that writes."""
-    passing: bool = False
-    """Whether streams come one by one, go, come back for a while, and go for good. In memory only."""
 
     @property
     def lags(self) -> bool:
@@ -258,7 +259,7 @@ def drawn(
     storage = storage or _DRAWN.get(seed % 16, "memory")
     plan = Plan(
         seed,
-        storage,
+        storage=storage,
         flows=chance.choice((1, 1, 1, 2)) if storage == "logs" else 1,
         streams=chance.randint(1, 3),
         records=chance.choice((6, 15, 30)),

@@ -129,7 +129,10 @@ class SimulatedSession(Registry):
                 self._ensemble.leave(session_id)
 
     def _resume(self) -> None:
-        if self._inner.state is SessionState.SUSPENDED:
+        away_s = self._world.answering_s - self._world.scheduler.now_s
+        if away_s > _SAME_S:  # it was cut off for less, when they went
+            self._world.later(away_s, "reconnection", self._resume)
+        elif self._inner.state is SessionState.SUSPENDED:
             with self._world.scheduler.at_once():
                 if not self._ensemble.knows(self._inner.session_id):  # it expired as one of a process that stood still
                     self._inner.was_expired()

@@ -173,6 +173,8 @@ class World:
         self.session_timeout_s = SESSION_TIMEOUT_S
         self.servers_back_s = 0.0
         """When the registry's servers are there again, that restart."""
+        self.answering_s = 0.0
+        """From when on they answer again, and sessions begin: they restart, or are too few."""
         self.home = Path("/simulated")
         self.processes: list[SimulatedProcess] = []
         self.lines: list[Line] = []
@@ -439,7 +441,7 @@ class World:
             case "cut off":
                 self._cut_off([container], fault.seconds)
             case "quorum away":
-                self._cut_off(self.machine.running, fault.seconds)
+                self._silence(fault.seconds)
             case "servers restart":
                 self._restart_servers(fault.seconds)
             case "server lags":
@@ -478,7 +480,17 @@ class World:
     def _restart_servers(self, seconds: float) -> None:
         """No session expires while there is nobody to say so, and each has all of its time again afterwards."""
         self.servers_back_s = max(self.servers_back_s, self.scheduler.now_s + seconds)
+        self._silence(seconds)
+
+    def _silence(self, seconds: float) -> None:
+        """No server answers anybody: who has a session is cut off, and none begins."""
+        self.answering_s = max(self.answering_s, self.scheduler.now_s + seconds)
         self._cut_off(self.machine.running, seconds)
+
+    def wait_for_servers(self) -> None:
+        """Until there are servers that a session can begin at, as a client does that finds none."""
+        while (left_s := self.answering_s - self.scheduler.now_s) > 0:
+            self.scheduler.pass_time(left_s)
 
     def _lag_ends(self) -> None:
         with self.scheduler.at_once():

@@ -123,6 +123,26 @@ def test_a_coordinator_that_is_away_for_long_leaves_a_commit_unknown_and_the_nex
     assert (side.moved()[0] == 1, [value for _, value in side.seen()]) == (unheard, [b"1"] if unheard else [])
 
 
+@pytest.mark.parametrize("unheard", [True, False])
+def test_a_decision_is_told_once_and_where_it_is_made(cluster: MemoryKafka, unheard: bool) -> None:
+    """Nobody coordinates the transaction while its client waits."""
+    side = KafkaClients(cluster.bootstrap)
+    producer = side.producer()
+    side.stage(producer, b"1")
+    told: list[str] = []
+    cluster.decided = lambda _id, outcome: told.append(outcome)
+    without_elections(cluster)
+    gone = leader(cluster, f"id/{side.topic}")
+    cluster.fail(gone, after_next=unheard)
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        producer.commit_transaction(_LIMIT_S)
+    assert told == (["commit"] if unheard else [])
+    with_elections(cluster)
+    cluster.come_back(gone)
+    producer.commit_transaction(_LIMIT_S)
+    assert told == ["commit"]
+
+
 def test_marks_of_what_is_decided_wait_for_the_next_coordinator(cluster: MemoryKafka) -> None:
     cluster.mark_after_s = lambda _id, _place: 0.01
     side = KafkaClients(cluster.bootstrap)

@@ -60,6 +60,8 @@ class MemoryKafka:
         told that its time was up."""
         self.mark_after_s: Callable[[str, str], float] = lambda _transactional_id, _place: 0.0
         """How long after a decision its mark stands in a place (`topic/0`, or `group/name`)."""
+        self.decided: Callable[[str, Literal["commit", "abort"]], None] = lambda _transactional_id, _outcome: None
+        """Called once with every decision, under the lock: before readers see what was committed, or a client hears."""
         self.holds: Callable[[str], bool] = lambda _topic: False
         """Whether a record that was just produced waits in its client until that is flushed."""
         self.brokers = Brokers(brokers)
@@ -394,6 +396,7 @@ class MemoryKafka:
         transaction.outcome = outcome
         for place in transaction.unmarked:
             transaction.unmarked[place] = now_s + self.mark_after_s(name, role_of(place))
+        self.decided(transactional.name, outcome)
 
     def _mark(self, transactional: TransactionalId, now_s: float) -> None:
         transaction = transactional.open

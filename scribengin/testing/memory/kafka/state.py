@@ -92,8 +92,8 @@ class Partition:
         """What a reader gets from `start` on, where the leader shows it up to `shown` (None: all that it may)."""
         limit = self.limit(place, committed=committed) if shown is None else shown
         for entry in self.entries:
-            shown = not committed or entry.transaction is None or entry.transaction.outcome == "commit"
-            if shown and start <= entry.offset < limit and entry.record is not None:
+            counts = not committed or entry.transaction is None or entry.transaction.outcome == "commit"
+            if counts and start <= entry.offset < limit and entry.record is not None:
                 yield entry
 
     def append(self, record: ProducedRecord | None, transaction: Transaction | None, time_type: int) -> None:

@@ -81,7 +81,10 @@ class KafkaStreams(SinkStreams):
     def __init__(self, world: World, system: KafkaInMemory) -> None:
         super().__init__(world, system)
         self._kafka = system.kafka
+        self._kafka.decided = self._was_decided
         self._numbers = {name: number for number, name in enumerate(self.inputs)}
+        self._deciding: dict[str, tuple[str, range]] = {}
+        """By the id of each transaction of who writes: the records of it, which count once the brokers commit it."""
         if world.plan.fails_brokers:
             chance = random.Random(f"leaders of {world.plan.seed}")
             brokers = self._kafka.brokers
@@ -156,9 +159,11 @@ class KafkaStreams(SinkStreams):
     def _write_at_once(self, name: str, first: int, end: int) -> None:
         """Some records in one transaction. Its client waits as long as it takes."""
         world, partition = self.world, self._numbers[name]
-        producer = self._kafka.client(Producer, {"transactional.id": f"writer-{name}"})
+        transactional_id = f"writer-{name}"
+        producer = self._kafka.client(Producer, {"transactional.id": transactional_id})
         producer.init_transactions()
         producer.begin_transaction()
+        self._deciding[transactional_id] = name, range(first, end)
         for number in range(first, end):
             producer.produce(TOPIC, oracle.payload_of(name, number), partition=partition)
             world.scheduler.pass_time(world.scheduler.random.expovariate(10.0))
@@ -166,11 +171,14 @@ class KafkaStreams(SinkStreams):
         if world.scheduler.random.random() < _ABORTED:
             producer.abort_transaction()
             return
-        for number in range(
-            first, end
-        ):  # its client asks until it is committed, and readers may see it before it hears
-            self._acknowledge(name, number)
         producer.commit_transaction()
+
+    def _was_decided(self, transactional_id: str, outcome: str) -> None:
+        """Here, and not where its client hears of it: readers may see it before. Sinks have transactions, too."""
+        name, numbers = self._deciding.pop(transactional_id, ("", range(0)))
+        if outcome == "commit":
+            for number in numbers:
+                self._acknowledge(name, number)
 
     def _acknowledge(self, name: str, number: int) -> None:
         payload = oracle.payload_of(name, number)
