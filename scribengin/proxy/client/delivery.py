@@ -142,15 +142,9 @@ class ProxyDelivery:
         body = encode_ask(request)
         for failures in count():
             answer = self._call(key, request.kind, body, until_s - self.clock.monotonic_s(), once=True)
-            match answer:
-                case AskDone():
-                    return answer
-                case Refused(error):
-                    raise error
-                case TryAgain(why):
-                    pass
-                case MovedTo() | Written():
-                    raise MessageInvalid(f"a proxy has answered '{request.op}' with what is no answer to it")
+            if isinstance(answer, AskDone):
+                return answer
+            why = _why_again(answer, request.op)
             if self.clock.monotonic_s() >= until_s or (failures and pause(_pause_s(failures - 1))):
                 raise why if isinstance(why, StoreUnreachable) else StoreUnreachable(str(why)) from why
         raise AssertionError("it is asked until there is an answer")
@@ -170,15 +164,9 @@ class ProxyDelivery:
             left_s = max(until_s - self.clock.monotonic_s(), _LEFT_MIN_S)
             limit_s = min(self.config.call_timeout_s, left_s)
             answer = self._call_at(address, request.kind, body, limit_s, self._transport.call)
-            match answer:
-                case AskDone():
-                    return answer
-                case Refused(error):
-                    raise error
-                case TryAgain(why):
-                    pass
-                case MovedTo() | Written():
-                    raise MessageInvalid(f"a proxy has answered '{request.op}' with what is no answer to it")
+            if isinstance(answer, AskDone):
+                return answer
+            why = _why_again(answer, request.op)
             if self.clock.monotonic_s() >= until_s or not self.runs(address) or pause(_pause_s(failures)):
                 raise StoreUnreachable(str(why)) from why
         raise AssertionError("it is asked until there is an answer")
@@ -277,6 +265,17 @@ class ProxyDelivery:
             elif found.elsewhere:
                 self._routes.forget(log)
                 self._listed_s = None
+
+
+def _why_again(answer: Answer, op: str) -> ScribenginError:
+    """Why what any proxy could answer is not done, and may be asked again. Raises what it is refused with."""
+    match answer:
+        case Refused(error):
+            raise error
+        case TryAgain(why):
+            return why
+        case _:
+            raise MessageInvalid(f"a proxy has answered '{op}' with what is no answer to it")
 
 
 def _pause_s(failures: int) -> float:

@@ -49,6 +49,7 @@ from scribengin.testing.waiting import wait_until
 from scribengin.worker.failures import Remedy, remedy_for
 from scribengin.worker.host import WorkerHost
 from scribengin.worker.process import WorkerProcess, WorkerSettings
+from tests.contract.connectors.test_sink_log import stage
 from tests.contract.direct_transport import DirectTransport
 from tests.dying import Died, die
 
@@ -160,13 +161,6 @@ def take(machines: TwoMachines, epoch: int, committed: CommitDescriptor | None =
     writer = sink.open_writer(streams[0], commit(machines.registry, epoch, committed))
     writer.recover(committed)
     return writer
-
-
-def stage(writer: SinkStreamWriter, *payloads: str) -> CommitDescriptor:
-    writer.write(pa.record_batch({"payload": list(payloads)}))
-    prepared = writer.prepare_commit()
-    assert prepared is not None
-    return prepared
 
 
 def test_logs_of_another_machine_are_a_sink(machines: TwoMachines, monkeypatch: pytest.MonkeyPatch) -> None:
