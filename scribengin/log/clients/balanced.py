@@ -130,10 +130,10 @@ class BalancedWriter(ClosedOrAborted):
             except ScribenginError as error:
                 self._put_back(lane, size)
                 self._check_open()
-                if isinstance(error, OverCapacity):
-                    full[lane] = error
-                elif writer.failed:
+                if writer.failed:
                     self._leave_out(lane, error)
+                elif isinstance(error, OverCapacity):
+                    full[lane] = error
                 else:
                     raise  # it is the record that is wrong
             except BaseException:

@@ -24,6 +24,7 @@ from scribengin.errors import (
     LogWriteFailed,
     ScribenginError,
     StoreUnreachable,
+    WritersTooMany,
 )
 from scribengin.log import LogConfig, LogNamespace
 from scribengin.log.metadata.binding import bound, session_for
@@ -194,6 +195,9 @@ class StoreElsewhereByProxies(ProxiedSegmentStore):
         request = wire.about_segment(wire.CREATE, name, handle=begun.handle, fsync=fsync)
         try:
             self._questions.send_to(begun.address, request)
+        except WritersTooMany:
+            self._begun.pop(name, None)  # it has made nothing: another proxy may have room
+            raise
         except StoreUnreachable:
             raise
         except LogWriteFailed:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
@@ -94,6 +94,8 @@ class _WrittenSegment:
             try:
                 if self.appender is not None:
                     self.appender.close()
+            except OSError as error:  # nobody waits for it: its writer is gone
+                _log.warning("segment %s was not closed in order: %s", self.name, error)
             finally:
                 self.lock.release()
 
@@ -167,19 +169,20 @@ class SegmentWrites(ClosedAtExit):
             self._thread.join()
 
     def sweep(self) -> None:
-        """Close what has had no step for IDLE_S, and has no writer by the registry. Raises what that raises."""
+        """Close what has had no step for IDLE_S and has no writer by the registry, unless that cannot tell."""
         now_s = self._clock.monotonic_s()
         since_s = now_s - IDLE_S
         with self._lock:
             self._swept_s = now_s
             idle = {handle: one.name for handle, one in self._open.items() if one.used_s <= since_s}
-        heads = {log: self._head(log) for log in {wire.log_of(name) for name in idle.values()}}
+        heads = self._heads({wire.log_of(name) for name in idle.values()})
         with self._lock:
             over = [
                 handle
                 for handle, name in idle.items()
                 if (one := self._open.get(handle)) is not None
                 and one.used_s <= since_s
+                and wire.log_of(name) in heads
                 and _is_over(name, heads[wire.log_of(name)])
             ]
             left = [self._open.pop(handle) for handle in over]
@@ -188,10 +191,17 @@ class SegmentWrites(ClosedAtExit):
 
     def _run(self) -> None:
         while not self._ending.wait(_SWEEP_S):
+            self.sweep()
+
+    def _heads(self, logs: Collection[str]) -> dict[str, SegmentsHead | None]:
+        """What the registry says of logs. One that cannot be read just now, or is damaged, says nothing of others."""
+        heads: dict[str, SegmentsHead | None] = {}
+        for log in logs:
             try:
-                self.sweep()
-            except ScribenginError as error:  # the next look comes; until then all stays open
-                _log.warning("segments that were left open are not closed just now: %s", error)
+                heads[log] = self._head(log)
+            except ScribenginError as error:
+                _log.warning("segments of log '%s' that were left open are not closed just now: %s", log, error)
+        return heads
 
     def _head(self, log: str) -> SegmentsHead | None:
         """What the registry says of the log. None: there is none."""
@@ -267,10 +277,9 @@ class SegmentWrites(ClosedAtExit):
             left = [self._open.pop(known) for known in stale]
         for one in left:
             one.end()
-        if late:
+        if late:  # the file stays: by now another proxy may have made one of this name, which is not ours to remove
             segment.closed = True
             segment.appender.close()
-            self._store.remove(name)  # nobody was told of it: it would only be in the way
             raise LogWriteFailed(f"segment {name} is not written here: the proxy ends; open a new writer")
 
     def _stepped(self, do: Callable[[SegmentAppender, AskRequest], None]) -> Doing:

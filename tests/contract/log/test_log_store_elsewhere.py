@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from scribengin.errors import LogWriteFailed, ProxyUnreachable, StoreUnreachable
+from scribengin.errors import LogWriteFailed, ProxyUnreachable, StoreUnreachable, WritersTooMany
 from scribengin.log import LogNamespace
 from scribengin.log.store.contract import SegmentName
 from scribengin.proxy import ProxyClientConfig
@@ -19,6 +19,7 @@ from scribengin.proxy.client.segments import SegmentQuestions
 from scribengin.proxy.client.transport import FlightTransport, ProxyTransport
 from scribengin.proxy.nodes import ProxyNodes
 from scribengin.proxy.server import ProxyServer
+from scribengin.proxy.writing import segments as writing
 from scribengin.testing.conformance.segments import SEGMENT_STORE_CHECKS, Check, a_segments_place_opens_it
 from scribengin.testing.log_samples import bound_namespace
 from scribengin.testing.memory.disk import MemoryDisk
@@ -100,6 +101,18 @@ def test_a_segment_that_a_proxy_has_made_and_not_told_of_is_made_anew_by_the_nex
     appender.sync()
     appender.close()
     assert store.names(elsewhere.directory) == [name]
+
+
+def test_a_segment_that_a_full_proxy_has_not_made_may_be_made_at_another_one(
+    elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, name = elsewhere.store(), SegmentName(elsewhere.directory, 1, 1)
+    monkeypatch.setattr(writing, "OPEN_MAX", 0)
+    with pytest.raises(WritersTooMany):
+        store.create(name, fsync=True)
+    assert store._begun == {}, "nothing binds it to the proxy that had no room"
+    monkeypatch.undo()
+    store.create(name, fsync=True).close()
 
 
 def test_a_segment_that_somebody_has_written_to_or_that_is_a_sign_is_not_made_anew(elsewhere: Elsewhere) -> None:

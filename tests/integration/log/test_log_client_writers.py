@@ -22,6 +22,7 @@ from scribengin.errors import (
     OwnershipAcquireFailed,
     RecordTooLarge,
     TransactionIdOutOfOrder,
+    WritersTooMany,
 )
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogRecord
 from scribengin.log.clients import BalancedWriter, PartitionedWriter, int_partitioner, partition_logs
@@ -278,6 +279,26 @@ def test_a_log_with_too_much_under_way_is_passed_over(namespace: LogNamespace) -
         assert writer.failed_logs() == {}
     with BalancedWriter(namespace, ["full", "full-2"]) as writer, pytest.raises(OverCapacity):
         writer.write(b"x")
+
+
+def test_a_log_whose_writer_failed_for_want_of_room_is_written_again_once_there_is_some(
+    namespace: LogNamespace,
+) -> None:
+    clock = ManualClock()
+    with BalancedWriter(namespace, LOGS[:2], policy="round_robin", retry_s=1, clock=clock) as writer:
+
+        def no_room(_stop: str) -> None:
+            raise WritersTooMany("a proxy has no room")
+
+        with at_failpoint("log.segment_create:before", no_room):
+            assert isinstance(writer.write(b"refused").exception(10), WritersTooMany)
+        with pytest.raises(WritersTooMany):
+            writer.flush()
+        for n in range(2):
+            assert writer.write(b"%d" % n).result(120).log == LOGS[1]
+        assert list(writer.failed_logs()) == [LOGS[0]]
+        clock.advance_s(1)
+        assert {writer.write(b"%d" % n).result(120).log for n in range(2, 4)} == set(LOGS[:2])
 
 
 @pytest.mark.usefixtures("unheard")

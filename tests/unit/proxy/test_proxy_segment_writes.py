@@ -211,10 +211,24 @@ def test_a_segment_that_cannot_be_made_leaves_nothing_and_may_be_tried_again(pla
     place.done(wire.CREATE, place.named())
 
 
-def test_a_segment_that_is_made_as_the_proxy_ends_is_taken_away_again(place: Place) -> None:
+def test_a_segment_that_is_made_as_the_proxy_ends_is_left_for_the_next_one(place: Place) -> None:
+    """By its name it is not to be told from one that another proxy has made anew meanwhile."""
     with at_failpoint("log.segment_create:after", lambda _stop: place.writes.close()):
         assert "the proxy ends" in str(place.refused(wire.CREATE, place.named()))
-    assert place.namespace._store.names(place.named().directory) == []
+    assert place.namespace._store.names(place.named().directory) == [place.named()]
+    assert place.writes.open_segments == 0
+
+
+def test_a_log_that_cannot_be_read_keeps_no_others_segments_open(place: Place) -> None:
+    place.done(wire.CREATE, place.named(), handle="damaged")
+    place.done(wire.CREATE, place.named(log=OTHER), handle="other")
+    place.namespace.delete(OTHER)
+    metadata = place.namespace._metadata(LOG)
+    head = metadata.registry.get(metadata.segments_path).data
+    metadata.registry.set(metadata.segments_path, b"{")
+    assert place.sweep() == 1
+    metadata.registry.set(metadata.segments_path, head)
+    place.done(wire.SYNC, place.named(), handle="damaged", step=1)
 
 
 def test_only_the_writer_of_a_segment_closes_it(place: Place) -> None:
