@@ -36,7 +36,7 @@ print(subprocess.Popen([sys.executable, "-c", {_SLEEP!r}], start_new_session=Tru
 _GREEDY = """
 import threading
 held = []
-for _ in range(32):  # and no further: where nobody holds it to its limit, the machine must not pay for that
+for _ in range(16):  # twice its limit, and no further: what else there is of limits, as YARN's, must not be first
     held.append(b"x" * (16 * 1024 * 1024))
     threading.Event().wait(0.02)
 threading.Event().wait()
