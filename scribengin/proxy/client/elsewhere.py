@@ -212,15 +212,15 @@ class StoreElsewhereByProxies(ProxiedSegmentStore):
         """Whether the proxy that was asked to make the segment before has made it, and nobody has written into it: no
         registry names it yet. Of copies, empty ones may be somebody's sign."""
         try:
-            return not name.copy and self._ask(wire.DISK_SIZE, name).said["size"] == 0
+            return not name.copy and self._questions.ask(wire.DISK_SIZE, name).said["size"] == 0
         except LogNotFound:
             return False
 
     def fence(self, name: SegmentName) -> None:
-        self._ask(wire.FENCE, name)
+        self._questions.ask(wire.FENCE, name)
 
     def make_durable(self, name: SegmentName) -> None:
-        self._ask(wire.MAKE_DURABLE, name)
+        self._questions.ask(wire.MAKE_DURABLE, name)
 
     def save_index(self, name: SegmentName, index: bytes, kind: IndexKind = "positions") -> bool:
         if name.place:
@@ -235,26 +235,23 @@ class StoreElsewhereByProxies(ProxiedSegmentStore):
         return [wire.segment_named(*name) for name in self._ask_of(wire.NAMES, directory).said["names"]]
 
     def announce(self, name: SegmentName) -> None:
-        self._ask(wire.ANNOUNCE, name)
+        self._questions.ask(wire.ANNOUNCE, name)
 
     def announced(self, directory: str) -> Announced:
         return Announced(*self._ask_of(wire.ANNOUNCED, directory).said["announced"])
 
     def remove(self, name: SegmentName) -> int:
         if not name.place:
-            return int(self._ask(wire.REMOVE, name).said["size"])
+            return int(self._questions.ask(wire.REMOVE, name).said["size"])
         if name.place.startswith("/"):
             raise LogWriteFailed(f"{name} is on the machine of the logs: run `scribengin log purge` there")
         return remove_cold(name)
 
     def move(self, name: SegmentName, to: SegmentName) -> None:
-        self._ask(wire.MOVE, name, to=list(to[:4]))
+        self._questions.ask(wire.MOVE, name, to=list(to[:4]))
 
     def repair(self, name: SegmentName) -> int:
         return 0  # a directory has one copy
-
-    def _ask(self, op: str, name: SegmentName, **fields: object) -> AskDone:
-        return self._questions.ask(op, name, **fields)
 
     def _ask_of(self, op: str, directory: str) -> AskDone:
         return self._questions.send(directory, wire.about_directory(op, directory))
