@@ -21,11 +21,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from scribengin.connectors.contract import RecordSplit
 from scribengin.connectors.spark.contract import RowSpan, SparkTable, WriteMode
 from scribengin.errors import SparkUnavailable, SystemUnreachable, TableFailed
+from scribengin.spark.arrow_files import arrow_files, conform, mapped
 from scribengin.spark.session.failures import SPARK_ERRORS, failure, java_kinds, one_line
 from scribengin.spark.session.session import session_beside
 from scribengin.spark.transform.encoding import quoted
-from scribengin.spark.transform.input import ArrowFileSplit, SparkTableSplit, conform
-from scribengin.spark.transform.output import arrow_files, mapped
+from scribengin.spark.transform.input import ArrowFileSplit, SparkTableSplit
 from scribengin_registry.references import resolved_all
 
 _SPLIT_BYTES = 8 * 1024 * 1024

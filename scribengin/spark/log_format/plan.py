@@ -24,9 +24,10 @@ from scribengin.errors import ConfigInvalid, PositionTruncated, SourceMissing
 from scribengin.log import DLSN, EntryRange, LogNamespace, LogReader, SequenceId, TransactionId
 from scribengin.log.read.batches import with_place
 from scribengin.log.read.ranges import joined
+from scribengin.spark.arrow_files import conform
 from scribengin.spark.log_format.filters import Range, Wanted
 from scribengin.spark.log_format.options import FORMAT, LATEST, LogReadOptions
-from scribengin.spark.transform.input import conform, pieces
+from scribengin.spark.transform.input import pieces
 
 COLUMNS: dict[str, DataType] = {
     "log": StringType(),

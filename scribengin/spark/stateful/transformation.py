@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
 from scribengin.connectors.contract import RecordSplit
+from scribengin.spark.arrow_files import arrow_files
 from scribengin.spark.session.failures import SPARK_ERRORS, failure
 from scribengin.spark.session.session import activate, scratch_directory, session_beside
 from scribengin.spark.session.spark_master import files_are_shared
@@ -33,7 +34,7 @@ from scribengin.spark.stateful.source import FORMAT, OfferedSource
 from scribengin.spark.stateful.stored import STATE_STORE, STORED_AS
 from scribengin.spark.transform.encoding import placed, prefix_beside
 from scribengin.spark.transform.input import WATERMARK, carried, spark_schema
-from scribengin.spark.transform.output import MemoryCollector, UnionedOutputs, arrow_files, collected, unite
+from scribengin.spark.transform.output import MemoryCollector, UnionedOutputs, collected, unite
 from scribengin.spark.transform.plan_builder import Built, PlanBuilder
 from scribengin.spark.transform.plan_pool import Shape
 from scribengin.spark.transform.screen import Screens

@@ -30,6 +30,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from scribengin.errors import ConfigInvalid
+from scribengin.spark.arrow_files import conform
 from scribengin.spark.worker_errors import SplitUnreadable
 
 if TYPE_CHECKING:  # Spark's Python workers import this module, and shall not import every connector
@@ -223,16 +224,6 @@ def spark_schema(schema: pa.Schema, source: str) -> StructType:
                 "where it is written"
             ) from error
     return StructType(fields)
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns and types that Spark expects: the source's schema, up to Arrow's variants of a type."""
-    columns = [batch.column(field.name) for field in schema]
-    arrays = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

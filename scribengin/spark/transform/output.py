@@ -12,25 +12,22 @@ that outputs of payloads share theirs, and rows hold nulls in the columns of oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType
 
+from scribengin.spark.arrow_files import arrow_files, conform, mapped
 from scribengin.spark.transform.encoding import quoted
-from scribengin.spark.transform.input import conform
 from scribengin.spark.transform.spec import OutputSpec
-from scribengin.spark.worker_errors import OutputUnwritable
 
-_SUMMARY = "path string"
 MARK = "scribengin output"
 """In a job of several outputs: the index of the output that a row belongs to."""
 _Column = tuple[str, str]
@@ -74,65 +71,6 @@ def collected(paths: DataFrame, directory: Path) -> list[pa.RecordBatch]:
         # Also what tasks of a failed job left; one that still writes keeps its file, without a name.
         for left in directory.iterdir():
             left.unlink(missing_ok=True)
-
-
-def arrow_files(frame: DataFrame, directory: Path, schema: pa.Schema | None = None) -> DataFrame:
-    """A DataFrame that, executed, writes `frame` to Arrow files in `directory`; its column `path` names them, in order.
-
-    They are in `schema`, if that is given, and else in whatever Spark makes of the columns.
-    """
-    return frame.mapInArrow(_writer(str(directory), schema), _SUMMARY)
-
-
-def _writer(directory: str, schema: pa.Schema | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What runs in Spark's Python workers: one file a task attempt, so that no two of them ever write the same."""
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "this runs in a task"
-        with _Output(f"{directory}/{context.taskAttemptId()}.arrow") as output:
-            for batch in batches:
-                output.write(batch if schema is None else conform(batch, schema))
-        if output.begun:
-            yield pa.record_batch([pa.array([output.path])], names=["path"])
-
-    return write
-
-
-class _Output:
-    """An Arrow file that begins with the first batch."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
-
-    @property
-    def begun(self) -> bool:
-        return self._writer is not None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        try:
-            if self._writer is None:
-                self._writer = pa.ipc.new_file(self.path, batch.schema)
-            self._writer.write_batch(batch)
-        except OSError as error:
-            raise OutputUnwritable(f"{self.path}: {error}") from error
-
-    def __enter__(self) -> _Output:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._writer is not None:
-            try:
-                self._writer.close()
-            except OSError as error:
-                raise OutputUnwritable(f"{self.path}: {error}") from error
-
-
-def mapped(path: Path) -> list[pa.RecordBatch]:
-    """The batches of a file. They keep it mapped; its name may go."""
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    return [reader.get_batch(index) for index in range(reader.num_record_batches)]
 
 
 @dataclass(frozen=True, slots=True)
