@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -67,6 +67,8 @@ SIDE_BY_SIDE = (
 MEANWHILE = (("scribengin_dev.servers", "fetch"), ("tests.servers.jvms",))
 LOG_LINES_SHOWN = 40
 RUN_VARIABLE, PATIENCE_VARIABLE = "SCRIBENGIN_TEST_RUN", "SCRIBENGIN_REGISTRY_PATIENCE_S"
+TEMPORARY_VARIABLE, MEMORY = "PYTEST_DEBUG_TEMPROOT", Path("/dev/shm")
+MEMORY_FREE_MIN_BYTES = 8 * 2**30
 TESTS_PATIENCE_S = 900  # what outlives even this script ends by itself once its registry has been gone for so long
 KILLED_LOOK_S = 0.05
 CLEAN_UP_S = 300.0  # a soak drains its dataflows first
@@ -113,17 +115,31 @@ def run_tests(arguments: Sequence[str]) -> int:
     # Tests start thousands of processes. Where Python is told to write no bytecode, each would compile what it imports.
     run([str(VENV_PYTHON), "-m", "compileall", "-q", *COMPILED], folder=ROOT)
     of_pytest, everything = pytest_arguments(kind, arguments)
-    with nothing_left_running(), prepared_meanwhile() if everything else nullcontext():
+    places = {TEMPORARY_VARIABLE: str(MEMORY)} if kind != "--full" and has_room(MEMORY) else {}
+    with nothing_left_running(places), prepared_meanwhile() if everything else nullcontext():
         return run([str(VENV_PYTHON), "-m", "pytest", *of_pytest], folder=ROOT)
 
 
+def has_room(memory: Path) -> bool:
+    """Whether the directories of tests may lie in memory. Tests of crashes sync thousands of small files: on a disk
+    they wait for it most of their time."""
+    try:
+        disk, told = os.statvfs(memory), Path("/proc/meminfo").read_text()
+    except OSError:
+        return False
+    available = re.search(r"^MemAvailable: +(\d+) kB$", told, re.MULTILINE)
+    free_bytes = min(disk.f_bavail * disk.f_frsize, int(available[1]) * 1024 if available else 0)
+    usable = os.access(memory, os.W_OK) and not disk.f_flag & os.ST_NOEXEC  # tests write programs there, too
+    return usable and free_bytes >= MEMORY_FREE_MIN_BYTES
+
+
 @contextmanager
-def nothing_left_running() -> Iterator[None]:
+def nothing_left_running(wanted: Mapping[str, str] | None = None) -> Iterator[None]:
     """Whatever tests start has a mark in its environment, and is ended with them, also after Ctrl-C: masters, workers
     and servers are in sessions of their own, and a test that is broken off takes nothing down."""
     mark = uuid.uuid4().hex
     before = dict(os.environ)
-    os.environ.update({PATIENCE_VARIABLE: str(TESTS_PATIENCE_S), **before, RUN_VARIABLE: mark})
+    os.environ.update({PATIENCE_VARIABLE: str(TESTS_PATIENCE_S), **(wanted or {}), **before, RUN_VARIABLE: mark})
     try:
         yield
     finally:

@@ -103,6 +103,35 @@ def test_the_code_of_the_tests_is_pytests(dev: ModuleType, monkeypatch: pytest.M
     assert dev.run_tests([]) == code
 
 
+@pytest.mark.parametrize(("kind", "room", "place"), [("", True, "memory"), ("--full", True, None), ("", False, None)])
+def test_tests_write_to_memory_where_it_has_room(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, kind: str, room: bool, place: str | None
+) -> None:
+    places: list[str | None] = []
+
+    def run(_command: list[str], folder: Path) -> int:
+        places.append(os.environ.get(dev.TEMPORARY_VARIABLE))
+        return 0
+
+    monkeypatch.delenv(dev.TEMPORARY_VARIABLE, raising=False)
+    monkeypatch.setattr(dev, "run", run)
+    monkeypatch.setattr(dev, "prepared_meanwhile", nullcontext)
+    monkeypatch.setattr(dev, "MEMORY", Path("memory"))
+    monkeypatch.setattr(dev, "has_room", lambda memory: room and memory == Path("memory"))
+    assert dev.run_tests([kind] if kind else []) == 0
+    assert places == [None, place]  # the first compiles
+
+
+def test_memory_has_room_where_it_is_large_and_can_be_written(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "MEMORY_FREE_MIN_BYTES", 4096)
+    assert dev.has_room(tmp_path)
+    assert not dev.has_room(tmp_path / "missing")
+    monkeypatch.setattr(dev, "MEMORY_FREE_MIN_BYTES", 2**60)
+    assert not dev.has_room(tmp_path)
+
+
 def test_the_set_up_is_repeated_when_its_grounds_change(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
