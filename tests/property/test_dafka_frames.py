@@ -17,6 +17,7 @@ from scribengin.dafka.state import (
     FollowerState,
     ProducerState,
     Send,
+    StartOf,
     StoredRange,
     StoreState,
 )
@@ -28,16 +29,20 @@ from scribengin.dafka.wire import (
     DirectHead,
     DirectRecord,
     Fetch,
+    FindTime,
     FrameDecoder,
     GetHeads,
     Head,
     HeadsTold,
+    KnownOfTime,
     LiveBatch,
     LiveRecord,
     Message,
     PeerBeacon,
     StoreAck,
     StoreHello,
+    Subscription,
+    TimeFound,
     Truncated,
     decode,
     decode_beacon,
@@ -67,6 +72,8 @@ MESSAGES = st.one_of(
     st.builds(StoreAck, NAMES, NAMES, SEQUENCES),
     st.builds(ConsumerHello, NAMES, NAMES, st.lists(NAMES, max_size=5).map(tuple)),
     *(st.builds(kind, NAMES, NAMES) for kind in (GetHeads, StoreHello, HeadsTold)),
+    st.builds(FindTime, NAMES, NAMES, NAMES, NAMES, SEQUENCES),
+    st.builds(TimeFound, NAMES, NAMES, NAMES, NAMES, SEQUENCES, st.sampled_from(KnownOfTime), SEQUENCES),
 )
 ADDRESS = "66D4F828B9D74129BE679DDCED388225"
 SAMPLES = [
@@ -81,6 +88,8 @@ SAMPLES = [
     encode(ConsumerHello(ADDRESS, ADDRESS, ("hello", "grüße", ""))),
     encode(StoreHello(ADDRESS, ADDRESS)),
     encode(HeadsTold(ADDRESS, ADDRESS)),
+    encode(FindTime(ADDRESS, ADDRESS, ADDRESS, "hello", 5)),
+    encode(TimeFound(ADDRESS, ADDRESS, ADDRESS, "hello", 5, KnownOfTime.WHERE, 9)),
     encode_beacon(Beacon(ADDRESS, "10.0.0.3", 34879)),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879")),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879", "0123456789abcdef" * 4)),
@@ -155,7 +164,7 @@ def test_100_000_mutations_are_refused_or_mean_exactly_their_bytes() -> None:
 def test_100_000_mutations_of_subscriptions_are_refused_or_mean_exactly_their_bytes() -> None:
     """Of what an XPUB socket hears."""
     random_ = random.Random(19)
-    kinds = (LiveRecord, LiveBatch, DirectBatch, ConsumerHello, StoreHello, GetHeads)
+    kinds = (LiveRecord, LiveBatch, DirectBatch, ConsumerHello, StoreHello, GetHeads, FindTime)
     samples = [begins + topic_prefix(kind, ADDRESS, exact=False) for kind in kinds for begins in (b"\1", b"\0")]
     outcomes: Counter[str] = Counter()
     audience = Audience("hello")
@@ -168,7 +177,7 @@ def test_100_000_mutations_of_subscriptions_are_refused_or_mean_exactly_their_by
             continue
         outcomes["a subscription"] += 1
         assert bytes([heard.begins]) + heard.prefix == frame
-        addresses = [heard.address_of(kind) for kind in (ConsumerHello, StoreHello)]
+        addresses = [heard.address_of(kind) for kind in (ConsumerHello, StoreHello, FindTime)]
         assert all(one is None or one.encode() in frame for one in addresses)
         audience.heard(heard)
     assert outcomes["refused"] > MUTATIONS / 40
@@ -183,6 +192,9 @@ LAST = [
     encode(Truncated(ADDRESS, ADDRESS, "hello", 2**63)),
     encode(StoreAck(ADDRESS, "hello", 2**64 - 1)),
     encode(Fetch(ADDRESS, ADDRESS, "hello", 2**64 - 1, 2**32 - 1)),
+    encode(FindTime(ADDRESS, ADDRESS, ADDRESS, "hello", 2**64 - 1)),
+    encode(TimeFound(ADDRESS, ADDRESS, ADDRESS, "hello", 5, KnownOfTime.WHERE, 2**64 - 1)),
+    encode(TimeFound(ADDRESS, ADDRESS, ADDRESS, "hello", 5, KnownOfTime.BEGINS, 2**62)),
 ]
 """Of sequences that nobody ever comes to."""
 
@@ -196,9 +208,12 @@ class Roles:
         self._now_s = 0.0
         self._store = StoreState(ADDRESS, ADDRESS, kept)
         self._producer = ProducerState(mine)
-        self._producer.publish([b"content"] * 10, 0.0)
+        self._producer.publish([b"content"] * 10, 0.0, 5)
         self._consumer = ConsumerState(ADDRESS, start=EARLIEST, skip_gone=random_.random() < 0.5)
         self._consumer.subscribe("hello")
+        self._since = ConsumerState(ADDRESS, start=StartOf("latest", since_ms=5))
+        self._since.subscribe("hello")
+        self._since.subscription(Subscription(True, topic_prefix(FindTime, ADDRESS)))
         self._follower = FollowerState(ADDRESS, "hello")
         self._follower.follow(mine, 0, 0.0)
 
@@ -208,7 +223,8 @@ class Roles:
         now_s = self._now_s
         done: list[object] = [*self._producer.message(message, "S"), *self._producer.answers(5)]
         done += [*self._store.messages([message], now_s), *self._store.asked(message), *self._store.tick(now_s)]
-        done += [*self._consumer.messages([message], now_s), *self._consumer.tick(now_s)]
+        for consumer in (self._consumer, self._since):
+            done += [*consumer.messages([message], now_s), *consumer.tick(now_s)]
         done += [*self._follower.messages([message], now_s), *self._follower.tick(now_s)]
         for one in done:
             if isinstance(one, Send):
