@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ from scribengin.dafka.wire import (
     LiveRecord,
     Message,
     PeerBeacon,
+    RunDecoder,
     StoreAck,
     StoreHello,
     Subscription,
@@ -265,3 +267,51 @@ def test_100_000_mutations_of_batches_are_refused_or_mean_exactly_their_bytes() 
         assert encode(message) == frames
     assert outcomes["refused"] > MUTATIONS / 4
     assert outcomes["a message"] > MUTATIONS / 20
+
+
+def expanded(messages: list[Message]) -> list[Message]:
+    """Each batch as the records that it holds."""
+    kinds: dict[type, Callable[..., Message]] = {LiveBatch: LiveRecord, DirectBatch: DirectRecord}
+    return [
+        one
+        for message in messages
+        for one in (
+            [kinds[type(message)](*message[:3], n, c) for n, c in enumerate(message.contents, message.sequence)]
+            if isinstance(message, LiveBatch | DirectBatch)
+            else [message]
+        )
+    ]
+
+
+def test_what_is_put_together_as_it_comes_is_what_came_whatever_is_between() -> None:
+    random_ = random.Random(21)
+    runs, decoder = RunDecoder(FrameDecoder()), FrameDecoder()
+    together = 0
+    for _ in range(300):
+        came: list[Message] = []
+        sequence = random_.choice([0, 2**64 - 40])
+        for _ in range(random_.randint(1, 60)):
+            kind, name = random_.choice([LiveRecord, LiveRecord, LiveRecord, DirectRecord]), random_.choice("aaaab")
+            sequence = (sequence + random_.choice([1, 1, 1, 1, 0, 2])) % 2**64
+            frames = encode(kind(name, ADDRESS, name, sequence, b"%d" % sequence))
+            if random_.random() < 0.1:
+                frames = mutated(random_.choice([*SAMPLES, *BATCHES, frames]), random_)
+            try:
+                came.append(decoder.decode(frames))
+            except FrameInvalid:
+                with pytest.raises(FrameInvalid):
+                    runs.add(frames)
+            else:
+                runs.add(frames)
+        taken = runs.taken()
+        together += len(came) - len(taken)
+        assert expanded(taken) == expanded(came)
+        assert runs.taken() == []
+    assert together > 1_000
+
+
+def test_records_that_are_put_together_are_not_too_many() -> None:
+    runs = RunDecoder(FrameDecoder())
+    for n in range(3000):
+        assert runs.add(encode(LiveRecord("a", ADDRESS, "a", n, b""))) == 0
+    assert [len(one.contents) for one in runs.taken()] == [1024, 1024, 952]  # type: ignore[union-attr]

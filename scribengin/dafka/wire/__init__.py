@@ -41,6 +41,7 @@ from scribengin.dafka.wire.frames import (
     record_prefix,
     topic_prefix,
 )
+from scribengin.dafka.wire.runs import RunDecoder
 
 __all__ = [
     "VERSION",
@@ -63,6 +64,7 @@ __all__ = [
     "Message",
     "PeerBeacon",
     "RecordsMessage",
+    "RunDecoder",
     "StoreAck",
     "StoreHello",
     "Subscription",
