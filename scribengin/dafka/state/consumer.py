@@ -186,13 +186,12 @@ class ConsumerState:
         if self._is_one_too_many(partition):
             self.refused_partitions += 1
             return None, []
-        is_head = isinstance(message, Head | DirectHead)
-        end = message.sequence + (1 if isinstance(message, Head | DirectHead) else len(message.contents))
+        latest, end = _places(message)
         if self._since is not None and partition not in self._start.positions:
             first = isinstance(message, LiveRecord | LiveBatch) and message.sequence == 0
             done = self._begun(self._since.met(partition, end, now_s, from_the_first=first))
             return self._intakes.get(partition), done
-        edge = 0 if self._start.edge == "earliest" else end if is_head else message.sequence
+        edge = 0 if self._start.edge == "earliest" else latest
         intake = PartitionIntake(self._start.positions.get(partition, edge), self._limits)
         self._intakes[partition] = intake
         return intake, []
@@ -249,3 +248,10 @@ class ConsumerState:
 
     def _hello(self, store: str) -> Send:
         return Send(ConsumerHello(store, self.address, tuple(self._topics) if self._looks_back else ()))
+
+
+def _places(message: RecordsMessage | Head | DirectHead) -> tuple[int, int]:
+    """Where who begins with the latest begins, and how far the partition was published, by that message."""
+    if isinstance(message, Head | DirectHead):
+        return message.sequence + 1, message.sequence + 1
+    return message.sequence, message.sequence + len(message.contents)

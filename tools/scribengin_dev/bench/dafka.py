@@ -46,7 +46,7 @@ class DafkaBench:
             topics = (f"bench-{n}" for n in count())
             for place, size in enumerate(_SIZES):
                 ours = medians([self._ours(job, next(topics), size) for _ in runs])
-                plain = medians([self._ours(_plain(job), next(topics), size) for _ in runs])
+                plain = medians([self._ours({**job, "batches": False}, next(topics), size) for _ in runs])
                 theirs = {name: medians([self._theirs(peer, size) for _ in runs]) for name, peer in peers.items()}
                 for way, programs in _PROGRAMS.items():
                     rows += self._rows(way, f"{size}B", "records/s", ours, theirs)
@@ -102,11 +102,6 @@ class DafkaBench:
             Row(f"{name}/{peer}", unit, ours[way], theirs.get(peer, {}).get(way), self.bench.title(peer, found), said)
             for peer, found in wanted.items()
         ]
-
-
-def _plain(job: Job) -> Job:
-    """Without batches, as with a C program at the other end."""
-    return {**job, "network": {**job["network"], "batches": False}}
 
 
 def _of(job: Job, topic: str) -> tuple[Job, Job]:
