@@ -62,7 +62,8 @@ ScribenginError
 │   ├── ProducerFull           too many records are unacknowledged; this one was not published
 │   ├── StoresAhead            stores have more of a producer than was ever published as it
 │   ├── DafkaClosed            a role was used after close()
-│   └── RecordsGone            nobody keeps the records any more that a consumer was to begin or go on with
+│   ├── RecordsGone            nobody keeps the records any more that a consumer was to begin or go on with
+│   └── TimeUnknown            nobody can tell which record was the first of the time that a consumer begins with
 ├── LauncherError              a container could not be started
 │   └── ContainerUnreachable   it was told to end, and its machine does not say that it has
 ├── SparkUnavailable           no Java, or Spark did not start
@@ -424,6 +425,10 @@ class RecordsGone(DafkaError):
     """Nobody keeps the records any more that a consumer was to begin or go on with."""
 
 
+class TimeUnknown(DafkaError):
+    """Nobody who is there can tell which record of a producer was the first of the time that a consumer begins with."""
+
+
 class LauncherError(ScribenginError):
     """A container could not be started or is not what it was."""
 
@@ -533,6 +538,7 @@ __all__ = [
     "StoreUnreachable",
     "SystemUnreachable",
     "TableFailed",
+    "TimeUnknown",
     "TooManyBadRecords",
     "TransactionIdOutOfOrder",
     "TransformationFailed",

@@ -57,9 +57,14 @@ class AsyncDafkaConsumer:
     """As DafkaConsumer, for `async with`."""
 
     def __init__(
-        self, topics: Iterable[str], config: DafkaConfig | None = None, *, positions: Positions | None = None
+        self,
+        topics: Iterable[str],
+        config: DafkaConfig | None = None,
+        *,
+        positions: Positions | None = None,
+        since_ms: int | None = None,
     ) -> None:
-        self._consumer = DafkaConsumer(topics, config, positions=positions)
+        self._consumer = DafkaConsumer(topics, config, positions=positions, since_ms=since_ms)
         self._waiting: asyncio.Task[bool] | None = None
         """The one thread that waits for all who read, also after they have given up."""
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count, repeat
 from typing import NamedTuple
 
 from scribengin.dafka.config import DafkaConfig
 from scribengin.dafka.role import Role, new_address
-from scribengin.dafka.state import ConsumerState, DafkaPartition, Deliver, HaltPartition, Positions, StartOf
+from scribengin.dafka.state import (
+    ConsumerState,
+    DafkaPartition,
+    Deliver,
+    GiveUpPartition,
+    HaltPartition,
+    Positions,
+    StartOf,
+)
 from scribengin.dafka.wire import Message, Subscription
-from scribengin.errors import RecordsGone
+from scribengin.errors import ConfigInvalid, RecordsGone, TimeUnknown
+
+_SINCE_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 
 
 class DafkaRecord(NamedTuple):
@@ -33,18 +45,29 @@ class DafkaConsumer(Role):
     `positions` says where to go on in partitions that were read before: the sequence of the record wanted next. Store
     those of `positions` with what was made of the records, and hand them in after a restart: nothing is lost, and
     nothing comes twice.
+
+    `since_ms`, milliseconds since the epoch: begin all others with the first record that was published then or later,
+    as stores and producers can tell; with what comes next, if that time is still to come. Raises ConfigInvalid for one
+    before 1970, or behind 9999.
     """
 
     def __init__(
-        self, topics: Iterable[str], config: DafkaConfig | None = None, *, positions: Positions | None = None
+        self,
+        topics: Iterable[str],
+        config: DafkaConfig | None = None,
+        *,
+        positions: Positions | None = None,
+        since_ms: int | None = None,
     ) -> None:
         config = config or DafkaConfig()
+        if since_ms is not None and not 0 <= since_ms <= _SINCE_MS_MAX:
+            raise ConfigInvalid(f"since_ms: {since_ms} ms since the epoch are no time of the years 1970 to 9999")
         said = config.consumer
         self._records_max = said.high_watermark
         address = new_address()
         self._state = ConsumerState(
             address,
-            start=StartOf(said.offset_reset, positions or {}),
+            start=StartOf(said.offset_reset, positions or {}, since_ms),
             exact=said.exact,
             skip_gone=said.skip_gone,
             batches=config.batches,
@@ -52,7 +75,7 @@ class DafkaConsumer(Role):
         self._ready: deque[Deliver] = deque()
         self._taken_of_first = 0
         self._unread = 0
-        self._gone: deque[RecordsGone] = deque()
+        self._gone: deque[RecordsGone | TimeUnknown] = deque()
         self._positions = dict(positions or {})
         prefixes = self._state.own_prefixes()
         for topic in topics:
@@ -67,8 +90,8 @@ class DafkaConsumer(Role):
             return dict(self._positions)
 
     def read(self, records_max: int = 1000, timeout_s: float | None = None) -> list[DafkaRecord]:
-        """Up to so many records, as soon as there are any. Empty after `timeout_s`. Raises RecordsGone, once for each
-        partition that cannot go on, and DafkaClosed."""
+        """Up to so many records, as soon as there are any. Empty after `timeout_s`. Raises RecordsGone and
+        TimeUnknown, once for each partition that cannot go on or begin, and DafkaClosed."""
         with self.lock:
             self.wait(timeout_s)
             if self._gone:
@@ -105,7 +128,7 @@ class DafkaConsumer(Role):
         done = list(instructions)
         self.send(done)
         delivered = [one for one in done if isinstance(one, Deliver)]
-        gone = [_as_error(one) for one in done if isinstance(one, HaltPartition)]
+        gone = [_as_error(one) for one in done if isinstance(one, HaltPartition | GiveUpPartition)]
         if delivered or gone:
             with self.lock:
                 self._ready += delivered
@@ -130,8 +153,15 @@ class DafkaConsumer(Role):
         return records
 
 
-def _as_error(halted: HaltPartition) -> RecordsGone:
+def _as_error(halted: HaltPartition | GiveUpPartition) -> RecordsGone | TimeUnknown:
     subject, address = halted.partition
+    if isinstance(halted, GiveUpPartition):
+        since = datetime.fromtimestamp(halted.since_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return TimeUnknown(
+            f"topic '{subject}', producer {address}: nobody who is there can tell which record was the first since "
+            f"{since}; stores and producers of Scribengin can, programs of C cannot: start such a store before what "
+            "publishes, or begin with the earliest, or at a sequence"
+        )
     return RecordsGone(
         f"topic '{subject}', producer {address}: nobody keeps the records from {halted.sequence} to "
         f"{halted.first_kept - 1} any more; set consumer.skip_gone to go on with {halted.first_kept}"

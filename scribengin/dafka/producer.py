@@ -15,6 +15,7 @@ from scribengin.dafka.role import Role, new_address
 from scribengin.dafka.state import DafkaPartition, ProducerState, Send
 from scribengin.dafka.wire import (
     Fetch,
+    FindTime,
     GetHeads,
     LiveRecord,
     Message,
@@ -71,7 +72,7 @@ class DafkaProducer(Role):
         self._unsent: list[bytes] = []
         self._waiting: deque[_Waiting] = deque()
         self._prefix = record_prefix(LiveRecord, topic, self.partition.address, topic)
-        prefixes = [topic_prefix(kind, self.partition.address, exact=False) for kind in (StoreAck, Fetch)]
+        prefixes = [topic_prefix(kind, self.partition.address, exact=False) for kind in (StoreAck, Fetch, FindTime)]
         prefixes.append(topic_prefix(GetHeads, topic))
         super().__init__("producer", own, config, prefixes, hears=True, by_peer=True)
         self.start()
@@ -109,7 +110,7 @@ class DafkaProducer(Role):
         with self.lock:
             self.lock.wait_for(lambda: self._ended or not self._must_wait(len(contents)))
             self._check_going()
-            first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s())
+            first = self._state.publish(contents, SYSTEM_CLOCK.monotonic_s(), SYSTEM_CLOCK.now_ms())
             self._unsent += contents
             self._waiting.append(_Waiting(first + len(contents), first, future))
             self.wake()

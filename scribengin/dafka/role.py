@@ -36,12 +36,11 @@ from scribengin.dafka.state import (
 from scribengin.dafka.wire import (
     WELCOME,
     Beacon,
-    DirectBatch,
     FrameDecoder,
     Frames,
-    LiveBatch,
     Message,
     PeerBeacon,
+    RunDecoder,
     Subscription,
     decode_peer,
     decode_subscription,
@@ -62,6 +61,8 @@ _FRAMES_MIN = 1000
 EVERYBODY = ""
 _MORE = int(zmq.SNDMORE)
 """For every frame of a message but the last. A plain number: pyzmq's enumerations take longer than the sending does."""
+_NOW, _HAS_MORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
+"""To receive without waiting, and to ask whether a message has more frames: `recv_multipart` takes longer for it."""
 
 
 def no_message(role: str, error: Exception) -> str:
@@ -99,7 +100,7 @@ class Role(ClosedAtExit):
         self._config = config
         self._prefixes = list(prefixes)
         self._by_peer = by_peer
-        self._decoder = FrameDecoder()
+        self._decoder = RunDecoder(FrameDecoder())
         self._closing = self._woken = False
         self._poller = zmq.Poller()
         self._control = zmq.Poller()
@@ -303,20 +304,16 @@ class Role(ClosedAtExit):
                 self._take(peer, subscriber)
 
     def _take(self, peer: str, subscriber: zmq.Socket[bytes]) -> None:
-        messages: list[Message] = []
         in_batches = 0
         for frames in _waiting(subscriber):
             try:
-                message = self._decoder.decode(frames)
+                in_batches += self._decoder.add(frames)
             except FrameInvalid as error:
                 self._count_invalid(error)
                 continue
-            messages.append(message)
-            if isinstance(message, LiveBatch | DirectBatch):
-                in_batches += len(message.contents)
-                if in_batches >= MESSAGES_MAX:
-                    break
-        if messages:
+            if in_batches >= MESSAGES_MAX:
+                break
+        if messages := self._decoder.taken():
             self.on_messages(messages, peer, SYSTEM_CLOCK.monotonic_s())
 
     def _hear_subscription(self, frames: Frames) -> None:
@@ -409,9 +406,12 @@ class Role(ClosedAtExit):
 
 def _waiting(source: zmq.Socket[bytes]) -> Iterable[Frames]:
     """What has come on a socket, up to a limit."""
+    receive, option = source.recv, source.get
     for _ in range(MESSAGES_MAX):
         try:
-            frames: Any = source.recv_multipart(zmq.NOBLOCK)
+            frames = [receive(_NOW)]
         except zmq.Again:
             return
+        while option(_HAS_MORE):
+            frames.append(receive(_NOW))
         yield frames

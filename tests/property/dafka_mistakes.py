@@ -228,8 +228,8 @@ def believes_to_have_all_before_the_end(patch: pytest.MonkeyPatch) -> None:
     """A consumer that a store tells of the end of a partition stands there, whatever it was given."""
     real = ConsumerState._other
 
-    def other(self: Any, message: Message) -> Any:
-        done = real(self, message)
+    def other(self: Any, message: Message, now_s: float) -> Any:
+        done = real(self, message, now_s)
         if isinstance(message, DirectHead):
             intake = self._intakes.get(DafkaPartition(message.subject, message.address))
             if intake is not None:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from scribengin.dafka.state import (
     FollowerState,
     ProducerState,
     Send,
+    StartOf,
     StoredRange,
     StoreState,
 )
@@ -28,16 +30,21 @@ from scribengin.dafka.wire import (
     DirectHead,
     DirectRecord,
     Fetch,
+    FindTime,
     FrameDecoder,
     GetHeads,
     Head,
     HeadsTold,
+    KnownOfTime,
     LiveBatch,
     LiveRecord,
     Message,
     PeerBeacon,
+    RunDecoder,
     StoreAck,
     StoreHello,
+    Subscription,
+    TimeFound,
     Truncated,
     decode,
     decode_beacon,
@@ -67,6 +74,8 @@ MESSAGES = st.one_of(
     st.builds(StoreAck, NAMES, NAMES, SEQUENCES),
     st.builds(ConsumerHello, NAMES, NAMES, st.lists(NAMES, max_size=5).map(tuple)),
     *(st.builds(kind, NAMES, NAMES) for kind in (GetHeads, StoreHello, HeadsTold)),
+    st.builds(FindTime, NAMES, NAMES, NAMES, NAMES, SEQUENCES),
+    st.builds(TimeFound, NAMES, NAMES, NAMES, NAMES, SEQUENCES, st.sampled_from(KnownOfTime), SEQUENCES),
 )
 ADDRESS = "66D4F828B9D74129BE679DDCED388225"
 SAMPLES = [
@@ -81,6 +90,8 @@ SAMPLES = [
     encode(ConsumerHello(ADDRESS, ADDRESS, ("hello", "grüße", ""))),
     encode(StoreHello(ADDRESS, ADDRESS)),
     encode(HeadsTold(ADDRESS, ADDRESS)),
+    encode(FindTime(ADDRESS, ADDRESS, ADDRESS, "hello", 5)),
+    encode(TimeFound(ADDRESS, ADDRESS, ADDRESS, "hello", 5, KnownOfTime.WHERE, 9)),
     encode_beacon(Beacon(ADDRESS, "10.0.0.3", 34879)),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879")),
     encode_peer(PeerBeacon(ADDRESS, "tcp://10.0.0.3:34879", "0123456789abcdef" * 4)),
@@ -155,7 +166,7 @@ def test_100_000_mutations_are_refused_or_mean_exactly_their_bytes() -> None:
 def test_100_000_mutations_of_subscriptions_are_refused_or_mean_exactly_their_bytes() -> None:
     """Of what an XPUB socket hears."""
     random_ = random.Random(19)
-    kinds = (LiveRecord, LiveBatch, DirectBatch, ConsumerHello, StoreHello, GetHeads)
+    kinds = (LiveRecord, LiveBatch, DirectBatch, ConsumerHello, StoreHello, GetHeads, FindTime)
     samples = [begins + topic_prefix(kind, ADDRESS, exact=False) for kind in kinds for begins in (b"\1", b"\0")]
     outcomes: Counter[str] = Counter()
     audience = Audience("hello")
@@ -168,7 +179,7 @@ def test_100_000_mutations_of_subscriptions_are_refused_or_mean_exactly_their_by
             continue
         outcomes["a subscription"] += 1
         assert bytes([heard.begins]) + heard.prefix == frame
-        addresses = [heard.address_of(kind) for kind in (ConsumerHello, StoreHello)]
+        addresses = [heard.address_of(kind) for kind in (ConsumerHello, StoreHello, FindTime)]
         assert all(one is None or one.encode() in frame for one in addresses)
         audience.heard(heard)
     assert outcomes["refused"] > MUTATIONS / 40
@@ -183,6 +194,9 @@ LAST = [
     encode(Truncated(ADDRESS, ADDRESS, "hello", 2**63)),
     encode(StoreAck(ADDRESS, "hello", 2**64 - 1)),
     encode(Fetch(ADDRESS, ADDRESS, "hello", 2**64 - 1, 2**32 - 1)),
+    encode(FindTime(ADDRESS, ADDRESS, ADDRESS, "hello", 2**64 - 1)),
+    encode(TimeFound(ADDRESS, ADDRESS, ADDRESS, "hello", 5, KnownOfTime.WHERE, 2**64 - 1)),
+    encode(TimeFound(ADDRESS, ADDRESS, ADDRESS, "hello", 5, KnownOfTime.BEGINS, 2**62)),
 ]
 """Of sequences that nobody ever comes to."""
 
@@ -196,9 +210,12 @@ class Roles:
         self._now_s = 0.0
         self._store = StoreState(ADDRESS, ADDRESS, kept)
         self._producer = ProducerState(mine)
-        self._producer.publish([b"content"] * 10, 0.0)
+        self._producer.publish([b"content"] * 10, 0.0, 5)
         self._consumer = ConsumerState(ADDRESS, start=EARLIEST, skip_gone=random_.random() < 0.5)
         self._consumer.subscribe("hello")
+        self._since = ConsumerState(ADDRESS, start=StartOf("latest", since_ms=5))
+        self._since.subscribe("hello")
+        self._since.subscription(Subscription(True, topic_prefix(FindTime, ADDRESS)))
         self._follower = FollowerState(ADDRESS, "hello")
         self._follower.follow(mine, 0, 0.0)
 
@@ -208,7 +225,8 @@ class Roles:
         now_s = self._now_s
         done: list[object] = [*self._producer.message(message, "S"), *self._producer.answers(5)]
         done += [*self._store.messages([message], now_s), *self._store.asked(message), *self._store.tick(now_s)]
-        done += [*self._consumer.messages([message], now_s), *self._consumer.tick(now_s)]
+        for consumer in (self._consumer, self._since):
+            done += [*consumer.messages([message], now_s), *consumer.tick(now_s)]
         done += [*self._follower.messages([message], now_s), *self._follower.tick(now_s)]
         for one in done:
             if isinstance(one, Send):
@@ -249,3 +267,51 @@ def test_100_000_mutations_of_batches_are_refused_or_mean_exactly_their_bytes() 
         assert encode(message) == frames
     assert outcomes["refused"] > MUTATIONS / 4
     assert outcomes["a message"] > MUTATIONS / 20
+
+
+def expanded(messages: list[Message]) -> list[Message]:
+    """Each batch as the records that it holds."""
+    kinds: dict[type, Callable[..., Message]] = {LiveBatch: LiveRecord, DirectBatch: DirectRecord}
+    return [
+        one
+        for message in messages
+        for one in (
+            [kinds[type(message)](*message[:3], n, c) for n, c in enumerate(message.contents, message.sequence)]
+            if isinstance(message, LiveBatch | DirectBatch)
+            else [message]
+        )
+    ]
+
+
+def test_what_is_put_together_as_it_comes_is_what_came_whatever_is_between() -> None:
+    random_ = random.Random(21)
+    runs, decoder = RunDecoder(FrameDecoder()), FrameDecoder()
+    together = 0
+    for _ in range(300):
+        came: list[Message] = []
+        sequence = random_.choice([0, 2**64 - 40])
+        for _ in range(random_.randint(1, 60)):
+            kind, name = random_.choice([LiveRecord, LiveRecord, LiveRecord, DirectRecord]), random_.choice("aaaab")
+            sequence = (sequence + random_.choice([1, 1, 1, 1, 0, 2])) % 2**64
+            frames = encode(kind(name, ADDRESS, name, sequence, b"%d" % sequence))
+            if random_.random() < 0.1:
+                frames = mutated(random_.choice([*SAMPLES, *BATCHES, frames]), random_)
+            try:
+                came.append(decoder.decode(frames))
+            except FrameInvalid:
+                with pytest.raises(FrameInvalid):
+                    runs.add(frames)
+            else:
+                runs.add(frames)
+        taken = runs.taken()
+        together += len(came) - len(taken)
+        assert expanded(taken) == expanded(came)
+        assert runs.taken() == []
+    assert together > 1_000
+
+
+def test_records_that_are_put_together_are_not_too_many() -> None:
+    runs = RunDecoder(FrameDecoder())
+    for n in range(3000):
+        assert runs.add(encode(LiveRecord("a", ADDRESS, "a", n, b""))) == 0
+    assert [len(one.contents) for one in runs.taken()] == [1024, 1024, 952]  # type: ignore[union-attr]

@@ -15,7 +15,9 @@ from scribengin.dafka.state import (
     ConsumerState,
     DafkaPartition,
     Deliver,
+    FindStored,
     FollowerState,
+    GiveUpPartition,
     HaltPartition,
     HeldRecords,
     HoldLimits,
@@ -32,7 +34,9 @@ from scribengin.dafka.wire import (
     DirectBatch,
     DirectRecord,
     Fetch,
+    FindTime,
     GetHeads,
+    KnownOfTime,
     LiveBatch,
     Message,
     StoreAck,
@@ -44,6 +48,7 @@ from scribengin.dafka.wire import (
     groups,
     topic_prefix,
 )
+from scribengin.dafka.wire.frames import IDS
 from scribengin.errors import RecordsGone
 
 TOPIC = "flights"
@@ -99,13 +104,18 @@ class World:
     told: dict[tuple[str, DafkaPartition], set[int]] = field(default_factory=dict)
     """Where stores have said to a role that what they keep begins: there it may go on, and nowhere else."""
     latest: set[str] = field(default_factory=set)
-    """Consumers that begin with what comes next."""
+    """Consumers that begin with what comes next, or with a time."""
     asked: dict[tuple[str, DafkaPartition], set[int]] = field(default_factory=dict)
     stands: dict[tuple[str, DafkaPartition], int] = field(default_factory=dict)
     """Where readers of followers stand."""
     refused: set[tuple[str, DafkaPartition]] = field(default_factory=set)
     """Partitions of which a store's append has failed."""
     halted: list[tuple[str, HaltPartition]] = field(default_factory=list)
+    given_up: list[tuple[str, GiveUpPartition]] = field(default_factory=list)
+    published_ms: dict[DafkaPartition, list[int]] = field(default_factory=dict)
+    """When each record was published first."""
+    came_ms: dict[tuple[str, DafkaPartition], dict[int, int]] = field(default_factory=dict)
+    """When each disk got each record."""
     sent: list[tuple[str, Message]] = field(default_factory=list)
     _wire: list[tuple[str, str, list[bytes]]] = field(default_factory=list)
 
@@ -125,7 +135,7 @@ class World:
             published=published,
         )
         self.producers[name] = state
-        prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch)]
+        prefixes = [topic_prefix(kind, name, exact=False) for kind in (StoreAck, Fetch, FindTime)]
         prefixes.append(topic_prefix(GetHeads, topic))
 
         def take(message: Message, peer: str) -> Iterable[object]:
@@ -140,7 +150,7 @@ class World:
         """A consumer that reads from now on. Without `batches` it hears what a C program hears."""
         state = ConsumerState(name, start=start, limits=LIMITS, batches=batches)
         self.consumers[name] = state
-        if start.edge == "latest":
+        if start.edge == "latest" or start.since_ms is not None:
             self.latest.add(name)
         self.got.setdefault(name, defaultdict(list))
         prefixes = state.own_prefixes()
@@ -218,7 +228,9 @@ class World:
                 batches=batches,
             )
         )
-        asked = Node(reader, state.reader_prefixes(), lambda m, _: state.asked(m), lambda: (), state.subscription)
+        asked = Node(
+            reader, state.reader_prefixes(), lambda m, _: state.asked(m), lambda: (), state.subscription, batches
+        )
         self._join(asked)
         return state
 
@@ -255,8 +267,15 @@ class World:
         """So many records of a producer, each of which says what it is."""
         state = self.producers[name]
         contents = [f"{name}:{sequence}".encode() for sequence in range(state.next, state.next + count)]
-        first = state.publish(contents, self.now_s)
+        first = state.publish(contents, self.now_s, self.now_ms)
+        times = self.published_ms.setdefault(state.partition, [])
+        times += [self.now_ms] * (first + count - len(times))
         self._do(name, map(Send, state.live(first, contents)))
+
+    @property
+    def now_ms(self) -> int:
+        """The time of everybody's clock."""
+        return int(self.now_s * 1000)
 
     def run(self, messages_max: int = 1_000_000) -> None:
         """Carry so many messages, or all."""
@@ -288,7 +307,9 @@ class World:
         return of_a_hundred > 0 and self._random.randrange(100) < of_a_hundred
 
     def _join(self, node: Node) -> None:
-        """Both sides hear what the other one subscribes to, as XPUB sockets do."""
+        """Both sides hear what the other one subscribes to, as XPUB sockets do. A C program is asked for no time."""
+        if not node.batches:
+            node.prefixes = [one for one in node.prefixes if not one.startswith(IDS[FindTime])]
         others = list(self.nodes.values())
         self.nodes[node.name] = node
         for other in others:
@@ -314,8 +335,12 @@ class World:
                     self._append(name, partition, sequence, contents)
                 case ReadStored(to, partition, sequence, records):
                     self._read(name, to, partition, range(sequence, sequence + records))
+                case FindStored():
+                    self._find(name, one)
                 case HaltPartition():
                     self.halted.append((name, one))
+                case GiveUpPartition():
+                    self.given_up.append((name, one))
 
     def begins(self, name: str, partition: DafkaPartition, sequence: int) -> bool:
         """Whether that is where the partition begins for that role, as far as it was told by now."""
@@ -369,6 +394,8 @@ class World:
         expected = [f"{partition.address}:{n}".encode() for n in range(sequence, sequence + len(contents))]
         assert contents == expected, f"{store} stores other bytes"
         kept.update(enumerate(contents, sequence))
+        came = self.came_ms.setdefault((store, partition), {})
+        came.update(dict.fromkeys(range(sequence, sequence + len(contents)), self.now_ms))
         ends[partition] = sequence + len(contents)
 
     def _read(self, reader: str, to: str, partition: DafkaPartition, asked: range) -> None:
@@ -380,6 +407,16 @@ class World:
         first_kept = min(kept, default=state.stored[partition].next)
         state.truncated(partition, first_kept)
         self._do(reader, state.asked(Fetch(partition.address, to, partition.subject, asked[0], len(asked))))
+
+    def _find(self, reader: str, asked: FindStored) -> None:
+        """As a store's reader: what its disk got first at that time or later."""
+        store, partition = reader[:-1], asked.partition
+        state, kept = self.stores[store], self.disks[store][partition]
+        came, end = self.came_ms[store, partition], state.stored[partition].next
+        first = min((n for n in kept if n < end), default=end)
+        found = min((n for n in kept if n < end and came[n] >= asked.at_ms), default=end)
+        known = KnownOfTime.WHERE if first == 0 or found > first else KnownOfTime.BEGINS
+        self._do(reader, [state.time_found(asked, known, found)])
 
     def _answer(self, name: str, to: str, partition: DafkaPartition, first: int, contents: list[bytes]) -> None:
         subject, address = partition

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.dafka.state import StartOf
 from scribengin.dafka.wire import Message
 from tests.scenario.dafka_world import TOPIC, Faults, World
 from tests.scenario.transcripts import expect_transcript
@@ -29,16 +30,19 @@ def _as_text(value: object) -> object:
 
 def do(world: World, line: str) -> list[str]:
     """Do what a line says: `producer P`, `consumer C`, `store S`, `publish P 3`, `kill P`, `wait 2`, and `lose` or
-    `carry` everything from now on. `c-consumer C` and `c-store S` hear what C programs hear."""
+    `carry` everything from now on. `c-consumer C` and `c-store S` hear what C programs hear. `since C 2.5` is a
+    consumer that begins with what was published from then on, in seconds."""
     what, _, rest = line.partition(" ")
     before = {name: {p: len(records) for p, records in got.items()} for name, got in world.got.items()}
     del world.sent[:]
+    del world.given_up[:]
     acts = {
         "producer": lambda: world.add_producer(rest),
         "consumer": lambda: world.add_consumer(rest),
         "store": lambda: world.add_store(rest),
         "c-consumer": lambda: world.add_consumer(rest, batches=False),
         "c-store": lambda: world.add_store(rest, batches=False),
+        "since": lambda: add_since(world, *rest.split()),
         "kill": lambda: world.kill(rest),
         "wait": lambda: world.pass_time(float(rest)),
         "publish": lambda: world.publish(rest.split()[0], int(rest.split()[1])),
@@ -53,7 +57,12 @@ def do(world: World, line: str) -> list[str]:
             new = records[before.get(name, {}).get(partition, 0) :]
             if new:
                 said.append(f"{name} gets {new[0][0]} to {new[-1][0]} of {partition.address}")
+    said += [f"{name} gives up {one.partition.address}" for name, one in world.given_up]
     return said or ["nothing"]
+
+
+def add_since(world: World, name: str, seconds: str) -> None:
+    world.add_consumer(name, StartOf("latest", since_ms=int(float(seconds) * 1000)))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)

@@ -9,6 +9,8 @@ from scribengin.dafka.state.instructions import (
     DafkaPartition,
     Deliver,
     DisconnectPeer,
+    FindStored,
+    GiveUpPartition,
     HaltPartition,
     ReadStored,
     SayTowersSilent,
@@ -18,6 +20,7 @@ from scribengin.dafka.state.instructions import (
 )
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
 from scribengin.dafka.state.producer import STORE_CHARS, ProducerState
+from scribengin.dafka.state.since import SinceLimits
 from scribengin.dafka.state.store import StoredRange, StoreState
 
 __all__ = [
@@ -31,7 +34,9 @@ __all__ = [
     "Deliver",
     "DisconnectPeer",
     "DiscoveryState",
+    "FindStored",
     "FollowerState",
+    "GiveUpPartition",
     "HaltPartition",
     "HeldRecords",
     "HoldLimits",
@@ -43,6 +48,7 @@ __all__ = [
     "SayTowersSilent",
     "Send",
     "SendBeacon",
+    "SinceLimits",
     "StartOf",
     "StoreInstruction",
     "StoreState",

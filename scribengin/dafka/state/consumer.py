@@ -1,7 +1,8 @@
 """A consumer: every partition of its topics in order, each record once, from where it was told to begin.
 
 Where it begins in a partition that it has not met (`StartOf`): with the first record that anybody keeps, with the next
-one that comes, or where its reader has stored that it stands. Only who begins in the past asks stores for heads.
+one that comes, with the first of a time (`since`), or where its reader has stored that it stands. Only who begins in
+the past asks stores for heads.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal, NamedTuple
 from scribengin.dafka.state.heads import HeadsTimer
 from scribengin.dafka.state.instructions import ConsumerInstruction, DafkaPartition, Deliver, HaltPartition, Send
 from scribengin.dafka.state.intake import IntakeLimits, PartitionIntake
+from scribengin.dafka.state.since import Begun, Found, SinceLimits, SinceState
 from scribengin.dafka.wire import (
     ConsumerHello,
     DirectBatch,
@@ -23,8 +25,10 @@ from scribengin.dafka.wire import (
     LiveBatch,
     LiveRecord,
     Message,
+    RecordsMessage,
     StoreHello,
     Subscription,
+    TimeFound,
     Truncated,
     topic_prefix,
 )
@@ -34,10 +38,12 @@ Positions = Mapping[DafkaPartition, int]
 
 
 class StartOf(NamedTuple):
-    """Where to begin in a partition: at its position if it has one, else at `edge`."""
+    """Where to begin in a partition: at its position if it has one, else with the first record of the time `since_ms`,
+    if one is said, else at `edge`."""
 
     edge: Literal["earliest", "latest"]
     positions: Positions = {}
+    since_ms: int | None = None
 
 
 EARLIEST = StartOf("earliest")
@@ -59,9 +65,11 @@ class ConsumerState:
         heads_interval_s: float = 10.0,
         partitions_max: int = 100_000,
         batches: bool = True,
+        since_limits: SinceLimits | None = None,
     ) -> None:
         self.address = address
         self._batches = batches
+        self._since = None if start.since_ms is None else SinceState(address, start.since_ms, since_limits)
         self.refused_partitions = 0
         """Messages of partitions that were one too many."""
         self._start = start
@@ -82,7 +90,8 @@ class ConsumerState:
     def own_prefixes(self) -> list[bytes]:
         """What to subscribe to before anything else."""
         batches = [DirectBatch] if self._batches else []
-        kinds = (DirectRecord, *batches, DirectHead, StoreHello, Truncated)
+        answers = [] if self._since is None else [TimeFound]
+        kinds = (DirectRecord, *batches, DirectHead, StoreHello, Truncated, *answers)
         return [topic_prefix(kind, self.address, exact=False) for kind in kinds]
 
     def subscribe(self, topic: str) -> tuple[list[bytes], list[ConsumerInstruction]]:
@@ -93,8 +102,10 @@ class ConsumerState:
         return prefixes, [Send(GetHeads(topic, self.address))] if self._looks_back else []
 
     def subscription(self, heard: Subscription) -> list[ConsumerInstruction]:
-        """Somebody has subscribed to this consumer: a store that waits for its hello, or a producer for its question
-        for heads."""
+        """Somebody has subscribed to this consumer: a store that waits for its hello, a producer for its question for
+        heads, or one of them for questions for a time."""
+        if self._since is not None:
+            self._since.heard(heard)
         if not heard.begins:
             return []
         if (store := heard.address_of(ConsumerHello)) is not None:
@@ -110,7 +121,10 @@ class ConsumerState:
             match message:
                 case LiveRecord() | DirectRecord() | LiveBatch() | DirectBatch():
                     partition = DafkaPartition(message.subject, message.address)
-                    intake = self._intakes.get(partition) or self._met(partition, message.sequence)
+                    intake = self._intakes.get(partition)
+                    if intake is None:
+                        intake, found = self._met_with(partition, message, now_s)
+                        done += found
                     if intake is None:
                         continue
                     first = intake.next
@@ -123,27 +137,35 @@ class ConsumerState:
                     elif intake.is_behind:
                         self._behind[partition] = intake
                 case _:
-                    done += self._other(message)
+                    done += self._other(message, now_s)
         return [*done, *self._fetches(now_s)]
 
     def tick(self, now_s: float) -> list[ConsumerInstruction]:
         """Time has passed."""
         due = self._heads.is_due(now_s, wanted=bool(self._topics))
         asked = [Send(GetHeads(topic, self.address)) for topic in self._topics if due]
-        return [*asked, *self._fetches(now_s)]
+        found = [] if self._since is None else self._begun(self._since.tick(now_s))
+        return [*asked, *found, *self._fetches(now_s)]
+
+    @property
+    def _begins_in_the_past(self) -> bool:
+        return self._start.edge == "earliest" or self._since is not None
 
     @property
     def _looks_back(self) -> bool:
-        return self._start.edge == "earliest" or bool(self._start.positions)
+        return self._begins_in_the_past or bool(self._start.positions)
 
-    def _other(self, message: Message) -> list[ConsumerInstruction]:
+    def _other(self, message: Message, now_s: float) -> list[ConsumerInstruction]:
         match message:
             case Head() | DirectHead():
                 partition = DafkaPartition(message.subject, message.address)
-                intake = self._intakes.get(partition) or self._met(partition, message.sequence + 1)
+                intake, done = self._met_with(partition, message, now_s)
                 if intake is not None:
                     intake.head(message.sequence)
                     self._watch(partition, intake)
+                return done
+            case TimeFound() if self._since is not None:
+                return self._begun(self._since.told(message, now_s))
             case Truncated():
                 partition = DafkaPartition(message.subject, message.address)
                 if (intake := self._intakes.get(partition)) is not None:
@@ -153,17 +175,45 @@ class ConsumerState:
                 return [self._hello(message.address)]
         return []
 
-    def _met(self, partition: DafkaPartition, latest: int) -> PartitionIntake | None:
-        """The partition is met for the first time. None: it is of no topic of this consumer, or one too many."""
-        if not self._wants(partition.subject):
-            return None
-        if len(self._intakes) >= self._partitions_max:
+    def _met_with(
+        self, partition: DafkaPartition, message: RecordsMessage | Head | DirectHead, now_s: float
+    ) -> tuple[PartitionIntake | None, list[ConsumerInstruction]]:
+        """The partition is met for the first time, or where it begins is looked for; and what to do. None: that is
+        still looked for, or the partition is of no topic of this consumer, or one too many."""
+        known = self._intakes.get(partition)
+        if known is not None or not self._wants(partition.subject):
+            return known, []
+        if self._is_one_too_many(partition):
             self.refused_partitions += 1
-            return None
-        edge = latest if self._start.edge == "latest" else 0
+            return None, []
+        latest, end = _places(message)
+        if self._since is not None and partition not in self._start.positions:
+            first = isinstance(message, LiveRecord | LiveBatch) and message.sequence == 0
+            done = self._begun(self._since.met(partition, end, now_s, from_the_first=first))
+            return self._intakes.get(partition), done
+        edge = 0 if self._start.edge == "earliest" else latest
         intake = PartitionIntake(self._start.positions.get(partition, edge), self._limits)
         self._intakes[partition] = intake
-        return intake
+        return intake, []
+
+    def _is_one_too_many(self, partition: DafkaPartition) -> bool:
+        since = self._since
+        if since is None or not len(since):
+            return len(self._intakes) >= self._partitions_max
+        return not since.knows(partition) and len(self._intakes) + len(since) >= self._partitions_max
+
+    def _begun(self, found: Iterable[Found]) -> list[ConsumerInstruction]:
+        """Begin with the partitions of which is known by now where."""
+        done: list[ConsumerInstruction] = []
+        for one in found:
+            if isinstance(one, Begun):
+                intake = self._intakes[one.partition] = PartitionIntake(one.first, self._limits)
+                if one.end > one.first:
+                    intake.head(one.end - 1)
+                self._watch(one.partition, intake)
+            else:
+                done.append(one)
+        return done
 
     def _wants(self, subject: str) -> bool:
         if self._exact:
@@ -189,7 +239,7 @@ class ConsumerState:
         self, partition: DafkaPartition, intake: PartitionIntake, first_kept: int, now_s: float
     ) -> list[ConsumerInstruction]:
         """Nobody keeps what comes next. Who begins at the earliest begins with what is kept."""
-        begins = not intake.has_begun and self._start.edge == "earliest" and partition not in self._start.positions
+        begins = not intake.has_begun and self._begins_in_the_past and partition not in self._start.positions
         before = intake.next
         if not begins and not self._skip_gone:
             return [HaltPartition(partition, before, first_kept)]
@@ -198,3 +248,10 @@ class ConsumerState:
 
     def _hello(self, store: str) -> Send:
         return Send(ConsumerHello(store, self.address, tuple(self._topics) if self._looks_back else ()))
+
+
+def _places(message: RecordsMessage | Head | DirectHead) -> tuple[int, int]:
+    """Where who begins with the latest begins, and how far the partition was published, by that message."""
+    if isinstance(message, Head | DirectHead):
+        return message.sequence + 1, message.sequence + 1
+    return message.sequence, message.sequence + len(message.contents)

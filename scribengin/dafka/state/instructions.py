@@ -46,6 +46,22 @@ class HaltPartition(NamedTuple):
     first_kept: int
 
 
+class GiveUpPartition(NamedTuple):
+    """Nobody who is there can tell which record of the partition was the first at that time or later. Nothing of it is
+    handed out."""
+
+    partition: DafkaPartition
+    since_ms: int
+
+
+class FindStored(NamedTuple):
+    """Tell the requester which stored record is the first at that time or later."""
+
+    to: str
+    partition: DafkaPartition
+    at_ms: int
+
+
 class ReadStored(NamedTuple):
     """Send the requester so many stored records as DirectRecord, from `sequence` on."""
 
@@ -78,6 +94,6 @@ class SayTowersSilent(NamedTuple):
     """No tower has greeted this role, though it has waited for longer than it takes: say so to people, once."""
 
 
-ConsumerInstruction = Send | Deliver | HaltPartition
-StoreInstruction = Send | Append | ReadStored | HaltPartition
+ConsumerInstruction = Send | Deliver | HaltPartition | GiveUpPartition
+StoreInstruction = Send | Append | ReadStored | FindStored | HaltPartition
 DiscoveryInstruction = Connect | DisconnectPeer | SendBeacon | SayTowersSilent

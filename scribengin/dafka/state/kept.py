@@ -1,7 +1,9 @@
-"""Records in memory by their sequences: what a producer keeps until stores have it."""
+"""Records in memory by their sequences, and when they were published: what a producer keeps until stores have it."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 
 _CHUNK = 1024
@@ -48,3 +50,36 @@ class KeptRecords:
             begin = max(0, first - last * _CHUNK)
             self._chunks[last][begin:within] = [b""] * (within - begin)
         self.first = end
+
+
+class PublishTimes:
+    """When sequences were published, by a clock that may jump: one place a millisecond, of those that are kept."""
+
+    def __init__(self) -> None:
+        self._first: deque[int] = deque()
+        self._at_ms: deque[int] = deque()
+        self._before_ms: int | None = None
+        """When the last one was published whose place is gone."""
+
+    def add(self, first: int, at_ms: int) -> None:
+        """Those from `first` on are published now. A clock that goes back is not followed."""
+        if not self._at_ms or at_ms > self._at_ms[-1]:
+            self._first.append(first)
+            self._at_ms.append(at_ms)
+
+    def release(self, end: int) -> None:
+        """Those before `end` are not kept any more."""
+        while len(self._first) > 1 and self._first[1] <= end:
+            self._first.popleft()
+            self._before_ms = self._at_ms.popleft()
+
+    def first_at(self, at_ms: int, end: int) -> int | None:
+        """The first sequence that was published then or later; `end`, which comes next, if none was. None: it may be
+        one that is not kept."""
+        if not self._at_ms:
+            return None
+        if at_ms > self._at_ms[-1]:
+            return end
+        if at_ms <= self._at_ms[0] and self._first[0] and (self._before_ms is None or at_ms <= self._before_ms):
+            return None
+        return self._first[bisect_left(self._at_ms, at_ms)]

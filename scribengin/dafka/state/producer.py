@@ -16,19 +16,22 @@ from typing import NamedTuple
 from scribengin.base.text.counting import many, which
 from scribengin.dafka.state.audience import Audience
 from scribengin.dafka.state.instructions import DafkaPartition, Send
-from scribengin.dafka.state.kept import KeptRecords
+from scribengin.dafka.state.kept import KeptRecords, PublishTimes
 from scribengin.dafka.wire import (
     DirectBatch,
     DirectHead,
     DirectRecord,
     Fetch,
+    FindTime,
     GetHeads,
     Head,
+    KnownOfTime,
     LiveBatch,
     LiveRecord,
     Message,
     StoreAck,
     Subscription,
+    TimeFound,
     groups,
     within,
 )
@@ -76,6 +79,7 @@ class ProducerState:
         self._head_interval_s = head_interval_s
         self._head_due_s: float | None = None
         self._kept = KeptRecords(first)
+        self._times = PublishTimes()
         self._acked_by: dict[str, int] = {}
         self._answers: dict[str, _Answer] = {}
 
@@ -99,9 +103,9 @@ class ProducerState:
         """How many records may be published before a store acknowledges some."""
         return self._records_max - len(self._kept)
 
-    def publish(self, contents: Sequence[bytes], now_s: float) -> int:
-        """Number the records and keep them. Returns the sequence of the first: the shell sends them (`live`). Raises
-        ProducerFull, and keeps none of them."""
+    def publish(self, contents: Sequence[bytes], now_s: float, at_ms: int | None = None) -> int:
+        """Number the records and keep them, and that it was then, if that is said. Returns the sequence of the first:
+        the shell sends them (`live`). Raises ProducerFull, and keeps none of them."""
         if len(contents) > self.room:
             kept = len(self._kept)
             raise ProducerFull(
@@ -110,6 +114,8 @@ class ProducerState:
             )
         first = self.next
         self._kept.add(contents)
+        if at_ms is not None:
+            self._times.add(first, at_ms)
         if self._head_due_s is None:
             self._head_due_s = now_s + self._head_interval_s
         return first
@@ -138,6 +144,8 @@ class ProducerState:
                 self._asked(message)
             case GetHeads(topic=self.partition.subject) if self.next > 0:
                 return [Send(DirectHead(message.address, self.partition.address, message.topic, self.next - 1))]
+            case FindTime(to=self.partition.address, producer=self.partition.address, subject=self.partition.subject):
+                return [self._time_found(message)]
         return []
 
     def store_gone(self, store: str) -> None:
@@ -186,6 +194,7 @@ class ProducerState:
         enough = by_stores[self._acks_min - 1] if len(by_stores) >= self._acks_min else 0
         if enough > self.acked:
             self._kept.release(enough)
+            self._times.release(enough)
 
     def _direct(self, to: str, first: int, contents: Sequence[bytes]) -> Iterator[DirectRecord | DirectBatch]:
         subject, address = self.partition
@@ -196,6 +205,13 @@ class ProducerState:
             else:
                 yield DirectBatch(to, address, subject, first, group)
             first += len(group)
+
+    def _time_found(self, asked: FindTime) -> Send:
+        """Of what was let go of, it does not know when it was published."""
+        first = self._times.first_at(asked.at_ms, self.next)
+        known, first = (KnownOfTime.NOTHING, 0) if first is None else (KnownOfTime.WHERE, first)
+        subject, address = self.partition
+        return Send(TimeFound(asked.address, address, address, subject, asked.at_ms, known, first))
 
     def _asked(self, fetch: Fetch) -> None:
         """A requester is answered from where it asks last: it asks again for what did not come. Who asks for what

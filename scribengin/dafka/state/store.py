@@ -16,6 +16,7 @@ from scribengin.dafka.state.audience import Audience
 from scribengin.dafka.state.instructions import (
     Append,
     DafkaPartition,
+    FindStored,
     HaltPartition,
     ReadStored,
     Send,
@@ -28,9 +29,11 @@ from scribengin.dafka.wire import (
     DirectHead,
     DirectRecord,
     Fetch,
+    FindTime,
     GetHeads,
     Head,
     HeadsTold,
+    KnownOfTime,
     LiveBatch,
     LiveRecord,
     Message,
@@ -38,6 +41,7 @@ from scribengin.dafka.wire import (
     StoreAck,
     StoreHello,
     Subscription,
+    TimeFound,
     Truncated,
     topic_prefix,
 )
@@ -100,7 +104,7 @@ class StoreState:
     def reader_prefixes(self) -> list[bytes]:
         """What the reader subscribes to."""
         asked = [topic_prefix(kind, "", exact=False) for kind in (Fetch, GetHeads)]
-        return [*asked, topic_prefix(ConsumerHello, self.reader, exact=False)]
+        return [*asked, *(topic_prefix(kind, self.reader, exact=False) for kind in (ConsumerHello, FindTime))]
 
     def messages(self, messages: Iterable[Message], now_s: float) -> list[StoreInstruction]:
         """What the writer has got, in its order."""
@@ -161,6 +165,11 @@ class StoreState:
                 return self._heads(message.address, [message.topic])
             case ConsumerHello(to=self.reader):
                 return self._heads(message.address, message.subjects)
+            case FindTime(to=self.reader):
+                partition = DafkaPartition(message.subject, message.producer)
+                if partition in self._stored:
+                    return [FindStored(message.address, partition, message.at_ms)]
+                return [self.time_found(message, KnownOfTime.NOTHING, 0)]
         return []
 
     def subscription(self, heard: Subscription) -> list[StoreInstruction]:
@@ -168,6 +177,14 @@ class StoreState:
         self._audience.heard(heard)
         consumer = heard.address_of(StoreHello) if heard.begins else None
         return [] if consumer is None else [Send(StoreHello(consumer, self.reader))]
+
+    def time_found(self, asked: FindTime | FindStored, known: KnownOfTime, sequence: int) -> Send:
+        """What to tell who has asked for a time."""
+        if isinstance(asked, FindStored):
+            to, (subject, producer) = asked.to, asked.partition
+        else:
+            to, subject, producer = asked.address, asked.subject, asked.producer
+        return Send(TimeFound(to, self.reader, producer, subject, asked.at_ms, known, sequence))
 
     def answers_in_batches(self, to: str) -> bool:
         """Whether what a requester reads of what is stored may go many records to a frame."""

@@ -18,6 +18,7 @@ from scribengin.dafka.role import Role
 from scribengin.dafka.state import Append, DafkaPartition, HaltPartition
 from scribengin.dafka.store.failures import PASSING, TRIED_AGAIN_S, LogFailure, LogFailures, next_try_s
 from scribengin.dafka.store.logs import StoredPartitions
+from scribengin.dafka.store.times import keys_of
 from scribengin.dafka.wire import Message
 from scribengin.errors import InconsistentLog
 from scribengin.log import PAYLOAD, DlsnRange, LogWriter
@@ -27,13 +28,15 @@ _IDLE_S = 60.0
 
 @dataclass
 class _OpenLog:
-    """The writer of a partition's log, the sequence that it wants next, and when it last wrote. One that was `given_up`
-    is not listened to any more: what it has written all the same is found when the log is opened again."""
+    """The writer of a partition's log, the sequence that it wants next, when it last wrote, and the last time that it
+    has written down. One that was `given_up` is not listened to any more: what it has written all the same is found
+    when the log is opened again."""
 
     writer: LogWriter
     next: int
     used_s: float
     given_up: bool = False
+    stamped_ms: int = -1
 
 
 class _Written(NamedTuple):
@@ -166,9 +169,7 @@ class StoreWriter(Role):
         known = min(max(0, log.next - first), len(contents))
         future: Future[DlsnRange] | None = None
         if known < len(contents):
-            txids = pa.array(np.arange(first + known, end, dtype=np.int64))
-            batch = pa.RecordBatch.from_arrays([txids, pa.array(contents[known:], pa.binary())], ["txid", PAYLOAD])
-            future = log.writer.write_bulk(batch)
+            future = log.writer.write_bulk(_rows(first + known, contents[known:], log))
             log.next = end
         written = _Written(partition, first, end, log, future)
         if future is None:
@@ -193,3 +194,13 @@ class StoreWriter(Role):
         self._written.append(written)
         with self.lock:
             self.wake()
+
+
+def _rows(first: int, contents: list[bytes], log: _OpenLog) -> pa.RecordBatch:
+    """Records as they are appended at once, with the time, unless that is the one of before."""
+    now_ms = SYSTEM_CLOCK.now_ms()
+    is_later = now_ms > log.stamped_ms
+    log.stamped_ms = max(now_ms, log.stamped_ms)
+    txids = pa.array(np.arange(first, first + len(contents), dtype=np.int64))
+    columns = [txids, keys_of(len(contents), now_ms if is_later else None), pa.array(contents, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["txid", "key", PAYLOAD])

@@ -7,6 +7,7 @@ have it.
 
     string   u8 length, bytes            sequence  u64, big-endian
     longstr  u32 length, bytes           records   u32, big-endian
+    time     u64, big-endian, ms since the epoch
 
 | id | class         | topic         | fields                                       |
 |----|---------------|---------------|----------------------------------------------|
@@ -23,8 +24,10 @@ have it.
 | Z  | HeadsTold     | who has asked | address                                      |
 | N  | LiveBatch     | the topic     | address, subject, sequence, records; content |
 | P  | DirectBatch   | who has asked | address, subject, sequence, records; content |
+| S  | FindTime      | who is asked  | address, producer, subject, time             |
+| A  | TimeFound     | who has asked | address, producer, subject, time, known (u8), sequence |
 
-The last four are ours: C programs never subscribe to them, so they never reach these. A batch is many records in one
+The last six are ours: C programs never subscribe to them, so they never reach these. A batch is many records in one
 content (`batches`), from `sequence` on. Every string is UTF-8. A frame that is longer than its fields is refused, as is
 any other version: nothing is guessed at.
 """
@@ -32,6 +35,7 @@ any other version: nothing is guessed at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
@@ -180,6 +184,38 @@ class HeadsTold(NamedTuple):
     address: str
 
 
+class FindTime(NamedTuple):
+    """`address` asks `to`, a store or the producer itself, which record of `producer` was the first at `at_ms` or
+    later. Whoever can answer has subscribed to questions to itself, and nobody else is asked."""
+
+    to: str
+    address: str
+    producer: str
+    subject: str
+    at_ms: int
+
+
+class KnownOfTime(IntEnum):
+    """What one who was asked knows of a time. NOTHING: not where it begins. BEGINS: all that is kept there is of that
+    time or later, and what was before has gone. WHERE: with which record it begins, or that all there is older."""
+
+    NOTHING = 0
+    BEGINS = 1
+    WHERE = 2
+
+
+class TimeFound(NamedTuple):
+    """What `address` knows of that time, for `to`, who has asked. `sequence`: where to begin; 0 for NOTHING."""
+
+    to: str
+    address: str
+    producer: str
+    subject: str
+    at_ms: int
+    known: KnownOfTime
+    sequence: int
+
+
 Message = (
     LiveRecord
     | DirectRecord
@@ -194,6 +230,8 @@ Message = (
     | HeadsTold
     | LiveBatch
     | DirectBatch
+    | FindTime
+    | TimeFound
 )
 RecordsMessage = LiveRecord | DirectRecord | LiveBatch | DirectBatch
 """What brings records, each as many `contents` from `sequence` on."""
@@ -212,6 +250,8 @@ IDS: dict[type[Message], bytes] = {
     HeadsTold: b"Z",
     LiveBatch: b"N",
     DirectBatch: b"P",
+    FindTime: b"S",
+    TimeFound: b"A",
 }
 """The letter that each message begins with."""
 _LETTERS = {letter: kind for kind, letter in IDS.items()}
@@ -271,6 +311,12 @@ def encode(message: Message) -> list[bytes]:
             return [
                 _start(ConsumerHello, message.to) + _string(message.address) + _count(len(message.subjects)) + subjects
             ]
+        case FindTime() | TimeFound():
+            start = _start(type(message), message.to) + _string(message.address) + _string(message.producer)
+            asked = start + _string(message.subject) + _sequence(message.at_ms)
+            if isinstance(message, FindTime):
+                return [asked]
+            return [asked + bytes([message.known]) + _sequence(message.sequence)]
         case GetHeads() | StoreHello() | HeadsTold():
             return [_start(type(message), message[0]) + _string(message.address)]
 
@@ -354,6 +400,12 @@ class _Fields:
     def count(self) -> int:
         return int(_U32.unpack(self._take(4))[0])
 
+    def known(self) -> KnownOfTime:
+        said = self._take(1)[0]
+        if said > max(KnownOfTime):
+            raise self._invalid(f"knows {said} of a time, and {max(KnownOfTime):d} is the most")
+        return KnownOfTime(said)
+
     def longstrs(self) -> tuple[str, ...]:
         """As many as are said, which is checked before any is read: each takes four bytes at least."""
         count = self.count()
@@ -405,6 +457,10 @@ _DECODERS: dict[type[Message], Callable[..., Message]] = {
     HeadsTold: lambda f: HeadsTold(f.topic, f.address()),
     LiveBatch: lambda f, content: LiveBatch(f.topic, f.address(), f.string(), *f.batch(content)),
     DirectBatch: lambda f, content: DirectBatch(f.topic, f.address(), f.string(), *f.batch(content)),
+    FindTime: lambda f: FindTime(f.topic, f.address(), f.address(), f.string(), f.sequence()),
+    TimeFound: lambda f: TimeFound(
+        f.topic, f.address(), f.address(), f.string(), f.sequence(), f.known(), f.sequence()
+    ),
 }
 
 

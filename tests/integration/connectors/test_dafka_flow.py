@@ -117,6 +117,7 @@ def test_records_go_from_logs_to_dafka_and_on_into_logs_once_and_in_order_though
 def test_a_task_whose_producer_has_gone_ends_and_goes_on_where_it_stands_when_that_comes_back(
     cluster: Cluster, network: DafkaConfig
 ) -> None:
+    """Once it is gone again its task takes the next producer, and the first one after that, too."""
     with DafkaProducer(TOPIC, network) as gone:
         publish(cluster, gone, "gone", 100)
     flow = from_dafka(cluster, network.beacon.model_dump(), forget_after_s=5.0)
@@ -127,9 +128,17 @@ def test_a_task_whose_producer_has_gone_ends_and_goes_on_where_it_stands_when_th
         publish(cluster, back, "gone", 100)
         flow.wait_until_delivered("gone")
     wait_until(lambda: states_of_tasks(flow) == {"task-0": "finished"} and rounds_of(flow) > before, timeout_s=120)
+    with DafkaProducer(TOPIC, network) as later:
+        publish(cluster, later, "later", 100)
+        flow.wait_until_delivered("gone", "later")
+        assert [stream.name for stream in flow.view.task("task-0").sources] == [f"{TOPIC}/{later.partition.address}"]
+        with DafkaProducer(TOPIC, network, resume=(gone.partition.address, 200)) as back:
+            publish(cluster, back, "gone", 100)
+            flow.wait_until_delivered("gone", "later")
+    assert list(flow.view.tasks()) == ["task-0"]
     assert flow.view.status().state == "running"
     stop(flow)
-    what_came_out_is_whole_and_in_order(cluster, producers=1)
+    what_came_out_is_whole_and_in_order(cluster, producers=2)
 
 
 def states_of_tasks(flow: Flow) -> dict[str, str]:

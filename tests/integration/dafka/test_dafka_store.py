@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from scribengin.base.clock import SYSTEM_CLOCK
 from scribengin.dafka import (
     AsyncDafkaConsumer,
     AsyncDafkaProducer,
@@ -17,7 +19,9 @@ from scribengin.dafka import (
     DafkaStore,
     DafkaTower,
 )
-from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone
+from scribengin.dafka.state import ProducerState, SinceLimits
+from scribengin.dafka.wire import Fetch, FindTime
+from scribengin.errors import DafkaClosed, OwnershipAcquireFailed, RecordsGone, TimeUnknown
 from scribengin.log import LogNamespace
 from scribengin.testing.memory.registry import MemoryRegistry
 from scribengin.testing.waiting import wait_until
@@ -58,6 +62,60 @@ def test_what_is_acknowledged_is_in_the_log_and_comes_from_there_once_its_produc
             records = read(consumer, 500)
             assert [(one.sequence, one.content) for one in records] == list(enumerate(contents(0, 500)))
         store.check()
+
+
+def test_a_consumer_begins_at_a_time_told_by_a_store_or_by_the_producer_itself(
+    tower: DafkaTower, logs: LogNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of all of them is the test's."""
+    begun_ms = 1_769_860_800_000
+    now_ms = [begun_ms]
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "now_ms", lambda _: now_ms[0])
+    config = config_of(tower, producer={"terminate_unacked": True})
+
+    def first_since(at_ms: int) -> int:
+        with DafkaConsumer(["flights"], config, since_ms=begun_ms + at_ms) as consumer:
+            return read(consumer, 1)[0].sequence
+
+    async def first_since_of_the_twin(at_ms: int) -> int:
+        async with AsyncDafkaConsumer(["flights"], config, since_ms=begun_ms + at_ms) as consumer:
+            return (await consumer.read(1, 60.0))[0].sequence
+
+    with DafkaProducer("flights", config) as producer:
+        for first in (0, 300):
+            published = producer.publish_many(contents(first, first + 300))
+            now_ms[0] += 1_000
+        assert [first_since(at_ms) for at_ms in (0, 1)] == [0, 300]  # no store yet: it is in memory
+        now_ms[0] = begun_ms
+        with DafkaStore(logs, config):
+            assert published.result(60) == range(300, 600)
+            now_ms[0] += 1_000
+            assert producer.publish_many(contents(600, 900)).result(60) == range(600, 900)
+            producer.close()
+            assert first_since(0) == 0
+            assert first_since(500) == asyncio.run(first_since_of_the_twin(1_000)) == 600
+
+
+def test_where_only_a_program_of_c_has_the_records_a_consumer_says_that_nobody_can_tell(
+    tower: DafkaTower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that does not subscribe to questions for times is to others what a C program is."""
+    config = config_of(tower, producer={"terminate_unacked": True})
+    monkeypatch.setattr("scribengin.dafka.state.since.SinceLimits", partial(SinceLimits, patience_s=0.5))
+    asked: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("scribengin.dafka.producer.FindTime", Fetch)
+        producer = DafkaProducer("flights", config)
+    real = ProducerState.message
+    monkeypatch.setattr(ProducerState, "message", lambda self, m, peer: asked.append(m) or real(self, m, peer))
+    with producer, DafkaConsumer(["flights"], config) as earliest:
+        producer.publish_many(contents(0, 10))
+        read(earliest, 10)
+        with DafkaConsumer(["flights"], config, since_ms=5) as consumer:
+            with pytest.raises(TimeUnknown, match=rf"'flights', producer {producer.partition.address}: nobody"):
+                consumer.read(1, 60.0)
+            assert consumer.read(1, 0.0) == []
+    assert not any(isinstance(one, FindTime) for one in asked)
 
 
 def test_a_store_that_comes_late_takes_all_and_one_that_comes_again_goes_on(

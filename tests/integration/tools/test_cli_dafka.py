@@ -59,7 +59,7 @@ def test_what_was_written_is_read_from_the_store_once_its_writer_is_gone(
         assert json.loads(later.out) == {"topic": "flights", "producer": producer, "sequence": 3, "content": "four"}
     again = ("store", "--namespace", "/logs", *towers)
     with server(line, *again):
-        assert line.ok("dafka", "read", "flights", "--from", "earliest", "-n", "4", *towers).out == earliest.out
+        assert line.ok("dafka", "read", "flights", "--from", "1h", "-n", "4", *towers).out == earliest.out
 
 
 def test_a_reader_shows_what_comes_and_ctrl_c_ends_it_and_a_writer_that_waits(
@@ -194,7 +194,8 @@ def test_bad_input_is_one_line(line: CommandLine, tmp_path: Path) -> None:
         "list.yaml holds no mapping": ("write", "flights", "--config", str(tmp_path / "list.yaml")),
         "number.yaml: beacon": ("read", "a", "--sub", "tcp://127.0.0.1:1", "--config", str(tmp_path / "number.yaml")),
         "absent.yaml cannot be read": ("store", "--config", str(tmp_path / "absent.yaml")),
-        "consumer.offset_reset": ("read", "flights", "--from", "yesterday"),
+        "--from yesterday: expected earliest, latest, a time": ("read", "flights", "--from", "yesterday"),
+        "--from 1969-01-01: expected": ("read", "flights", "--from", "1969-01-01"),
         "a sequence is a whole number": ("read", "flights", "--at", "AB=x"),
         "write --at KEY=VALUE": ("read", "flights", "--at", "AB"),
         "is bound to no store": ("store", "--namespace", "/nowhere"),

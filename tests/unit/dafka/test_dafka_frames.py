@@ -16,10 +16,12 @@ from scribengin.dafka.wire import (
     DirectHead,
     DirectRecord,
     Fetch,
+    FindTime,
     FrameDecoder,
     GetHeads,
     Head,
     HeadsTold,
+    KnownOfTime,
     LiveBatch,
     LiveRecord,
     Message,
@@ -27,6 +29,7 @@ from scribengin.dafka.wire import (
     StoreAck,
     StoreHello,
     Subscription,
+    TimeFound,
     Truncated,
     decode,
     decode_beacon,
@@ -65,6 +68,8 @@ MESSAGES: list[Message] = [
     HeadsTold(CONSUMER, PRODUCER),
     LiveBatch("hello", PRODUCER, "hello", 7, [b"content", b"", b"x" * 1000]),
     DirectBatch(CONSUMER, PRODUCER, "grüße", 2**64 - 2, [b"", b""]),
+    FindTime(STORE, CONSUMER, PRODUCER, "hello", 1_769_860_800_000),
+    TimeFound(CONSUMER, STORE, PRODUCER, "hello", 1_769_860_800_000, KnownOfTime.WHERE, 258),
 ]
 
 
@@ -88,6 +93,18 @@ def test_every_message_is_read_as_it_was_written(message: Message) -> None:
     assert decode(encode(message)) == message
     decoder = FrameDecoder()
     assert [decoder.decode(encode(message)) for _ in range(2)] == [message] * 2
+
+
+def test_our_own_question_for_a_time_and_its_answer_are_these_bytes() -> None:
+    """Golden frames of our own: roles of different versions have to understand each other."""
+    asked = "S" + "D1" + "\0\x01" + "\x02C1" + "\x02P1" + "\x05hello" + "\0\0\x01\x9c\x14@\xfc\0"
+    assert encode(FindTime("D1", "C1", "P1", "hello", 0x019C1440FC00)) == [asked.encode("latin-1")]
+    told = "A" + "C1" + "\0\x01" + "\x02D1" + "\x02P1" + "\x05hello" + "\0\0\x01\x9c\x14@\xfc\0" + "\x02"
+    frame = told.encode("latin-1") + (258).to_bytes(8, "big")
+    assert encode(TimeFound("C1", "D1", "P1", "hello", 0x019C1440FC00, KnownOfTime.WHERE, 258)) == [frame]
+    assert decode([frame]).known is KnownOfTime.WHERE  # type: ignore[union-attr]
+    with pytest.raises(FrameInvalid, match="knows 3 of a time, and 2 is the most"):
+        decode([frame[:-9] + b"\x03" + frame[-8:]])
 
 
 def test_a_record_is_its_partitions_beginning_and_a_sequence() -> None:
@@ -124,7 +141,13 @@ def test_another_version_is_refused_and_said(version: int) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [Fetch(PRODUCER, "x" * 32, "a", 0, 9), GetHeads("a", "x" * 32), LiveRecord("a", "x" * 32, "a", 0, b"")],
+    [
+        Fetch(PRODUCER, "x" * 32, "a", 0, 9),
+        GetHeads("a", "x" * 32),
+        LiveRecord("a", "x" * 32, "a", 0, b""),
+        FindTime(STORE, "x" * 32, PRODUCER, "a", 0),
+        FindTime(STORE, CONSUMER, "x" * 32, "a", 0),
+    ],
     ids=lambda message: type(message).__name__,
 )
 def test_an_address_that_nobody_can_answer_is_refused(message: Message) -> None:

@@ -121,6 +121,8 @@ TARGETS = {
     "latency-100": 3.0, "latency-1000": 3.0, "latency-window-100": 3.0, "latency-window-1000": 3.0, "plan-10000": 1.0,
     **{f"nexmark-q{n}": 1.0 for n in (0, 1, 2, 3, 5, 7, 8, 11, 12)},
     **{f"nexmark-q{n}/memory": 0.8 for n in (0, 1, 2, 3, 5, 7, 8, 11, 12)},
+    **{f"dafka-{way}-{size}B/programs": 3.0 for way in ("publish", "stored") for size in (16, 100, 1000)},
+    **{f"dafka-{way}-{size}B-plain": 0.7 for way in ("publish", "stored") for size in (16, 100, 1000)},
     "bad-records": 0.33, "bad-records-function": 0.33, "state-memory": 1.0,
 }  # fmt: skip
 """Benchmark -> the ratio that it is to reach, on a quiet machine."""

@@ -25,12 +25,8 @@ def start_of(text: str, option: str = "--from") -> Start:
     kind, _colon, number = word.partition(":")
     if kind in _NUMBERED and re.fullmatch(r"-?\d+", number):
         return _NUMBERED[kind](int(number))
-    if ago := _AGO.fullmatch(word):
-        return Time(SYSTEM_CLOCK.now_ms() - int(float(ago[1]) * _UNITS_MS[ago[2]]))
-    try:
-        return Time(int(datetime.fromisoformat(word).timestamp() * 1000))
-    except ValueError:
-        pass  # then it is a DLSN, or nothing
+    if (ms := time_ms_of(word)) is not None:
+        return Time(ms)
     try:
         return dlsn_of(word)
     except LogError:
@@ -38,6 +34,16 @@ def start_of(text: str, option: str = "--from") -> Start:
             f"{option} {text}: expected earliest, latest, last, a DLSN as in 1/0/0, txid:N, sequence:N, a time as in "
             "2026-01-31T12:00, or how long ago as in 30s, 15m, 2h, 1d"
         ) from None
+
+
+def time_ms_of(word: str) -> int | None:
+    """A time in ms since the epoch, as in 2026-01-31T12:00, or how long ago, as in 15m. None: it is neither."""
+    if ago := _AGO.fullmatch(word):
+        return SYSTEM_CLOCK.now_ms() - int(float(ago[1]) * _UNITS_MS[ago[2]])
+    try:
+        return int(datetime.fromisoformat(word).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def start_at_of(text: str, option: str = "--to") -> StartAt:

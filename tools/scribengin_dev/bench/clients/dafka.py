@@ -54,7 +54,9 @@ def _tail_read(job: Values) -> dict[str, float]:
 
 
 def _config(job: Values) -> DafkaConfig:
-    return DafkaConfig.parse({**job["network"], "consumer": {"offset_reset": "earliest"}}, source="the benchmark")
+    """Of the job's role. It exchanges batches unless the job says that it does not."""
+    said = {**job["network"], "batches": job.get("batches", True), "consumer": {"offset_reset": "earliest"}}
+    return DafkaConfig.parse(said, source="the benchmark")
 
 
 JOBS: Mapping[str, Callable[[Values], dict[str, float]]] = {

@@ -129,7 +129,12 @@ def read(
     ],
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="PLACE", help="earliest or latest. Default: latest.", show_default=False),
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="earliest, latest, a time as in 2026-01-31T12:00, or how long ago as in 15m. Default: latest.",
+            show_default=False,
+        ),
     ] = None,
     at: Annotated[
         list[str] | None,
@@ -154,18 +159,36 @@ def read(
     says its producer and its sequence.
     """
     refuse_misnamed(topics)
-    parsed = configured(config, beacon=towers(sub, pub), consumer={"offset_reset": start})
+    since_ms = _since(start)
+    edge = start if since_ms is None else None
+    parsed = configured(config, beacon=towers(sub, pub), consumer={"offset_reset": edge})
     from scribengin.dafka import DafkaConsumer, DafkaPartition
 
     positions = {
         DafkaPartition(topic, producer): sequence for topic in topics for producer, sequence in _places(at).items()
     }
     left = count
-    with DafkaConsumer(topics, parsed, positions=positions) as consumer:
+    with DafkaConsumer(topics, parsed, positions=positions, since_ms=since_ms) as consumer:
         while left != 0:
             records = consumer.read(_RECORDS_AT_ONCE if left is None else min(left, _RECORDS_AT_ONCE))
             _print(records, as_json=as_json)
             left = None if left is None else left - len(records)
+
+
+def _since(start: str | None) -> int | None:
+    """The time that is said, in ms since the epoch. None: it is an edge, or nothing. Raises ConfigInvalid."""
+    if start in (None, "earliest", "latest"):
+        return None
+    from scribengin.errors import ConfigInvalid
+    from scribengin_tools.logs.positions import time_ms_of
+
+    since_ms = time_ms_of(start.strip())
+    if since_ms is None or since_ms < 0:
+        raise ConfigInvalid(
+            f"--from {start}: expected earliest, latest, a time as in 2026-01-31T12:00, or how long ago as in 30s, "
+            "15m, 2h, 1d"
+        )
+    return since_ms
 
 
 def _places(at: list[str] | None) -> dict[str, int]:

@@ -1,0 +1,154 @@
+"""Where the partitions begin of who reads from a time on: whoever can tell is asked which record was the first then.
+
+Stores and producers of ours can tell. They say so by what they subscribe to: questions to themselves. Programs of C
+subscribe to none, and are asked nothing.
+
+Who tells of a time goes by when he has got a record himself: a store later than its producer, and one that has copied
+another store much later. So of several who know, he who says the latest record is nearest to when it was published, and
+still does not leave out any. One whose records have gone in part can only say that it begins there or before: that
+counts where nobody knows better, and not before others had time to be found.
+
+Where nobody can tell, nothing is guessed: after a while the partition is given up, and its reader is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scribengin.dafka.state.instructions import DafkaPartition, GiveUpPartition, Send
+from scribengin.dafka.wire import ConsumerHello, FindTime, KnownOfTime, Subscription, TimeFound
+
+_PEERS_MAX = 10_000
+_SEQUENCE_MAX = 1 << 62
+"""No partition comes so far: who says so lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinceLimits:
+    """How long who reads from a time on waits for those who can tell of it."""
+
+    retry_s: float = 1.0
+    """Who has not answered, or knew nothing yet, is asked again after so long."""
+    patience_s: float = 10.0
+    """A partition of which nobody has told anything for so long is given up."""
+
+
+class Begun(NamedTuple):
+    """A partition is read from the sequence `first` on. It was published up to `end`, as far as is known."""
+
+    partition: DafkaPartition
+    first: int
+    end: int
+
+
+Found = Send | Begun | GiveUpPartition
+
+
+@dataclass
+class _Search:
+    """One partition that waits for its beginning, met at `met_s`. `asked`: when each peer was asked last."""
+
+    met_s: float
+    end: int
+    asked_s: dict[str, float] = field(default_factory=dict)
+    told: dict[str, TimeFound] = field(default_factory=dict)
+
+
+class SinceState:
+    """Told of every partition that is met and has no position, and of every subscription to the reader's socket."""
+
+    def __init__(self, address: str, since_ms: int, limits: SinceLimits | None = None) -> None:
+        self.since_ms = since_ms
+        self._address = address
+        self._limits = limits or SinceLimits()
+        self._searches: dict[DafkaPartition, _Search] = {}
+        self._given_up: set[DafkaPartition] = set()
+        self._can_tell: Counter[str] = Counter()
+        self._stores: Counter[str] = Counter()
+        self._concluded_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._searches) + len(self._given_up)
+
+    def heard(self, heard: Subscription) -> None:
+        """Somebody has subscribed to the reader, or has ended that: who can tell, and who is a store."""
+        for kind, peers in ((FindTime, self._can_tell), (ConsumerHello, self._stores)):
+            if (peer := heard.address_of(kind)) is not None:
+                count = peers[peer] + (1 if heard.begins else -1)
+                if count > 0 and (peer in peers or len(peers) < _PEERS_MAX):
+                    peers[peer] = count
+                else:
+                    peers.pop(peer, None)
+
+    def knows(self, partition: DafkaPartition) -> bool:
+        """Whether the partition is looked for, or was given up."""
+        return partition in self._searches or partition in self._given_up
+
+    def met(self, partition: DafkaPartition, end: int, now_s: float, *, from_the_first: bool = False) -> list[Found]:
+        """The partition was published up to `end`. `from_the_first`: its first record was published just now."""
+        if partition in self._given_up:
+            return []
+        if from_the_first:
+            self._searches.pop(partition, None)
+            return [Begun(partition, 0, end)]
+        search = self._searches.get(partition)
+        if search is not None:
+            search.end = max(search.end, end)
+            return []
+        search = self._searches[partition] = _Search(now_s, end)
+        return [*self._questions(partition, search, now_s)]
+
+    def told(self, found: TimeFound, now_s: float) -> list[Found]:
+        """Somebody has answered."""
+        partition = DafkaPartition(found.subject, found.producer)
+        search = self._searches.get(partition)
+        if search is None or found.at_ms != self.since_ms or found.sequence > _SEQUENCE_MAX:
+            return []
+        if found.address not in search.asked_s:
+            return []
+        search.told[found.address] = found
+        return self._concluded(partition, search, now_s)
+
+    def tick(self, now_s: float) -> list[Found]:
+        """Time has passed."""
+        done: list[Found] = []
+        for partition, search in list(self._searches.items()):
+            done += self._questions(partition, search, now_s)
+            done += self._concluded(partition, search, now_s)
+        return done
+
+    def _peers(self, partition: DafkaPartition) -> set[str]:
+        """Who may know of the partition: all stores, and its producer."""
+        peers = {store for store in self._stores if store in self._can_tell}
+        return peers | ({partition.address} & self._can_tell.keys())
+
+    def _questions(self, partition: DafkaPartition, search: _Search, now_s: float) -> Iterable[Send]:
+        for peer in sorted(self._peers(partition)):
+            told, asked_s = search.told.get(peer), search.asked_s.get(peer)
+            is_due = asked_s is None or now_s >= asked_s + self._limits.retry_s
+            if is_due and (told is None or told.known is KnownOfTime.NOTHING):
+                search.asked_s[peer] = now_s
+                yield Send(FindTime(peer, self._address, partition.address, partition.subject, self.since_ms))
+
+    def _concluded(self, partition: DafkaPartition, search: _Search, now_s: float) -> list[Found]:
+        silent = self._peers(partition) - search.told.keys()
+        since_s = max(search.met_s, self._concluded_s) if silent else search.met_s
+        is_late = now_s >= since_s + self._limits.patience_s
+        where = [one.sequence for one in search.told.values() if one.known is KnownOfTime.WHERE]
+        begins = [one.sequence for one in search.told.values() if one.known is KnownOfTime.BEGINS]
+        if where and (is_late or not silent):
+            first = max(where)
+        elif begins and (is_late or (not silent and now_s >= search.met_s + self._limits.retry_s)):
+            first = min(begins)
+        elif is_late:
+            del self._searches[partition]
+            self._given_up.add(partition)
+            return [GiveUpPartition(partition, self.since_ms)]
+        else:
+            return []
+        del self._searches[partition]
+        self._concluded_s = now_s
+        return [Begun(partition, first, max(search.end, first))]
