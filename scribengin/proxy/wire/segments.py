@@ -78,7 +78,8 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 EPOCH_MAX = 2**63 - 1
 """No writer has a higher epoch: the next one, too, is to fit into the entries' headers."""
 _APPEND_BYTES = 4 * 1024 * 1024
-_DIRECTORY = re.compile(r"[^./][^/]*-[0-9a-z]+(/aside)?")
+_ASIDE = "/aside"
+_DIRECTORY = re.compile(rf"[^./][^/]*-[0-9a-z]+({_ASIDE})?")
 _COPY = re.compile(r"[0-9A-Za-z-]*")
 
 
@@ -95,6 +96,11 @@ def about_directory(op: str, directory: str) -> AskRequest:
 def log_of(name: SegmentName) -> str:
     """Whose segment it is, by the name of the directory."""
     return _log_of(name.directory)
+
+
+def log_directory(name: SegmentName) -> str:
+    """The directory of its log, also where it is set aside below it."""
+    return name.directory.removesuffix(_ASIDE)
 
 
 def _log_of(directory: str) -> str:
