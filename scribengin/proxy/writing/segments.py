@@ -32,7 +32,7 @@ from scribengin.errors import (
     LogClosed,
     LogNotFound,
     LogWriteFailed,
-    MessageInvalid,
+    MessageDamaged,
     RegistryError,
     ScribenginError,
     StoreUnreachable,
@@ -144,7 +144,7 @@ class SegmentWrites(ClosedAtExit):
             op: (rights, _answering(do)) for op, (rights, do) in doings.items()
         }
         """What writers ask for, the rights that it takes, and who answers. Raises KeyError, TypeError and ValueError
-        for what is no question, MessageInvalid, and what the registry raises."""
+        for what is no question, MessageDamaged, and what the registry raises."""
 
     @property
     def open_segments(self) -> int:
@@ -430,7 +430,7 @@ def _answering(do: Doing) -> Callable[[AskRequest], Answer]:
     def answer(request: AskRequest) -> Answer:
         try:
             return do(request)
-        except (MessageInvalid, LogClosed, RegistryError):
+        except (MessageDamaged, LogClosed, RegistryError):
             raise  # another attempt may go better
         except ScribenginError as error:
             return Refused(error)
