@@ -15,17 +15,18 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from scribengin.base.clock import SYSTEM_CLOCK
+from scribengin.base.clock import SYSTEM_CLOCK, Clock
 from scribengin.base.closing import ClosedAtExit
 from scribengin.base.threads import background
 from scribengin.errors import LogWriteFailed, ProxyUnreachable
 from scribengin.log import CommitThread, LogNamespace
-from scribengin.proxy import ProxyConfig
+from scribengin.proxy import ProxiedNamespace, ProxyClientConfig, ProxyConfig
 from scribengin.proxy.client.transport import ProxyTransport
 from scribengin.proxy.nodes import ProxyDescriptor
 from scribengin.proxy.service import ProxyService
 from scribengin.testing.memory.registry import MemoryEnsemble
 from scribengin.testing.waiting import wait_until
+from tests.integration.proxy.proxied import PATH, ProxiedPlace
 
 LIMIT_S = 300.0
 _T = TypeVar("_T")
@@ -56,7 +57,7 @@ class BehindClock:
 class StruckMachine(ClosedAtExit):
     """A machine: a session, a namespace that is open there, and a thread that writes."""
 
-    def __init__(self, name: str, ensemble: MemoryEnsemble, path: str, clock: BehindClock) -> None:
+    def __init__(self, name: str, ensemble: MemoryEnsemble, path: str, clock: Clock) -> None:
         self.name = name
         self.clock = clock
         self.session = ensemble.connect()
@@ -143,11 +144,11 @@ class _MachinesCommits(CommitThread):
 
 
 class StruckProxy(StruckMachine):
-    """A proxy on a machine."""
+    """A proxy on a machine, which looks at the others every so many seconds (0: never)."""
 
-    def __init__(self, name: str, ensemble: MemoryEnsemble, path: str, clock: BehindClock) -> None:
+    def __init__(self, name: str, ensemble: MemoryEnsemble, path: str, clock: Clock, balance_s: float = 0) -> None:
         super().__init__(name, ensemble, path, clock)
-        config = ProxyConfig(balance_s=0)
+        config = ProxyConfig(balance_s=balance_s)
         proxy = ProxyDescriptor(name=name, address=name)
         self.service = ProxyService(self.namespace, self.session, proxy, config, clock)
         self._asking = threading.Lock()
@@ -206,3 +207,12 @@ class ReachedProxies(ProxyTransport):
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+def client_of(place: ProxiedPlace, proxies: dict[str, StruckProxy]) -> ProxiedNamespace:
+    """Somebody who is patient."""
+    config = ProxyClientConfig(reads="proxy", call_timeout_s=LIMIT_S, patience_s=LIMIT_S)
+    transport = ReachedProxies(proxies)
+    return place.stack.enter_context(
+        ProxiedNamespace.open(PATH, registry=place.session(), client=config, transport=transport)
+    )

@@ -17,7 +17,7 @@ from scribengin.base.failpoints import set_hook
 from scribengin.base.threads import background
 from scribengin.errors import ScribenginError
 from scribengin.log import DLSN, LogConfig, LogNamespace, LogRecord, LogWriter
-from scribengin.proxy import ProxiedNamespace, ProxiedWriter, ProxyClientConfig
+from scribengin.proxy import ProxiedNamespace, ProxiedWriter
 from scribengin.proxy.nodes import ProxyDescriptor, ProxyNodes
 from scribengin.testing.log_history import LogEvent, RecordAcknowledged, RecordSeen, RecordSent, check_history
 from scribengin.testing.memory.registry import MemoryEnsemble
@@ -26,9 +26,9 @@ from tests.integration.proxy.proxied import LOG, PATH, ProxiedPlace, batch_of
 from tests.integration.proxy.struck import (
     LIMIT_S,
     BehindClock,
-    ReachedProxies,
     StruckMachine,
     StruckProxy,
+    client_of,
     pass_stop,
 )
 from tests.stalls import expect_output, output_awaited
@@ -91,15 +91,6 @@ class History:
     def _tell(self, event: LogEvent) -> None:
         with self._lock:
             self.events.append(event)
-
-
-def client_of(place: ProxiedPlace, proxies: dict[str, StruckProxy]) -> ProxiedNamespace:
-    """Somebody who is patient."""
-    config = ProxyClientConfig(reads="proxy", call_timeout_s=LIMIT_S, patience_s=LIMIT_S)
-    transport = ReachedProxies(proxies)
-    return place.stack.enter_context(
-        ProxiedNamespace.open(PATH, registry=place.session(), client=config, transport=transport)
-    )
 
 
 class StruckLog:
