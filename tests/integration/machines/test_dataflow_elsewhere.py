@@ -102,8 +102,7 @@ class Elsewhere:
 
     def kill_worker(self) -> None:
         """And no other process of its machine."""
-        said = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.dataflow.processes()}
-        pids = [pid for pid, words in said.items() if b"scribengin.worker" in words]
+        pids = [pid for pid in self.dataflow.processes() if b"scribengin.worker" in words_of(pid)]
         assert pids
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -130,6 +129,14 @@ class Elsewhere:
             "SCRIBENGIN_HOME": f"{machine.host.folder}/home",
         }
         return Process(machine, ["scribengin_tools", *words], variables)
+
+
+def words_of(pid: int) -> bytes:
+    """The command of a process; nothing if it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ class StruckMachine(ClosedAtExit):
         self._halted = threading.Event()
         self._goes = threading.Event()
         self._goes.set()
+        self._away = False
         self.off = False
 
     def halt(self, stop: str) -> None:
@@ -77,6 +78,7 @@ class StruckMachine(ClosedAtExit):
         self._halted.clear()
         self._stop = stop
         wait_until(self._halted.is_set, LIMIT_S, f"{self.name} to get to {stop}")
+        self._away = True
         self.silence()
         self._ensemble.suspend(self.session)
         self._ensemble.expire(self.session)
@@ -91,6 +93,7 @@ class StruckMachine(ClosedAtExit):
     def rejoin(self) -> None:
         """It goes on if it did not, and is heard again. It learns that its session has ended."""
         self._goes.set()
+        self._away = False
         self._ensemble.resume(self.session)
 
     def switch_off(self) -> None:
@@ -124,8 +127,14 @@ class StruckMachine(ClosedAtExit):
         if self.off:
             raise LogWriteFailed(f"{self.name} is off")
 
+    def come_back(self) -> None:
+        """So that it can be closed, whatever a test that failed has left it in."""
+        self._stop = ""
+        if self._away and not self.off:
+            self.rejoin()
+
     def close(self) -> None:
-        self._goes.set()
+        self.come_back()
         self.namespace.close()
         self._commits.close()
         self.session.close()
@@ -187,6 +196,7 @@ class StruckProxy(StruckMachine):
         self.silence()
 
     def close(self) -> None:
+        self.come_back()
         if self.off:
             self.service.writes.close()
             self.service.reads.close()
